@@ -15,8 +15,8 @@ from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, step_memory
-from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.optimizers import OPTIMIZERS
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.learning import use_fused

@@ -38,7 +38,7 @@ from typing_extensions import override
 
 from benchmarks.gpu_rows import Row, Settings, frames_of, lengths_of, make_batch, recipe_config
 from benchmarks.upstream import upstream_recipe
-from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW
 from danish_asr.recipe.train.masking import install_masker

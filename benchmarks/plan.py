@@ -32,8 +32,8 @@ from rich.table import Table
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, mixed_precision, step_memory
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load_with_faults
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
 __all__ = ["danish_asr"]

@@ -56,19 +56,13 @@ ARMS: Final[dict[str, tuple[str, ...]]] = {
     "learning rate / 2": (f"optimizer.config.lr={LR / 2}",),
     "masking 0.2, channels 0.1": (MASKING,),
     "masking 0.5, channels 0.25": ("masking={time: 0.5, channel: 0.25, channel_span: 10}",),
-    "CR-CTC": ("masking={time: 0.5, channel: 0.25, channel_span: 10, consistency_scale: 0.2}",),
     "speed 0.9, 1.0, 1.1": ("dataset.speed_factors=[0.9, 1.0, 1.1]",),
     "SpecAugment": (f"{_TASK}.spec_aug_p=0.5",),
-    "coloured noise": (
-        "dataset.transforms=[{name: coloured_noise, probability: 0.5, least_db: 5}]",
-    ),
     "rooms": ("dataset.transforms=[{name: reverb, probability: 0.5, folder: ROOMS}]",),
-    "utterances joined": ("dataset.transforms=[{name: join, probability: 0.65}]",),
     "model.head: danish": ("model.head=danish",),
     "gradual unfreezing": (
         f"trainer.unfreeze={{0: head, {STEPS // 8}: top 1, {STEPS // 4}: all}}",
     ),
-    "layer_decay 0.8": ("optimizer.layer_decay=0.8",),
     "twice the batch, half the steps": (
         "trainer.grad_accumulation.num_batches=2",
         *schedule(STEPS // 2),

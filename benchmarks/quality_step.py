@@ -27,7 +27,7 @@ from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
 RECIPES: Final = ("upstream", "ours")

@@ -18,8 +18,8 @@ from typer.main import get_command
 from danish_asr import cli
 from danish_asr.cli.app import app
 from danish_asr.recipe import entry as recipe
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load_with_faults
+from danish_asr.recipe.config.schema import AsrConfig
 
 ROOT = Path(__file__).parents[1]
 PAGES = (

@@ -14,12 +14,11 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import load_char_tokenizer
 from fairseq2.gang import FakeGang, Gangs
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset
+from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.reader import BatchReader, create_reader
 
 CPU = torch.device("cpu")
@@ -70,7 +69,9 @@ def write_shard(
     folder = root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / "language=dan_Latn"
     folder.mkdir(parents=True, exist_ok=True)
     schema = pa.schema([field for field in UTTERANCE_SCHEMA if field.name not in drop])
-    table = pa.Table.from_pylist([dict(row) for row in rows], schema)
+    table = pa.Table.from_pylist(
+        [{"encoded_size": len(row["audio_bytes"]), **row} for row in rows], schema
+    )
     path = folder / name
     settings = {"row_group_size": 5, "compression": "none", "use_dictionary": False}
     pq.write_table(table, path, **settings | options)
@@ -98,14 +99,14 @@ def gangs(rank: int = 0, world: int = 1) -> Gangs:
     return Gangs(root=dp, dp=dp, rdp=dp, sdp=one, tp=one, pp=one)
 
 
-def task(**values: Any) -> AsrTaskConfig:
+def task(**values: Any) -> TaskSection:
     """Batches of a few rows, in upstream's section."""
     settings = {"max_audio_len": 64_000, "max_num_elements": 100_000, "num_seqs_multiple_of": 1}
-    return AsrTaskConfig(**{"normalize_audio": True} | settings | values)
+    return TaskSection(**{"normalize_audio": True} | settings | values)
 
 
 def reader(
-    dataset: AsrDataset | Path,
+    dataset: DanishAsrDataset | Path,
     tokenizer: Tokenizer,
     split: str = "train",
     *,
@@ -113,20 +114,17 @@ def reader(
     world: int = 1,
     accumulate: int = 1,
     training: bool = True,
-    task_config: AsrTaskConfig | None = None,
-    storage_config: Any = None,
+    task_config: TaskSection | None = None,
     **options: Any,
 ) -> BatchReader:
     """A reader with the settings of a test."""
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
-    storage = storage_config or MixtureParquetStorageConfig()
     return create_reader(
-        opened.read_index(split, storage),
+        opened.read_index(split),
         tokenizer=tokenizer,
         gangs=gangs(rank, world),
         dtype=torch.float32,
         num_accumulate=accumulate,
-        storage_config=storage,
         task_config=task_config or task(),
         training=training,
         seed=1,

@@ -67,7 +67,7 @@ def print_next_steps(run: Path, console: Console) -> None:
     steps = [
         (f"report {run}", "curves, dialects, scores, worst utterances on a page"),
         (f"serve {run}", "a local web page that transcribes files and recordings"),
-        (f"train {run} regime.num_steps=6400", "twice the steps; then evaluate it again"),
+        (f"train {run} regime.num_steps=2400", "twice the steps; then evaluate it again"),
     ]
     console.print("Next:", highlight=False)
     if which("danish-asr") is None:  # make calls it by its path

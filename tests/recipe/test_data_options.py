@@ -10,7 +10,6 @@ import pytest
 
 from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.share import rows_of_share
 from tests.recipe.running import (
     copy_until,
     evaluate,
@@ -20,17 +19,17 @@ from tests.recipe.running import (
 )
 
 
-@pytest.mark.parametrize("nested", [True, False])
 @pytest.mark.parametrize("size", [1, 7, 11, 30, 47])
-def test_a_subset_is_fixed_leaves_no_dialect_out_and_in_training_holds_the_smaller_ones(
-    dataset: Path, size: int, *, nested: bool
+def test_a_subset_is_fixed_leaves_no_dialect_out_and_holds_the_smaller_ones(
+    dataset: Path, size: int
 ) -> None:
     index = DanishAsrDataset(dataset).read_index("train")
-    subset = index.subset(size, nested=nested)
-    assert ids(subset) == ids(index.subset(size, nested=nested))
+    subset = index.subset(size)
+    assert ids(subset) == ids(index.subset(size))
+    assert abs(len(subset) - size) <= len(index.dialects()[1])
     assert set(subset.dialects()[1]) == set(index.dialects()[1])
-    for larger in range(size, len(index) + 2) if nested else ():
-        assert set(ids(subset)) <= set(ids(index.subset(larger, nested=True)))
+    for larger in range(size, len(index) + 2):
+        assert set(ids(subset)) <= set(ids(index.subset(larger)))
 
 
 def ids(index: Index) -> list[str]:
@@ -125,7 +124,8 @@ def test_a_share_is_of_each_dialects_hours_by_speakers_and_contains_the_smaller_
     speakers = np.array([*map("{} {}".format, index.partition_of, names)])
     before: set[int] = set()
     for share in (0.05, 0.3, 0.5, 0.8, 1.0):
-        rows = rows_of_share(index, share, seed)
+        chosen = {*ids(index.share(share, seed))}
+        rows = np.flatnonzero([name in chosen for name in ids(index)])
         assert before <= {*rows.tolist()}
         before = {*rows.tolist()}
         of_share = np.bincount(codes[rows], index.lengths[rows], len(hours))
@@ -139,7 +139,7 @@ def test_a_share_is_of_each_dialects_hours_by_speakers_and_contains_the_smaller_
 
 def test_the_seed_draws_the_speakers_of_a_share(dataset: Path) -> None:
     index = DanishAsrDataset(dataset).read_index("train")
-    drawn = {tuple(rows_of_share(index, 0.4, seed).tolist()) for seed in range(5)}
+    drawn = {tuple(ids(index.share(0.4, seed))) for seed in range(5)}
     assert len(drawn) > 1
 
 
@@ -149,9 +149,9 @@ def test_a_run_notes_how_much_it_trains_on(
     run = tmp_path / "run"
     assert train(run, dataset, "dataset.train_share=0.5", "regime.num_steps=2") == 0
     index = DanishAsrDataset(dataset).read_index("train")
-    rows = rows_of_share(index, 0.5, seed=2)
+    half = index.share(0.5, seed=2)
     noted = json.loads((run / "training_data.json").read_text())
     used = noted["utterances"]
-    line = f"{used} utterances (0.00 h) for training, {len(rows) - used} filtered out"
+    line = f"{used} utterances (0.00 h) for training, {len(half) - used} filtered out"
     assert line in capsys.readouterr().err
-    assert 0 < noted["hours"] <= index.lengths[rows].sum() / 16_000 / 3600
+    assert 0 < noted["hours"] <= half.lengths.sum() / 16_000 / 3600

@@ -21,7 +21,6 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
     dataset: Path,
     finished_run: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
@@ -43,16 +42,6 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
     zero = ("decoder.config.threshold=0", "evaluator.label=sure")
     assert evaluate(run, dataset, own[0], *zero) == 0
     assert hypotheses(folder / "sure") == greedy
-
-    # Another step becomes the best: its results are not put beside those of the first.
-    (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
-    assert evaluate(run, dataset, *own) == 2
-    error = capsys.readouterr().err
-    assert f"'best' is now step 2, but {folder} has greedy's results" in error
-    assert evaluate(run, dataset) == 0
-    error = capsys.readouterr().err
-    assert f"{folder / 'sure'} has results of another model" in error
-    assert evaluate(run, dataset, *own) == 0
 
 
 @pytest.mark.parametrize("name", ["greedier", "no.such.module:Decoder", "danish_asr:Decoder", ":"])

@@ -13,7 +13,7 @@ from danish_asr.base.errors import DownloadError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.planning.fetch import fetch, missing
-from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
 WEIGHTS = bytes(range(256)) * 20_000  # 5.1 MB

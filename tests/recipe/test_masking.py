@@ -1,4 +1,4 @@
-"""Masking in training, and CR-CTC, whose two views differ by it."""
+"""Masking in training."""
 
 from pathlib import Path
 
@@ -7,16 +7,11 @@ import torch
 from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
 
-from danish_asr.recipe.config.sections import MaskingSection
+from danish_asr.recipe.config.schema import MaskingSection
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.train.criterion import consistency_loss
 from danish_asr.recipe.train.masking import install_masker, span_mask
 from tests.recipe.running import (
-    copy_until,
     evaluate,
-    metrics,
-    same_weights,
-    saved_optimizer,
     train,
     weights,
 )
@@ -27,14 +22,6 @@ MASKED = (
     f"model.config_overrides={{use_masking: true, {LAYER}, model_dim: 32}}}}",
     *("masking.time=0.5", "masking.channel=0.25", "masking.channel_span=8"),
 )
-TRANSFORMS = "{name: speed, factors: [0.9, 1.1]}, {name: join, probability: 0.7}, {name: telephone}"
-VIEWS = (
-    *("masking.time=0.5", "masking.consistency_scale=0.2", "optimizer.layer_decay=0.9"),
-    f"dataset.transforms=[{TRANSFORMS}]",
-    # Two batches a step; step 2 is in the middle of an epoch.
-    "trainer.effective_audio_minutes=0.333",
-)
-METRIC = "Consistency (nats per character)"
 
 
 @pytest.mark.parametrize(("share", "masked"), [(0.0, 0.0), (0.2, 0.18), (0.5, 0.39), (1.0, 0.63)])
@@ -114,49 +101,12 @@ def test_what_cannot_be_masked_is_refused_with_the_key_to_use(
     """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
     named = f"model={{path: {finished_run}, config_overrides: {{use_masking: true}}}}"
     options = ("masking.time=2", "masking.time_span=0", "masking.channel=0.1")
-    assert train(tmp_path / "run", dataset, named, *options, "masking.consistency_scale=0") == 2
+    assert train(tmp_path / "run", dataset, named, *options) == 2
     message = capsys.readouterr().err
     for key in (
         "model.config_overrides.use_masking must be left out",
         "masking.time must be 0 to 1",
         "masking.time_span must be above 0",
-        "masking.consistency_scale must be above 0",
         "masking.channel_span must be below the model's 32 channels, but is 64",
     ):
         assert key in message
-
-
-def test_the_loss_is_the_papers() -> None:
-    torch.manual_seed(1)
-    logits = torch.randn(4, 7, 5, requires_grad=True)
-    lengths = torch.tensor([7, 4, 7, 4])
-    p, q = logits.detach().softmax(dim=-1).chunk(2)
-    inside = torch.arange(7) < lengths[:2, None]
-    both = (q * (q / p).log() + p * (p / q).log()).sum(dim=-1)
-    loss = consistency_loss(logits, lengths)
-    torch.testing.assert_close(loss, both[inside].sum() / 2)
-    # That of a cross entropy whose targets are the other view.
-    (gradient,) = torch.autograd.grad(loss, logits)
-    expected = torch.cat([p - q, q - p]) / 2 * inside.repeat(2, 1)[..., None]
-    torch.testing.assert_close(gradient, expected)
-    assert consistency_loss(logits[:2].repeat(2, 1, 1), lengths) == 0
-
-
-def test_with_all_else_switched_on_a_run_continues_bit_for_bit(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    options = (
-        *("model.config_overrides=null", f"model={{path: {finished_run}, head: danish}}"),
-        *("trainer.ema=0.9", "trainer.unfreeze={0: head, 1: all}", *VIEWS),
-        "trainer.activation_checkpointing.mode=layerwise",
-    )
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    assert train(whole, dataset, *options) == 0
-    copy_until(2, whole, run)
-    assert train(run, dataset, *options) == 0
-    assert same_weights(run, whole)
-    expected = saved_optimizer(whole, 4)["state"]
-    for number, state in saved_optimizer(run, 4)["state"].items():
-        assert torch.equal(state["ema"], expected[number]["ema"])
-    assert all(row[METRIC] > 0 for row in metrics(run, "train"))
-    assert METRIC not in metrics(run, "valid")[-1]

@@ -1,6 +1,5 @@
 """Optimizers: their memory, that they learn, and that they continue exactly."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,10 @@ import torch
 
 from danish_asr.recipe.train.learning import OffloadedAdamW
 from tests.recipe.running import (
-    ROOT,
     changed,
     copy_until,
-    evaluate,
     losses,
     same_weights,
-    saved_optimizer,
     train,
     train_with_two,
     weights,
@@ -47,29 +43,6 @@ def test_they_learn_what_adamw_learns(runs: dict[str, Path]) -> None:
     assert eight_bits == pytest.approx(full, rel=2e-3)
     assert eight_bits != full
     assert offloaded == pytest.approx(full, rel=1e-6)
-
-
-def test_the_optimizer_of_the_page_trains_and_continues_bit_for_bit(
-    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = (ROOT / "docs" / "howto" / "add-an-optimizer.md").read_text(encoding="utf-8")
-    code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert code is not None
-    (tmp_path / "signum.py").write_text(code[1], encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    own = (
-        *(MODEL, "optimizer.name=signum:Signum", "optimizer.config.momentum=0.5"),
-        *("optimizer.layer_decay=0.5", "optimizer.config.lr=4e-3"),
-    )
-    whole, run = tmp_path / "whole", tmp_path / "run"
-    assert train(whole, dataset, *own) == 0
-    assert losses(whole)[-1] < losses(whole)[0]
-    groups = saved_optimizer(whole, 4)["param_groups"]
-    assert {group["momentum"] for group in groups} == {0.5}
-    assert [group["initial_lr"] for group in groups] == [2e-3, 1e-3, 4e-3]
-    assert train(copy_until(2, whole, run), dataset, *own) == 0
-    assert same_weights(run, whole)
-    assert evaluate(run, dataset, config=run / "config.yaml") == 0
 
 
 @pytest.mark.parametrize("optimizer", [EIGHT_BITS, OFFLOADED])

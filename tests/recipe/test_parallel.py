@@ -58,9 +58,9 @@ def test_two_processes_delete_the_states_of_previous_checkpoints_together(
 
 
 SIXTEEN_BATCHES = (
-    # 32 of the 38 rows that the filters leave, without a remainder for one process or two.
-    *("dataset.asr_task_config.batching_strategy=STATIC", "dataset.asr_task_config.batch_size=2"),
-    *("dataset.asr_task_config.max_num_batches=16", "dataset.valid_split=null"),
+    # Two rows each: 32 of the 38 that the filters leave.
+    "dataset.asr_task_config.num_seqs_multiple_of=2",
+    *("dataset.asr_task_config.max_num_elements=30_000", "dataset.valid_split=null"),
     # A schedule of its own would end with each stage.
     *("dataset.asr_task_config.example_shuffle_window=0", "lr_scheduler={name: passthrough}"),
     "regime.keep_last_n_checkpoints=4",

@@ -19,8 +19,8 @@ from danish_asr.planning.memory import CUDA_BYTES, Model, step_memory
 from danish_asr.planning.plan import make_plan
 from danish_asr.planning.presets import preset_for
 from danish_asr.planning.show import show_plan
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load_with_faults
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.assets import Assets

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ LONG += ["regime.checkpoint_every_n_steps=4000"]
 
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LOCK_SECONDS", 0.6)
+    monkeypatch.setattr(files, "LOCK_SECONDS", 1.5)
 
 
 def elsewhere(
@@ -36,7 +36,12 @@ def elsewhere(
     with monkeypatch.context() as patch:
         patch.setattr(socket, "gethostname", lambda: host)
         lock = directory / LOCK_FILE
-        other = SoftFileLease(lock, lease_duration=0.6, thread_local=False)
+        other = SoftFileLease(
+            lock,
+            lease_duration=files.LOCK_SECONDS,
+            heartbeat_interval=0.1,  # so that a busy machine refreshes it in time
+            thread_local=False,
+        )
         other.acquire()
     return other
 
@@ -64,10 +69,17 @@ def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
 ) -> None:
     monkeypatch.setenv("DANISH_ASR_LOCK_MINUTES", "0.5")
     other = elsewhere(tmp_path, monkeypatch, host)
-    saved = Timer(2, other.release)
-    saved.start()
+    saved = Event()
+
+    def save() -> None:
+        saved.set()
+        other.release()
+
+    saves = Timer(2, save)
+    saves.start()
     with locked(tmp_path):
-        assert not saved.is_alive()
+        assert saved.is_set()
+    saves.join()
 
 
 def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_look(
@@ -100,7 +112,9 @@ def test_a_process_that_was_suspended_ends_if_another_one_has_taken_over(
     with locked(tmp_path):
         (tmp_path / "other").write_text((tmp_path / LOCK_FILE).read_text())
         (tmp_path / "other").rename(tmp_path / LOCK_FILE)
-        time.sleep(1)
+        deadline = time.monotonic() + 60
+        while not statuses and time.monotonic() < deadline:
+            time.sleep(0.02)
     assert statuses == [EXIT_FAILED]
     assert "has taken over" in capfd.readouterr().err
 

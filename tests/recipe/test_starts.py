@@ -7,7 +7,7 @@ from fairseq2.models.wav2vec2 import Wav2Vec2Config
 from fairseq2.models.wav2vec2.factory import create_wav2vec2_model
 
 from danish_asr.base.files import to_yaml
-from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.extension import tiny
 from tests.recipe.running import train, weights
 

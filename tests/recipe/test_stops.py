@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.recipe.config.training import AsrRegimeSection
+from danish_asr.recipe.config.schema import RegimeSection
 from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.trainer import StoppableTraining
@@ -20,7 +20,7 @@ from tests.recipe.running import copy_until, metrics, same_weights, train
 TWO_EPOCHS = (
     # Ten steps, of which the fourth and the eighth are saved and validated.
     *("regime.num_steps=null", "regime.num_data_epochs=2", "lr_scheduler={name: passthrough}"),
-    *("dataset.asr_task_config.batching_strategy=STATIC", "dataset.asr_task_config.batch_size=8"),
+    "dataset.asr_task_config.max_num_elements=120_000",  # eight rows
     *("trainer.grad_accumulation.num_batches=1", "regime.publish_metrics_every_n_steps=4"),
     *("regime.checkpoint_every_n_steps=4", "regime.validate_every_n_steps=4"),
 )
@@ -96,7 +96,7 @@ def test_what_is_due_after_a_step_is_known_whichever_interval_is_null(
     what: str, step: int, ended: int, steps: int | None, epochs: int | None
 ) -> None:
     intervals = {f"{what}_every_n_steps": steps, f"{what}_every_n_data_epochs": epochs}
-    regime = AsrRegimeSection(num_steps=9, **cast(Any, intervals))
+    regime = RegimeSection(num_steps=9, **cast(Any, intervals))
     reader = SimpleNamespace(epochs_read=ended, epochs_just_ended=ended)
     training: Any = SimpleNamespace(_regime=regime, _reader=reader)
     by_step, by_epoch = steps is not None and step == 4, epochs is not None and ended == 2
@@ -111,7 +111,7 @@ def test_what_is_due_after_a_step_is_known_whichever_interval_is_null(
 def test_a_part_of_an_epoch_is_a_multiple_of_the_steps_of_a_report(
     part: float, epoch: int, reports: int | None, steps: int
 ) -> None:
-    regime = AsrRegimeSection(
+    regime = RegimeSection(
         num_steps=9, validate_every_n_data_epochs=part, publish_metrics_every_n_steps=reports
     )
     regime.set_steps(epoch)

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from danish_asr.cli import main
-from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
+from danish_asr.corpus.sources.voices import SyntheticSpeaker
 from tests.recipe.running import wait_for
+from tests.speech import speak
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -40,9 +41,9 @@ FIXED = ("--decoder", f"{__name__}:Fixed")
 
 @pytest.fixture(scope="module")
 def speech() -> NDArray[np.float32]:
-    """A second of speech and a second of silence, at 16 kHz."""
+    """A sentence and a second of silence, at 16 kHz."""
     speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
-    spoken = Espeak().speak("Jeg vil gerne have rødgrød med fløde", speaker)
+    (spoken,) = speak(("Jeg vil gerne have rødgrød med fløde", speaker))
     samples = np.append(0.5 * spoken / np.abs(spoken).max(), np.zeros(16_000))
     return samples.astype(np.float32)
 
@@ -137,15 +138,6 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     assert (status, "none of b" in report, Path("new/a.txt").exists()) == (1, True, False)
     status, _, report = transcribe(*command, "--speakers", "auto", "--channels", "split")
     assert (status, "one of the two" in report) == (1, True)
-
-
-def test_a_model_that_is_named_twice_is_refused(
-    transcribe: Run, here: Path, finished_run: Path
-) -> None:
-    (here / "link").symlink_to(finished_run)
-    for again in (finished_run / ".." / finished_run.name, "link"):
-        status, _, report = transcribe(str(here / "in" / "a.wav"), "--with", str(again))
-        assert (status, "--with: a model is named twice" in report) == (1, True)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import load_with_faults, unstructure
+from danish_asr.recipe.config.load import load_with_faults, unstructure
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate
@@ -93,8 +93,6 @@ tokenizer: {name: omniASR_tokenizer_written_v2}
 dataset:
   _del_: [train_split]
   mixture_parquet_storage_config:
-    fragment_streaming:
-      partition_filters: pc.is_in(pc.field("corpus"), pa.array(["mls"]))
     fragment_loading: {cache: True, num_parallel_fragments: 2, nb_prefetch: 2}
   asr_task_config:
     min_audio_len: 32_000
@@ -113,7 +111,7 @@ def write(folder: Path, tree: Tree) -> Path:
 
 @pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
 def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
-    kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrEvalConfig, EVALUATION)
+    kls, tree = (AsrConfig, TRAINING[name]) if name in TRAINING else (AsrConfig, EVALUATION)
     config, faults = load_with_faults(kls, read_yaml(write(tmp_path, tree)))
     assert not faults
     dtypes = {"torch.bfloat16": "bfloat16"}
@@ -134,21 +132,20 @@ def test_the_keys_mean_what_upstream_documents() -> None:
     assert recommended.min_audio_len == 1
 
 
-def test_the_evaluation_file_scores_the_subset_that_its_filter_names(
+def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TRAPS, data reading: upstream ignores partition filters outside training."""
+    """TRAPS, data reading: upstream ignores its partition filters outside training."""
     monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
-    filtered = "dataset.mixture_parquet_storage_config.fragment_streaming.partition_filters"
-    corpus = "coral_read_aloud"
     own = [
         *("model.name=finished", "model.config_overrides=null", "tokenizer.name=finished"),
-        f'{filtered}=\'pc.is_in(pc.field("corpus"), pa.array(["{corpus}"]))\'',
+        *("evaluator.where=corpus = 'coral_read_aloud'", "evaluator.label=read_aloud"),
         *("evaluator.amp=false", "evaluator.checkpoint=none", "evaluator.split=dev"),
     ]
     file = write(tmp_path, EVALUATION)
     run = tmp_path / "run"
     assert evaluate(run, dataset, *own, config=file) == 0
-    predictions = list(read_predictions(run / "eval" / "finished" / "dev" / "predictions.jsonl"))
-    assert {p.corpus for p in predictions} == {corpus}
+    (written,) = run.glob("eval/finished/dev/**/predictions.jsonl")
+    predictions = list(read_predictions(written))
+    assert {p.corpus for p in predictions} == {"coral_read_aloud"}
     assert len(predictions) == 6

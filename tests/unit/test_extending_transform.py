@@ -12,7 +12,7 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.files import from_yaml
-from danish_asr.recipe.config.sections import AsrDatasetSection
+from danish_asr.recipe.config.schema import DatasetSection
 from tests.shards import reader, utterance, write_shard
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-transform.md"
@@ -27,9 +27,7 @@ def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, A
     (tmp_path / "noise.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     tree: Any = from_yaml(config)
-    section = StandardValueConverter().structure(
-        {"name": "any", **tree["dataset"]}, AsrDatasetSection
-    )
+    section = StandardValueConverter().structure({"name": "any", **tree["dataset"]}, DatasetSection)
     assert "transforms" not in str(vars(section.validate()))
     return list(section.transforms)
 

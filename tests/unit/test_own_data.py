@@ -11,8 +11,8 @@ from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load_with_faults
+from danish_asr.recipe.config.schema import AsrConfig
 from tests.builders import tone
 
 ROOT = Path(__file__).parents[2]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -72,8 +73,14 @@ def convert_until(stopped: list[int], audio: bytes, timer: threading.Timer) -> N
 
 def test_a_signal_while_processes_work_never_arrives_within_their_pool() -> None:
     """It would leave a lock of a future taken, and the pool would wait for it for ever."""
-    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+
+    def interrupt() -> None:
+        while len(multiprocessing.active_children()) < 2:
+            time.sleep(0.02)
+        time.sleep(0.5)  # the pool has started both then, and waits
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt) as stop:
         list(run_in_processes(time.sleep, [60, 60], 2))
     files = [str(entry.path) for entry in stop.traceback]

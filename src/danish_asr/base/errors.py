@@ -81,10 +81,6 @@ class AlignmentError(DanishAsrError):
     """A text cannot be aligned with audio."""
 
 
-class LogProbsError(DanishAsrError):
-    """Kept log-probabilities are missing, damaged, or of something else."""
-
-
 class LanguageModelError(DanishAsrError):
     """A language model, or the text it is built from, cannot be used."""
 

@@ -64,17 +64,22 @@ def new_model(
     return supported(family.create_new_model, config, gangs, dtype, **options)
 
 
-def run_recipe(recipe: Recipe, config: object, output_dir: Path) -> None:
-    """Run a recipe of training or evaluation.
+def run_recipe(
+    recipe: Recipe, config: object, output_dir: Path, write_config: Callable[[], None]
+) -> None:
+    """Run a recipe of training or evaluation; ``write_config`` writes OUTDIR/config.yaml.
 
     Version: 0.6 has ``train`` and ``evaluate``, 0.8 has ``run`` for both, and prints a warning for
-    each name of 0.6 that is used here; it keeps them until 0.14.
-    When it moves: once 0.6 is dropped, call ``fairseq2.recipe.run.run`` and follow the warnings.
+    each name of 0.6 that is used here; it keeps them until 0.14. Both would write fairseq2's
+    sections to config.yaml, and not what the user set.
+    When it moves: once 0.6 is dropped, call ``fairseq2.recipe.run.run`` and follow the warnings;
+    look for the class that writes config.yaml there.
     """
     from fairseq2.recipe.base import TrainRecipe  # noqa: PLC0415 - slow
 
     module: Any = import_module("fairseq2.recipe.run")  # in 0.8 the package has a function ``run``
     module.enable_deprecation_warnings = lambda: None
+    module._RecipeConfigDumper.dump = lambda _: write_config()  # noqa: SLF001
     former = module.train if isinstance(recipe, TrainRecipe) else module.evaluate
     getattr(module, "run", former)(recipe, config, output_dir)
 

@@ -36,12 +36,14 @@ UTTERANCE_SCHEMA: Final = pa.schema(
         pa.field("text", pa.string(), nullable=False),
         pa.field("audio_bytes", pa.binary(), nullable=False),
         pa.field("audio_size", pa.int64(), nullable=False),
+        pa.field("encoded_size", pa.int32(), nullable=False),
         *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth", "source_id")),
     ]
 )
-"""Columns inside a shard. ``audio_bytes`` is FLAC, mono, 16 kHz; ``audio_size`` is its samples.
+"""Columns inside a shard. ``audio_bytes`` is FLAC, mono, 16 kHz; ``audio_size`` is its samples,
+``encoded_size`` its bytes, so that a reader finds a row in the file without reading others.
 ``sub_dialect`` is the corpus's own dialect name, ``dialect`` what it was mapped to. The partition
 keys (corpus, split, language) live in the path only."""
 

@@ -65,7 +65,9 @@ def build(
 
 @lm.command(examples=["lm tune outputs/300m --lm lm"])
 def tune(
-    directory: Annotated[Path, Argument(help="A run, or OUTDIR/eval/<checkpoint>/dev.")],
+    directory: Annotated[
+        Path, Argument(metavar="RUN", help="OUTDIR, or OUTDIR/checkpoints/step_<n>.")
+    ],
     *,
     language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
     rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
@@ -74,13 +76,13 @@ def tune(
     json: Annotated[Path | None, Option(help="Default: tuning.json in DIR.")] = None,
     plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,
 ) -> None:
-    """Choose alpha, beta and beam on dev, from kept log-probabilities, for later decodings."""
+    """Choose alpha, beta and beam on dev for later decodings; the model runs once."""
     from danish_asr.base.cluster import usable_cpus
     from danish_asr.decoding.ngram_tuning import tune_language_model
-    from danish_asr.recipe.evaluate.kept import find_dev_log_probs
+    from danish_asr.recipe.evaluate.recipe import open_dev
 
     tune_language_model(
-        find_dev_log_probs(directory),
+        open_dev(directory),
         language_model,
         profile=profile,
         rows=rows,

@@ -72,7 +72,6 @@ def export(
         "transcribe outputs/300m hello.wav",
         "transcribe outputs/300m interviews --format txt,srt --out text",
         "transcribe outputs/300m call.wav --channels split --lm lm",
-        "transcribe outputs/a hello.wav --with outputs/b --with outputs/c",
         "transcribe outputs/300m meeting.mp3 --speakers auto --format vtt",
         "transcribe outputs/300m - --format srt < hello.wav",
     ]
@@ -84,10 +83,6 @@ def transcribe(
         Argument(metavar="AUDIO", help="Audio files and folders, or - for standard input."),
     ],
     *,
-    with_: Annotated[
-        list[str] | None,
-        Option("--with", metavar="MODEL", help="Average its probabilities too. Repeatable."),
-    ] = None,
     format_: Annotated[str | None, Format] = None,
     out: Out = None,
     lm: Annotated[Path | None, Option(help="Decode with this language model.")] = None,
@@ -135,7 +130,6 @@ def transcribe(
         hotwords,
         channels,
         batch_seconds,
-        with_ or (),
         nbest,
         int8,
         speakers=speakers,

@@ -124,7 +124,6 @@ def train(
         "evaluate outputs/300m",
         "evaluate outputs/300m evaluator.split=dev evaluator.checkpoint=last",
         "evaluate outputs/300m --dataset data/others",
-        "evaluate outputs/a --with outputs/b --with outputs/c",
     ]
 )
 def evaluate(
@@ -133,10 +132,6 @@ def evaluate(
     *,
     config: Files = None,
     dataset: Dataset = None,
-    with_: Annotated[
-        list[Path] | None,
-        Option("--with", metavar="RUN", help="Average its probabilities too. Repeatable."),
-    ] = None,
     dump_config: _Dump = False,
 ) -> None:
     """Score a split with a run's best checkpoint, or another model, into predictions.jsonl.
@@ -145,14 +140,7 @@ def evaluate(
     """
     from danish_asr.recipe.entry import EVALUATE, run
 
-    others = list(with_ or ())
-    if others:  # `--with B C` means both
-        others += [Path(value) for value in values or () if "=" not in value]
-        values = [value for value in values or () if "=" in value]
-    request = _request(
-        output_dir, values or (), config or (), dataset, dump=dump_config, others=others
-    )
-    run(EVALUATE, request)
+    run(EVALUATE, _request(output_dir, values or (), config or (), dataset, dump=dump_config))
 
 
 def _convert_missing(request: "Request") -> None:
@@ -188,7 +176,6 @@ def _request(
     *,
     dump: bool,
     trust: bool = False,
-    others: Sequence[Path] = (),
 ) -> "Request":
     from danish_asr.recipe.config.keys import defaults
     from danish_asr.recipe.entry import Request
@@ -213,5 +200,4 @@ def _request(
         overrides=values,
         dump_config=dump,
         trust=trust,
-        others=tuple(others),
     )

@@ -49,8 +49,8 @@ converted; `ledger.parquet` has the reason of each.
 {notes}
 {table}
 
-The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples. Corpus and
-split are in the path of each file.
+The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples,
+`encoded_size` its number of bytes. Corpus and split are in the path of each file.
 
 ## Licence
 

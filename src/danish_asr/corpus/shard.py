@@ -36,6 +36,7 @@ from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _SPEAKER: Final = [*_REPEATED, "age"]
+# The reader relies on it that the audio of a row group is one plain page.
 _FORMAT: Final[dict[str, Any]] = {
     "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
     "use_dictionary": _REPEATED,
@@ -255,6 +256,7 @@ def _convert(
         "text": text,
         "audio_bytes": flac,
         "audio_size": len(mono),
+        "encoded_size": len(flac),
         "source_id": f"{part.file.name}:{utterance.row}",
         **{name: getattr(utterance.speaker, name) for name in _SPEAKER},
     }

@@ -165,10 +165,11 @@ def _count(row: Mapping[str, Any], spoken: Mapping[str, str], findings: ShardFin
 
 
 def _rows(group: pa.Table) -> Iterator[tuple[dict[str, Any], pa.Scalar]]:
-    """The rows of a row group: columns and the head of the audio, and the audio itself."""
+    """The rows of a row group: columns, head and bytes of the audio, and the audio itself."""
     audio = group["audio_bytes"]
     heads = pc.binary_slice(audio, 0, FLAC_MD5.stop)
     columns = group.drop_columns(["audio_bytes"]).append_column("head", heads)
+    columns = columns.append_column("bytes", pc.binary_length(audio))
     return zip(columns.to_pylist(), audio, strict=True)
 
 
@@ -176,6 +177,8 @@ def _row_faults(row: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"empty {name}" for name in ("id", "text") if not row[name].strip())
     if row["age"] is not None and row["age_group"] != age_group(row["age"]):
         yield "age_group is not that of the age"
+    if row["encoded_size"] != row["bytes"]:
+        yield "encoded_size is not the number of bytes"
 
 
 def _audio_faults(data: bytes, row: Mapping[str, Any]) -> Iterator[str]:

@@ -111,7 +111,7 @@ class Shard(NamedTuple):
         return Partition(self.keys["corpus"], self.keys["language"])
 
 
-def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
+def find_shards(path: Path) -> list[Shard]:
     """All shards below a dataset's ROOT or ``ROOT/version=0``, sorted by path.
 
     Raises:
@@ -123,8 +123,6 @@ def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
     shards = []
     for file in sorted(root.rglob("*.parquet")):
         keys = dict(part.split("=", 1) for part in file.relative_to(root).parts if "=" in part)
-        if split_key in keys:
-            keys["split"] = keys[split_key]
         if keys.keys() >= {"corpus", "split", "language"}:
             shards.append(Shard(file, keys))
     if not shards:
@@ -135,13 +133,13 @@ def find_shards(path: Path, *, split_key: str = "split") -> list[Shard]:
     return shards
 
 
-def shards_of_split(path: Path, split: str, *, split_key: str = "split") -> list[Shard]:
+def shards_of_split(path: Path, split: str) -> list[Shard]:
     """The shards of ``<split>`` or ``<split>_<corpus>``; no file is opened.
 
     Raises:
         DatasetError: There is no dataset, or it has no such split.
     """
-    shards = find_shards(path, split_key=split_key)
+    shards = find_shards(path)
     name, _, corpus = split.partition("_")
     chosen = [
         shard

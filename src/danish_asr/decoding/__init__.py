@@ -1,6 +1,6 @@
 """From a model's logits, (N, S, V), to text.
 
 ``decoders.py`` has the table of decoders (greedy, beam); ``alignment.py`` times words,
-``log_probs.py`` keeps log-probabilities, ``ngram*.py`` build, read and tune language models.
+``ngram*.py`` build, read and tune language models.
 Read ``decoders.py`` first. This file imports nothing, so `transcript` does not import torch.
 """

@@ -1,11 +1,11 @@
 """``danish-asr lm tune``: alpha, beta and beam of a language model, chosen on the dev split.
 
-Each point is decoded from kept log-probabilities; the model does not run. What was tried is in
-``tuning.json`` beside the language model, so an interrupted search continues.
+The model runs once over dev; each point is decoded from the log-probabilities that it gave. What
+was tried is in ``tuning.json`` beside the language model, so an interrupted search continues.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,15 +15,17 @@ from fairseq2.data.tokenizers import Tokenizer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish, publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.base.workers import WorkerPool
 from danish_asr.decoding.beam import BeamDecoder
-from danish_asr.decoding.log_probs import LogProbsFile
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.scoring.digests import digests_of
+from danish_asr.scoring.predictions import Prediction
 from danish_asr.text.profiles import normalize
 
 ALPHAS: Final = (0.0, 0.3, 0.6, 0.9, 1.2)
@@ -49,14 +51,22 @@ _FRAMES_PER_CHUNK: Final = 60 * _FRAMES_PER_SECOND
 _CHOSEN: Final[dict[str, Any]] = {"ms": 13, "mfc": "none", "mec": "C3", "mew": 2, "zorder": 3}
 
 
-class DevLogProbs(NamedTuple):
-    """The kept log-probabilities of a split to tune on."""
+AddBatch = Callable[[Sequence[Prediction], Sequence[Tensor]], None]
+"""Takes rows with greedy's hypotheses, and the log-probabilities of each, (S, V)."""
 
-    file: LogProbsFile
+
+@dataclass(frozen=True, kw_only=True)
+class DevSplit:
+    """A split to tune on, and the model that hears it."""
+
     run: Path
     model: str
+    weights: str  # a digest
     split: str
+    rows: int
     tokenizer: Tokenizer
+    forward: Callable[[AddBatch], None]
+    """Runs the model over all rows, and calls a function with each batch of them."""
 
 
 class Point(NamedTuple):
@@ -162,7 +172,7 @@ def _neighbours(point: Point, alpha_step: float, beta_step: float) -> Iterator[P
 
 
 def tune_language_model(
-    dev: DevLogProbs,
+    dev: DevSplit,
     lm: Path,
     *,
     profile: str = "coral",
@@ -176,7 +186,6 @@ def tune_language_model(
     About ``rows`` utterances are decoded, at even distances.
 
     Raises:
-        LogProbsError: The log-probabilities are damaged.
         LanguageModelError: The language model is broken or does not fit the model.
         MissingExtraError: pyctcdecode or KenLM are not installed.
     """
@@ -185,7 +194,7 @@ def tune_language_model(
     settings_path = files.file.with_name(SETTINGS_FILE)
     json_path = json_path or files.file.with_name("tuning.json")
     plot_path = plot_path or files.file.with_name("tuning.png")
-    chunks, greedy, about = _read(dev, BeamDecoder(dev.tokenizer, lm, workers=1), profile, rows)
+    chunks, greedy, about = _hear(dev, BeamDecoder(dev.tokenizer, lm, workers=1), profile, rows)
     about |= {"language_model": files.file.name, "language_model_size": files.file.stat().st_size}
     pool = WorkerPool(workers)
     search = Search(chunks, pool, json_path, about)
@@ -210,37 +219,49 @@ def tune_language_model(
     return tuning
 
 
-def _read(
-    dev: DevLogProbs, decoder: BeamDecoder, profile: str, rows: int
+def _hear(
+    dev: DevSplit, decoder: BeamDecoder, profile: str, most_rows: int
 ) -> tuple[list[Any], ErrorCounts, dict[str, Any]]:
-    """The utterances in chunks for `count_chunk`, the errors of greedy, and what they are of."""
+    """Run the model over dev.
+
+    Returns the utterances in chunks for `count_chunk`, the errors of greedy, and what they are of.
+    """
     from danish_asr.decoding.beam_search import Chunk  # noqa: PLC0415 - pyctcdecode is an extra
 
-    rows_in_split = sum(len(dev.file.rows(number)) for number in range(len(dev.file)))
-    step = max(rows_in_split / rows, 1.0)
+    step = max(dev.rows / most_rows, 1.0)
     chunks = [Chunk(decoder.search_settings, profile, [], [])]
-    greedy, taken, frames_in_chunk = ErrorCounts(), 0, 0
-    for position, (text, frames) in enumerate(dev.file.all_utterances()):
-        if position < int(taken * step):
-            continue
-        taken += 1
-        if frames_in_chunk >= _FRAMES_PER_CHUNK:
-            chunks.append(Chunk(decoder.search_settings, profile, [], []))
-            frames_in_chunk = 0
-        row = json.loads(text)
-        log_probs = frames.log_probs(dev.file.about["vocabulary"])
-        reference = normalize(row["reference"], profile)
-        chunks[-1].utterances.append(decoder.columns(log_probs[None], [len(log_probs)])[0])
-        chunks[-1].references.append(reference)
-        greedy += count_errors(reference, normalize(row["hypothesis"], profile))
-        frames_in_chunk += len(log_probs)
+    greedy, taken = ErrorCounts(), list[Prediction]()
+    position = frames_in_chunk = 0
+
+    def add(rows: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
+        nonlocal greedy, position, frames_in_chunk
+        for row, frames in zip(rows, log_probs, strict=True):
+            position += 1
+            if position <= int(len(taken) * step):
+                continue
+            taken.append(row)
+            if frames_in_chunk >= _FRAMES_PER_CHUNK:
+                chunks.append(Chunk(decoder.search_settings, profile, [], []))
+                frames_in_chunk = 0
+            # Of a vocabulary of 10,000 symbols, this keeps about a hundred.
+            columns = decoder.columns(frames[None], [len(frames)])[0]
+            reference = normalize(row.reference, profile)
+            chunks[-1].utterances.append(columns)
+            chunks[-1].references.append(reference)
+            greedy += count_errors(reference, normalize(row.hypothesis, profile))
+            frames_in_chunk += len(frames)
+
+    dev.forward(add)
     about: dict[str, Any] = {
         "run": dev.run.name,
         "model": dev.model,
+        "weights": dev.weights,
         "split": dev.split,
-        "rows": taken,
+        "rows": len(taken),
+        "rows_in_split": dev.rows,
+        "profile": profile,
+        **digests_of(taken)._asdict(),
     }
-    about |= {"rows_in_split": rows_in_split, "profile": profile, "log_probs": dict(dev.file.about)}
     return chunks, greedy, about
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack, cast, overload
 
@@ -16,21 +15,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from danish_asr.base.errors import ConfigError, RunError, TranscriptionError
+from danish_asr.base.errors import RunError, TranscriptionError
 from danish_asr.base.fairseq2_private import supported
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.alignment import separator_of
-from danish_asr.decoding.beam import symbols
 from danish_asr.decoding.decoders import GREEDY, Decoders
-from danish_asr.decoding.ensemble import Agreement
-from danish_asr.decoding.log_probs import average
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.forward_pass import batches, padded, prepare_for_cpu
 from danish_asr.inference.model_config import select_model
 from danish_asr.inference.sound import Audio, Channels, Sound, is_array, open_sound
 from danish_asr.inference.streaming import ShowProgress, recognise
 from danish_asr.inference.windows import Cutting
-from danish_asr.recipe.config.config import AsrEvalConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.train.ending import explained
@@ -41,14 +37,12 @@ _BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
 
 def load_model(
     model: str | Path,
-    *others: str | Path,
+    *,
     device: str = "auto",
     decoder: tuple[str, Mapping[str, Any]] | None = None,
     int8: bool = False,
 ) -> Model:
     """Load a run (its best checkpoint), a checkpoint, a Hugging Face directory or a named model.
-
-    With ``others``, whose tokenizer and frame rate must be the same, probabilities are averaged.
 
     ``device`` is a device of PyTorch, or ``auto``: a GPU if there is one. ``decoder``, a name and
     what it is created with, is created before the weights are read, so that its faults are found
@@ -59,7 +53,7 @@ def load_model(
 
     Raises:
         ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
-            and decoder do not fit, or models cannot be averaged.
+            and decoder do not fit.
         LanguageModelError: That of the decoder is missing or broken.
         RunError: The directory has no model, there is no such device, or it computes nothing in
             int8.
@@ -89,10 +83,7 @@ def load_model(
     asr = cast(Wav2Vec2AsrModel, module)
     if torch_device.type == "cpu":
         prepare_for_cpu(asr, int8=int8)
-    loaded = Model(asr, settings, decoders, config, name=str(model), int8=int8)
-    for other in others:
-        loaded.average_with(load_model(other, device=device, int8=int8))
-    return loaded
+    return Model(asr, settings, decoders, config, name=str(model), int8=int8)
 
 
 def _device(name: str) -> torch.device:
@@ -147,7 +138,6 @@ class Model:
         text_profile: How the texts were normalised that it was trained on.
         int8: Whether its weights are in int8. Each waveform then has a forward pass of its own, as
             others would change its rounding.
-        agreement: Where other models are averaged, whether their symbols are in the same frames.
     """
 
     def __init__(
@@ -155,7 +145,7 @@ class Model:
         module: Wav2Vec2AsrModel,
         settings: Wav2Vec2AsrConfig,
         decoders: Decoders,
-        config: AsrEvalConfig,
+        config: AsrConfig,
         *,
         name: str,
         int8: bool = False,
@@ -169,37 +159,12 @@ class Model:
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
         task = config.dataset.asr_task_config
-        with_join = any(entry["name"] == "join" for entry in config.dataset.transforms)
-        longest = task.max_audio_len / SAMPLE_RATE
-        self.cutting = Cutting.for_training(longest, with_join=with_join)
+        self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
         self.normalizes = task.normalize_audio
         self.text_profile = config.dataset.text_profile
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
         half = config.evaluator.amp and self.device.type == "cuda"
-        self._amp = config.evaluator.amp_dtype if half else None
-        self._others: list[Model] = []
-        self.agreement = Agreement()
-
-    def average_with(self, other: Model) -> None:
-        """Average the probabilities with those of another model from now on.
-
-        Raises:
-            ConfigError: Its tokenizer has other symbols, or its frames have other lengths.
-        """
-        fault = None
-        if symbols(self.tokenizer) != symbols(other.tokenizer):
-            fault = "their tokenizers have different symbols"
-        elif self.frames != other.frames:
-            fault = "their frames have different lengths"
-        if fault:
-            where = f"the average of {self.name} and {other.name}"
-            raise ConfigError([f"{fault}, so their probabilities cannot be averaged"], where=where)
-        self._others.append(other)
-        self.name = f"{self.name} with {other.name}"
-        longest = min(self.cutting.longest, other.cutting.longest)
-        # If one of them needs spaces in pauses, their average does.
-        needy = min(self.cutting, other.cutting, key=lambda cutting: cutting.gap)
-        self.cutting = replace(needy, longest=longest)
+        self._amp = getattr(torch, config.evaluator.amp_dtype) if half else None
 
     @overload
     def transcribe(self, audio: Audio, **options: Unpack[Options]) -> Transcript: ...
@@ -276,8 +241,6 @@ class Model:
     ) -> list[Tensor]:
         """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
 
-        With other models those of the mean of all models' probabilities.
-
         Args:
             waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
                 One too short for a frame is padded with zeros; an empty one gives no frames.
@@ -296,12 +259,6 @@ class Model:
             outputs = self._forward([waveforms[number] for number in batch])
             for number, log_probs in zip(batch, outputs, strict=True):
                 results[number] = log_probs
-        if self._others:
-            others = [model.log_probs(waveforms, batch_seconds=limit) for model in self._others]
-            models = [*zip(results, *others, strict=True)]
-            for utterance in models:
-                self.agreement.add([log_probs.argmax(dim=-1).numpy() for log_probs in utterance])
-            return [average(utterance) for utterance in models]
         return results
 
     def seconds_of_batch(self, wanted: float | None) -> float:

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from danish_asr.base.config_tree import Tree, merge, nested, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.config import AsrEvalConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.models.hugging_face_directory import is_hugging_face
@@ -19,6 +19,9 @@ from danish_asr.recipe.run.run_directory import (
     meant_checkpoint,
 )
 from danish_asr.recipe.train.preflight import resolve
+
+_NO_DATASET: Final[Tree] = {"dataset": {"name": ""}}
+"""The data that a model was trained on may be gone."""
 
 _EXTRA_PATHS: Final = "common.assets.extra_paths"
 _KEPT: Final = (
@@ -31,7 +34,7 @@ _KEPT: Final = (
 """What of a run's configuration matters for its model, beside the tokenizer."""
 
 
-def select_model(model: str | Path) -> AsrEvalConfig:
+def select_model(model: str | Path) -> AsrConfig:
     """Return the configuration of a model: a run, a checkpoint, a directory with a card, or a name.
 
     Of a run it is the best checkpoint, of a checkpoint the run's tokenizer and normalisation.
@@ -44,19 +47,17 @@ def select_model(model: str | Path) -> AsrEvalConfig:
     if (path := check_model(model)).is_dir():
         config = _of_directory(path)
     else:
-        config, _ = load_with_faults(AsrEvalConfig, {"model": {"name": str(model)}})
+        config = load({**_NO_DATASET, "model": {"name": str(model)}}, where=f"model {model}")
         assets = Assets(config)
         if assets.find("model.name", str(model), []) is None:
             named = assets.available("model.name", str(model))
             fault = f"no run, checkpoint or named CTC model '{model}'; named models: {named}"
             raise ConfigError([fault], where="the model")
-    # Neither is needed, and the data that a model was trained on may be gone.
-    dataset = replace(config.dataset, name=None, family=None)
-    config = replace(config, dataset=dataset, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
-    return cast(AsrEvalConfig, resolve(config, where=f"model {model}"))
+    config = replace(config, optimizer=None, lr_scheduler=None)  # type: ignore[arg-type]
+    return resolve(config, where=f"model {model}")
 
 
-def _of_directory(path: Path) -> AsrEvalConfig:
+def _of_directory(path: Path) -> AsrConfig:
     run = checkpoint = path
     if meant := meant_checkpoint(path):
         checkpoint = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
@@ -82,9 +83,5 @@ def _of_directory(path: Path) -> AsrEvalConfig:
             extra = [*(value_of(tree, _EXTRA_PATHS) or []), str(cards_of(Path(origin)))]
             tree = merge(tree, nested(_EXTRA_PATHS, extra))
     values = {key: value_of(tree, key) for key in kept}
-    # Others can be a user's code, which is not needed here.
-    transforms = value_of(tree, "dataset.transforms") or []
-    values["dataset.transforms"] = [entry for entry in transforms if entry.get("name") == "join"]
     taken = [nested(key, value) for key, value in values.items() if value is not None]
-    config, _ = load_with_faults(AsrEvalConfig, merge(*taken, changes))
-    return config
+    return load(merge(_NO_DATASET, *taken, changes), where=f"model {path}")

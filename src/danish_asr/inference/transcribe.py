@@ -28,7 +28,7 @@ from danish_asr.inference.additions import Additions
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import open_sound
-from danish_asr.recipe.run.run_directory import check_model, check_named_once
+from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
@@ -51,8 +51,6 @@ class Settings:
     hotwords: Path | None = None
     channels: str = "mix"
     batch_seconds: float | None = None
-    others: Sequence[str] = ()
-    """Models whose probabilities are averaged with the model's."""
     nbest: int | None = None
     int8: bool = False
     """Whether the weights are rounded to 8 bits, for a CPU."""
@@ -96,13 +94,6 @@ class Settings:
         """Load what adds speakers and punctuation to the transcripts of ``recordings``."""
         return Additions(self.speakers, self.punctuate, recordings)
 
-    def check_models(self, model: str) -> None:
-        """Raise RunError for a path without a model, or a model that is named twice."""
-        models = (model, *self.others)
-        for name in models:
-            check_model(name)
-        check_named_once(models)
-
     def load(self, model: str, device: str) -> Model:
         """Load a model; faults of the decoder are found before its weights are read."""
         options = self.options()
@@ -110,7 +101,7 @@ class Settings:
         from danish_asr.inference.model import load_model
 
         decoder = options["decoder"], options["decoder_config"]
-        return load_model(model, *self.others, device=device, decoder=decoder, int8=self.int8)
+        return load_model(model, device=device, decoder=decoder, int8=self.int8)
 
 
 def transcribe_files(
@@ -142,7 +133,7 @@ def transcribe_files(
         return True
     recordings, others = find_recordings(paths, out)
     settings.options()  # raises before the model is loaded
-    settings.check_models(model)
+    check_model(model)
     if formats is None and out is None and len(paths) == 1 and paths[0].is_file():
         _print_text(model, paths[0], settings, device)
         return True
@@ -184,7 +175,7 @@ def _print_stdin(model: str, settings: Settings, formats: str, device: str) -> N
         raise DanishAsrError(f"--format: standard input needs one format, found {formats}")
     if sys.stdin.isatty():
         raise DanishAsrError("-: expected audio on standard input: `... | danish-asr transcribe`")
-    settings.check_models(model)
+    check_model(model)
     audio = sys.stdin.buffer.read()
     if names == ["txt"]:
         _print_text(model, audio, settings, device)
@@ -194,7 +185,6 @@ def _print_stdin(model: str, settings: Settings, formats: str, device: str) -> N
     additions, loaded = settings.additions([audio]), settings.load(model, device)
     transcript = additions(audio, loaded.transcribe(audio, **settings.options()))
     sys.stdout.write(FORMATS[names[0]](transcript))
-    _warn_of_frames(loaded)
 
 
 def _print_text(model: str, audio: Path | bytes, settings: Settings, device: str) -> None:
@@ -212,13 +202,6 @@ def _print_text(model: str, audio: Path | bytes, settings: Settings, device: str
     if not spoken:
         name = audio if isinstance(audio, Path) else "standard input"
         sys.stderr.write(f"{name}: no speech found\n")
-    _warn_of_frames(loaded)
-
-
-def _warn_of_frames(model: Model) -> None:
-    """Warn of an average of models that emit their symbols in different frames."""
-    if warning := model.agreement.warning():
-        sys.stderr.write(f"warning: {warning}\n")
 
 
 def _check_writable(folder: Path) -> None:
@@ -271,7 +254,6 @@ def _transcribe(
         console.print("\n  ".join([f"no speech found: {len(silent):,}", *silent[:_LISTED]]))
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
-    _warn_of_frames(model)
     return not failures
 
 

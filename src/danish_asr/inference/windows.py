@@ -9,7 +9,7 @@ log-probabilities of a region's windows together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -68,14 +68,9 @@ class Cutting:
     """A region ends at the first cut after this, so that memory stays constant."""
 
     @classmethod
-    def for_training(cls, longest: float, *, with_join: bool) -> Cutting:
-        """For a model that was trained on utterances of up to ``longest`` seconds.
-
-        One that was trained with the transform ``join`` writes spaces in short pauses itself, and
-        misses some in longer ones.
-        """
-        cutting = cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
-        return replace(cutting, breath=0.19, gap=0.2) if with_join else cutting
+    def for_training(cls, longest: float) -> Cutting:
+        """For a model that was trained on utterances of up to ``longest`` seconds."""
+        return cls(longest=min(cls.longest, max(longest - 2 * cls.overlap, 4 * cls.overlap)))
 
 
 @dataclass(frozen=True, eq=False)

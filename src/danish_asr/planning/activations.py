@@ -27,7 +27,6 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from typing_extensions import override
 
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.train.criterion import consistency_loss
 
 aten = torch.ops.aten
 
@@ -56,7 +55,6 @@ class Settings(NamedTuple):
     gpu: bool
     amp: torch.dtype | None  # autocast's type
     checkpointing: int = 0  # every n-th layer
-    views: int = 1  # 2 with CR-CTC
 
 
 def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[str]:
@@ -92,7 +90,7 @@ def peak(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> Counter[
 
 
 def _trace(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> list[Counter[str]]:
-    rows, samples = batch.rows * settings.views, batch.samples
+    rows, samples = batch.rows, batch.samples
     with _Living(module) as living:
         audio = torch.empty(rows, samples)
         # The others are shorter: then attention needs a mask.
@@ -101,10 +99,7 @@ def _trace(module: Wav2Vec2AsrModel, batch: Batch, settings: Settings) -> list[C
         targets = torch.empty(rows, count, dtype=torch.int64)
         inputs = (audio, layout, targets, BatchLayout.of(targets))
         with torch.autocast("cpu", settings.amp) if settings.amp else nullcontext():
-            loss, logits, frames = module(*inputs, return_logits=True)
-            if settings.views > 1:
-                loss = loss / 2 + consistency_loss(logits, frames.seq_lens_pt)
-            del logits
+            loss = module(*inputs)
         cast(Any, loss).backward()
     return cast(list[Counter[str]], living.stages)
 

@@ -21,7 +21,7 @@ from danish_asr.planning.gpus import here
 from danish_asr.recipe.entry import Request, read_configuration
 
 if TYPE_CHECKING:
-    from danish_asr.recipe.config.config import AsrConfig
+    from danish_asr.recipe.config.schema import AsrConfig
 
 COLOURS: Final = {"error": "red", "warning": "yellow", "ok": "green"}
 """Of each level; in this order they are printed."""
@@ -139,16 +139,15 @@ def check_gpu() -> Finding:
 
 def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterator[Finding]:
     """Check a configuration, its downloads, memory and disk, and its dataset."""
-    from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - imports fairseq2
-    from danish_asr.recipe.config.loading import load_with_faults  # noqa: PLC0415 - as above
-    from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - as above
+    from danish_asr.recipe.config.load import load  # noqa: PLC0415 - pydantic
+    from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - imports fairseq2
 
     request = Request(output_dir=run, config_files=files, dataset=dataset)
     try:
         tree = read_configuration(request)
-        config, faults = load_with_faults(AsrConfig, tree)
+        config = load(tree, where=request.where)
         yield from _guarded("weights", _check_downloads(config))
-        resolved = resolve(config, where=request.where, faults=faults)
+        resolved = resolve(config, where=request.where)
     except ConfigError as problem:
         for fault in problem.faults:
             text = f"{request.where}: {fault}"
@@ -191,7 +190,7 @@ def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding
         changes = " ".join(f"{key}={value}" for key, value in flatten(plan.overlay))
         fix = f"{changes or 'a larger GPU, or a smaller model'}; see danish-asr plan"
         yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
-        evaluates = plan.config.evaluator.amp and plan.config.evaluator.amp_dtype == torch.bfloat16
+        evaluates = plan.config.evaluator.amp and plan.config.evaluator.amp_dtype == "bfloat16"
         if (plan.bfloat16 or evaluates) and torch.cuda.get_device_capability()[0] < 8:
             fix = "trainer.mixed_precision.dtype=torch.float16 evaluator.amp_dtype=torch.float16"
             yield Finding("error", "bf16", f"{card.name} does not compute in bfloat16", fix)
@@ -213,8 +212,6 @@ def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
     from danish_asr.corpus.verify import verify  # noqa: PLC0415 - slow: pyarrow
     from danish_asr.recipe.models.assets import configured_dataset  # noqa: PLC0415
 
-    if config.dataset.storage_mode != "MIXTURE_PARQUET":
-        return
     version = configured_dataset(config).path
     root = version.parent if version.name.startswith("version=") else version
     verification = verify(root, sample=_SAMPLE)

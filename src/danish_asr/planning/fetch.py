@@ -15,8 +15,8 @@ from danish_asr.base.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.base.fairseq2_private import download_folder
 from danish_asr.base.files import take
 from danish_asr.base.progress import Progress
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.models.assets import Assets
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
@@ -42,7 +42,7 @@ class Download(NamedTuple):
 
 def fetch_configured(request: Request) -> None:
     """Fetch what a configuration names; of its values only names and paths of cards are used."""
-    config, _ = load_with_faults(AsrConfig, read_configuration(request))
+    config = load({"dataset": {"name": ""}} | read_configuration(request), where=request.where)
     fetch(with_named_model(config), where=request.where)
 
 

@@ -14,9 +14,8 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.planning.memory import Model
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import FULL
-from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.config.schema import FULL, AsrConfig
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.models.assets import Assets, training_rows
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
@@ -40,7 +39,7 @@ class Inputs:
         if faults:
             raise ConfigError(faults)
         self._dataset_card: AssetCard | None = None
-        self._dataset: AsrDataset | None = None
+        self._dataset: DanishAsrDataset | None = None
         try:
             if section.name:
                 self._dataset_card = self._assets.find("dataset.name", section.name, faults)

@@ -10,17 +10,14 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
-from fairseq2.recipe.config import ADAMW_OPTIMIZER
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch import Tensor
 
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, find_optimizer
-from danish_asr.recipe.config.sections import FULL
+from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, OPTIMIZERS
+from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
@@ -48,7 +45,7 @@ class Model(NamedTuple):
 
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
-        gangs, dtype = create_fake_gangs(CPU), config.model.dtype
+        gangs, dtype = create_fake_gangs(CPU), torch.float32
         module = cast(
             Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
         )
@@ -68,14 +65,11 @@ def largest_batch(
     section, task = config.dataset, config.dataset.asr_task_config
     quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
     limits = BatchLimits.of(task, quadratic)
-    if utterances:
-        limits = limits._replace(max_rows=min(limits.max_rows or utterances, utterances))
-    most = limits.max_samples
-    longest = longest or min(task.max_audio_len, most or task.max_audio_len)
-    rows = limits.rows(longest)
+    longest = longest or min(task.max_audio_len, limits.max_samples)
+    rows = min(limits.rows(longest), utterances or limits.max_samples)
     batches = [Batch(rows, longest)]
-    if most is not None and not quadratic and limits.multiple_of == 1 and rows != limits.max_rows:
-        batches.append(Batch(rows + 1, most // (rows + 1)))
+    if not quadratic and limits.multiple_of == 1 and rows != utterances:
+        batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
 
@@ -91,7 +85,7 @@ def step_memory(
     freezing.begin(max(freezing.stages), module)
     learning = [p for p in module.parameters() if p.requires_grad]
     weights, gradients = _size(module.parameters()), _size(learning)
-    optimizer = find_optimizer(config.optimizer.name)
+    optimizer = OPTIMIZERS[config.optimizer.name]
     moments = 0 if optimizer.on_host else sum(optimizer.state_bytes(p) for p in learning)
     # FSDP shards these; of a layer that computes, and of the next one, each GPU has all.
     shards, gathered = 1, 0
@@ -107,12 +101,11 @@ def step_memory(
     }
     checkpointing = trainer.activation_checkpointing
     every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
-    views = 1 if config.masking.consistency_scale is None else 2
-    settings = Settings(on_gpu, mixed_precision(config), every, views)
+    settings = Settings(on_gpu, mixed_precision(config), every)
     activations = _cached_peak(config, model, module, batch, settings)
     # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
     values = cast(Any, config.optimizer.config)
-    foreach = config.optimizer.name == ADAMW_OPTIMIZER and values.impl == "foreach"
+    foreach = config.optimizer.name == "adamw" and values.impl == "foreach"
     temporaries = gradients // shards if on_gpu and foreach else 0
     if temporaries > activations.total():
         parts["temporaries of the optimizer"] = temporaries
@@ -136,7 +129,7 @@ def _cached_peak(
 ) -> Counter[str]:
     """Return the `peak` of a batch; the search for a plan that fits asks for it again and again."""
     learning = [name for name, p in module.named_parameters() if p.requires_grad]
-    key = repr((model.config, config.model.dtype, batch, settings, learning))
+    key = repr((model.config, batch, settings, learning))
     if key not in _peaks:
         _peaks[key] = peak(module, batch, settings)
     return _peaks[key]
@@ -145,7 +138,9 @@ def _cached_peak(
 def mixed_precision(config: AsrConfig) -> torch.dtype | None:
     """The type in which layers compute under autocast; None: that of the weights."""
     mixed = config.trainer.mixed_precision
-    return None if mixed.mode == "off" or mixed.dtype == torch.float32 else mixed.dtype
+    if mixed.mode == "off" or mixed.dtype == "float32":
+        return None
+    return cast(torch.dtype, getattr(torch, mixed.dtype))
 
 
 def host_memory(config: AsrConfig, module: Wav2Vec2AsrModel, batch: Batch) -> int:
@@ -156,7 +151,7 @@ def host_memory(config: AsrConfig, module: Wav2Vec2AsrModel, batch: Batch) -> in
     """
     waiting = config.trainer.grad_accumulation.num_batches + 4
     audio = 4 * batch.rows * batch.samples * waiting
-    optimizer = find_optimizer(config.optimizer.name)
+    optimizer = OPTIMIZERS[config.optimizer.name]
     state = sum(optimizer.state_bytes(p) for p in module.parameters() if p.requires_grad)
     states = 2 * state if optimizer.on_host else state
     return HOST_BYTES + audio + _size(module.parameters()) + states
@@ -200,7 +195,7 @@ def _optimizer(config: AsrConfig, _: int, *, name: str, replaces: tuple[str, ...
 def _smaller_batches(config: AsrConfig, _: int, *, least: int) -> Tree | None:
     task, trainer = config.dataset.asr_task_config, config.trainer
     half = task.max_num_elements // 2
-    if task.batching_strategy is BatchingStrategy.STATIC or half < max(task.max_audio_len, least):
+    if half < max(task.max_audio_len, least):
         return None
     tree: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
     if trainer.effective_audio_minutes is None:
@@ -226,8 +221,8 @@ def _freezing(config: AsrConfig, layers: int) -> Tree | None:
 _BATCHES: Final = "dataset.asr_task_config.max_num_elements"
 _enough = partial(_smaller_batches, least=_ENOUGH)
 _smallest = partial(_smaller_batches, least=0)
-_8bit = partial(_optimizer, name=ADAMW_8BIT, replaces=(ADAMW_OPTIMIZER,))
-_offload = partial(_optimizer, name=ADAMW_OFFLOAD, replaces=(ADAMW_OPTIMIZER, ADAMW_8BIT))
+_8bit = partial(_optimizer, name=ADAMW_8BIT, replaces=("adamw",))
+_offload = partial(_optimizer, name=ADAMW_OFFLOAD, replaces=("adamw", ADAMW_8BIT))
 _LAYERWISE: Final = "trainer.activation_checkpointing.mode=layerwise"
 
 REMEDIES: Final = (

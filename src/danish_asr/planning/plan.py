@@ -11,8 +11,6 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
-
 from danish_asr.base.config_tree import Tree, flatten, merge
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
@@ -28,8 +26,8 @@ from danish_asr.planning.memory import (
     parameters_by_part,
     step_memory,
 )
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults, unstructure
+from danish_asr.recipe.config.load import load, unstructure
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
@@ -153,8 +151,8 @@ def make_plan(
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
-    config, faults = load_with_faults(AsrConfig, tree)
-    config = with_accumulation(config, faults, gpus)
+    faults = list[str]()
+    config = with_accumulation(load(tree, where=where), faults, gpus)
     if faults:
         raise ConfigError(faults, where=where)
     try:
@@ -178,9 +176,7 @@ def _plan(
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
     else:
         task, accumulated = config.dataset.asr_task_config, config.trainer.grad_accumulation
-        samples = batch.rows * batch.samples
-        if task.batching_strategy is BatchingStrategy.LENGTH:
-            samples = task.max_num_elements  # which shorter utterances fill better
+        samples = task.max_num_elements  # which shorter utterances fill best
         minutes = gpus * accumulated.num_batches * samples / SAMPLE_RATE / 60
     notes = list(inputs.notes)
     plan = Plan(
@@ -227,11 +223,13 @@ def _remedies(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Applie
 
     def total(chosen: Sequence[AppliedRemedy]) -> int:
         """Return the memory with some changes; as much as without them if they are refused."""
-        config, faults = load_with_faults(
-            AsrConfig, merge(tree, *(remedy.change for remedy in chosen))
-        )
+        faults = list[str]()
+        try:
+            config = load(merge(tree, *(remedy.change for remedy in chosen)), where="the plan")
+        except ConfigError:  # another optimizer lacks a key
+            return plan.total
         config = with_accumulation(config, faults, plan.gpus)
-        if faults:  # another optimizer lacks a key, or the batches do not make up a step
+        if faults:  # the batches do not make up a step
             return plan.total
         _, memory = _memory(config, inputs.model(config), plan.epoch, plan.gpus)
         return sum(memory.values())
@@ -240,9 +238,7 @@ def _remedies(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Applie
     needed = plan.total
     for remedy in REMEDIES:
         while needed > card.free:
-            config, _ = load_with_faults(
-                AsrConfig, merge(tree, *(earlier.change for earlier in applied))
-            )
+            config = load(merge(tree, *(earlier.change for earlier in applied)), where="the plan")
             change = remedy.change(config, layers)
             if change is None:
                 break

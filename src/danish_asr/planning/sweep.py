@@ -24,7 +24,7 @@ from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
 from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.base.stops import PassingOn
-from danish_asr.recipe.config.keys import key_faults
+from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP
 
@@ -100,8 +100,6 @@ def open_sweep(request: Request, over: Sequence[str]) -> Sweep:
         faults.append(f"{out} holds no sweep yet; name its configuration: --config FILE")
     files, overrides = read_trees(request)
     base = merge(*files, *overrides)
-    tried = [parse_override(f"{key}={json.dumps(values)}") for key, values in grid.items()]
-    faults += key_faults(merge(base, *tried))
     if _LIMIT in grid:
         faults.append(f"{_LIMIT} is set by the sweep itself")
     if faults:
@@ -142,13 +140,12 @@ def _read_grid(over: Sequence[str]) -> tuple[dict[str, list[Any]], list[str]]:
 
 def _wrong_values(base: Tree, runs: Iterable[Sequence[str]]) -> list[str]:
     """Return what the configurations of the runs are refused for, without their data."""
-    from danish_asr.recipe.config.config import AsrConfig  # noqa: PLC0415 - slow: PyTorch
-    from danish_asr.recipe.config.loading import load_with_faults  # noqa: PLC0415
-
     faults: dict[str, None] = {}
     for overrides in runs:
-        tree = merge(base, *map(parse_override, overrides))
-        faults |= dict.fromkeys(load_with_faults(AsrConfig, tree)[1])
+        try:
+            load(merge(base, *map(parse_override, overrides)), where="the sweep")
+        except ConfigError as error:
+            faults |= dict.fromkeys(error.faults)
     return list(faults)
 
 

@@ -25,7 +25,7 @@ from danish_asr.base.config_tree import (
 )
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError, DatasetError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
-from danish_asr.recipe.config.keys import defaults, key_faults, without_effect
+from danish_asr.recipe.config.load import ineffective_keys, load
 from danish_asr.recipe.config.overlay import stale_overlays
 
 TRAIN: Final = "recipe.train.training"
@@ -54,8 +54,6 @@ class Request:
     overrides: Sequence[str] = ()
     dump_config: bool = False
     trust: bool = False
-    others: Sequence[Path] = ()
-    """Further runs, whose probabilities an evaluation averages with those of ``output_dir``."""
 
     @property
     def where(self) -> str:
@@ -96,6 +94,7 @@ def run(recipe: str, request: Request) -> None:
         try:
             check_tasks()
             tree = read_configuration(request)
+            load(_checked_early(recipe, tree), where=request.where)
         except ConfigError as error:
             refuse(error)
         if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
@@ -103,6 +102,16 @@ def run(recipe: str, request: Request) -> None:
         module = import_module(f"danish_asr.{recipe}")
         with exception_at_stops():
             module.run(request, tree)
+
+
+def _checked_early(recipe: str, tree: Tree) -> Tree:
+    """The configuration whose values are checked before PyTorch is imported.
+
+    An evaluation takes the model, and often the dataset's name, from elsewhere.
+    """
+    if recipe == TRAIN:
+        return tree
+    return merge({"dataset": {"name": ""}}, {key: tree[key] for key in tree if key != "model"})
 
 
 def refuse(error: DanishAsrError) -> NoReturn:
@@ -168,15 +177,13 @@ def read_configuration(request: Request) -> Tree:
     """Merge the files and overrides; name, once, the keys whose values have no effect here.
 
     Raises:
-        ConfigError: A file cannot be read, or a key is unknown.
+        ConfigError: A file cannot be read.
     """
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
-    if faults := key_faults(tree):
-        raise ConfigError(faults, where=request.where)
     values = dict(flatten(tree))
     if rank_info().rank == 0:
-        _note_ineffective(values, request.overrides)
+        _note_ineffective(tree, values)
         _note_seconds(values.get(_TIMEOUT))
         for file in stale_overlays(request.config_files, files, overrides):
             note(
@@ -205,7 +212,7 @@ def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
 def _dataset_tree(root: Path, below: Tree) -> Tree:
     """The values that name a built dataset, over the configuration ``below``."""
     # They import pyarrow, which the help need not wait for.
-    from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE  # noqa: PLC0415
+    from danish_asr.base.schema import CARDS_DIR  # noqa: PLC0415
     from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
 
     try:
@@ -215,28 +222,14 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
     cards = str((root / CARDS_DIR).resolve())
     paths = value_of(below, "common.assets.extra_paths")
     others = [path for path in paths if path != cards] if isinstance(paths, list) else []
-    hours = str((root / STATISTICS_FILE).resolve())
-    return {
-        "common": {"assets": {"extra_paths": [*others, cards]}},
-        "dataset": {
-            "name": name,
-            "mixture_parquet_storage_config": {"dataset_summary_path": hours},
-        },
-    }
+    return {"common": {"assets": {"extra_paths": [*others, cards]}}, "dataset": {"name": name}}
 
 
-def _note_ineffective(values: Tree, overrides: Sequence[str]) -> None:
-    keys = [key for key in values if key.startswith((*without_effect(), _BATCHES))]
-    if defaults().keys() & without_effect() <= {*keys}:
-        # A run's own config.yaml has every key.
-        keys = [key for key in keys if any(text.startswith(f"{key}=") for text in overrides)]
-    if _BATCHES in keys:
-        keys.remove(_BATCHES)
-        if minutes := values.get(_MINUTES):
-            note(f"{_MINUTES}={minutes} sets {_BATCHES}, whose value has no effect")
-    ineffective = [key for key in keys if values[key] != defaults().get(key)]
-    if ineffective:
-        note(f"no effect here: {', '.join(ineffective)}")
+def _note_ineffective(tree: Tree, values: Tree) -> None:
+    if (minutes := values.get(_MINUTES)) and _BATCHES in values:
+        note(f"{_MINUTES}={minutes} sets {_BATCHES}, whose value has no effect")
+    if keys := ineffective_keys(tree):
+        note(f"no effect here: {', '.join(keys)}")
 
 
 def _note_seconds(timeout: object) -> None:

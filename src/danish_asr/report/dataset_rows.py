@@ -69,7 +69,7 @@ class Rows:
 
 
 def read_rows(root: Path) -> Rows:
-    """Read the index of every split, which the first run also writes to a file.
+    """Read the index of every split.
 
     Raises:
         DatasetError: There is no built dataset, it has no rows, or a shard is damaged.
@@ -93,7 +93,7 @@ def order(split: str) -> int:
 
 
 def _columns(index: Index) -> pa.Table:
-    table = index.table
+    table = index.rows.to_arrow()
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))

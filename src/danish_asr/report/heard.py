@@ -8,8 +8,7 @@ from typing import NamedTuple
 from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import DanishAsrError, PredictionsError
 from danish_asr.base.schema import CARDS_DIR, INVENTORY_FILE
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
+from danish_asr.recipe.config.load import load
 from danish_asr.recipe.models.assets import Assets, training_rows
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
@@ -88,7 +87,7 @@ def _evaluations(model: Path) -> Iterator[Sequence[Path]]:
 
 def _greedy(predictions: Path) -> bool:
     file = predictions.parent / EVALUATION
-    return file.is_file() and {"decoder", "with"}.isdisjoint(read_evaluation(file))
+    return file.is_file() and "decoder" not in read_evaluation(file)
 
 
 def _run_of(model: Path, predictions: Path) -> Path | None:
@@ -126,7 +125,7 @@ def _trained_on(run: Path, root: Path) -> set[Key] | None:
         return None
     trained: set[Key] = set()
     while (file := run / CONFIG_FILE).is_file():
-        config, _ = load_with_faults(AsrConfig, read_yaml(file))
+        config = load(read_yaml(file), where=str(file))
         config.common.assets.extra_paths = [*config.common.assets.extra_paths, root / CARDS_DIR]
         try:
             assets = Assets(config)
@@ -138,7 +137,7 @@ def _trained_on(run: Path, root: Path) -> set[Key] | None:
         except DanishAsrError:  # the dataset has changed
             return None
         for index in indexes:
-            columns = (index.table[name].to_pylist() for name in ("id", "text"))
+            columns = (index.rows[name] for name in ("id", "text"))
             trained.update(zip(*columns, strict=True))
         if config.model.path is None:
             break

@@ -295,7 +295,7 @@ def evaluations(run: Path) -> list[Evaluation]:
         for file in sorted(run.glob("eval/**/predictions.jsonl"))
         if (about := file.with_name(EVALUATION)).is_file()
     ]
-    special = ("where", "with", "decoder")
+    special = ("where", "decoder")
     return sorted(
         finished,
         key=lambda each: ("test" not in each.split, *(key in each.about for key in special)),

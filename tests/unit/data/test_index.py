@@ -1,100 +1,85 @@
-import subprocess
-import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.index_file import INDEX_DIR
 from tests.shards import utterance, write_dataset, write_shard
-
-
-def index_of(root: Path, split: str) -> Index:
-    return DanishAsrDataset(root).read_index(split)
 
 
 def test_a_dataset_without_ids_and_metadata_is_read_with_ids_of_its_own(tmp_path: Path) -> None:
     # Upstream's converters write text, audio_bytes and audio_size only.
-    drop = ("id", "speaker_id", "dialect", "age_group", "gender")
+    drop = ("id", "speaker_id", "dialect", "age_group", "gender", "encoded_size")
     write_shard(tmp_path, [utterance(n) for n in range(3)], drop=drop)
 
-    index = index_of(tmp_path, "train")
+    index = DanishAsrDataset(tmp_path).read_index("train")
 
     assert index.values("id", [2]) == ["a/train/dan_Latn/part-00000-of-00001.parquet#2"]
     assert index.values("dialect", [0]) == [None]
     assert index.dialects()[1] == ["unknown"]
 
 
-def files(root: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_ino for path in (root / INDEX_DIR).iterdir()}
-
-
-def test_changed_shards_and_other_filters_have_an_index_of_their_own(tmp_path: Path) -> None:
-    write_shard(tmp_path, [utterance(n) for n in range(12)])
-    storage = MixtureParquetStorageConfig()
-    storage.fragment_loading.filters = 'pc.field("gender") == "male"'
+def test_shards_that_were_written_again_are_read_again(tmp_path: Path) -> None:
     dataset = DanishAsrDataset(tmp_path)
-    sizes = [len(dataset.read_index("train")), len(dataset.read_index("train", storage))]
-
-    write_shard(tmp_path, [utterance(n) for n in range(4)])
-
-    assert [*sizes, len(dataset.read_index("train"))] == [12, 6, 4]
-    assert len(files(tmp_path)) == 3
+    for count in (12, 4):
+        write_shard(tmp_path, [utterance(n) for n in range(count)])
+        assert len(dataset.read_index("train")) == count
 
 
-@pytest.mark.parametrize("writable", [True, False])
-def test_a_read_only_dataset_has_its_index_in_the_users_cache_or_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, writable: bool
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> DanishAsrDataset:
+    counts = {("a", "train"): 12, ("b", "train"): 7}
+    return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("dataset"), counts))
+
+
+@pytest.mark.parametrize(
+    ("where", "chosen"),
+    [
+        ("corpus = 'b' and gender = 'male'", [f"b-train-{n}" for n in (1, 3, 5)]),
+        ("audio_size < 9000", ["a-train-0", "b-train-0"]),
+        ("dialect is null and split = 'train' and id like 'b%'", ["b-train-2", "b-train-5"]),
+    ],
+)
+def test_a_condition_may_name_any_column_of_rows_and_paths(
+    dataset: DanishAsrDataset, where: str, chosen: list[str]
 ) -> None:
-    root, cache = tmp_path / "dataset", tmp_path / "cache"
-    write_shard(root, [utterance(n) for n in range(12)])
-    (root / INDEX_DIR).write_text("not a directory, so nothing can be written there")
-    if not writable:
-        cache.write_text("not a directory either")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    whole, index = dataset.read_index("train"), dataset.read_index("train", where)
 
-    found = index_of(root, "train")
-
-    assert found.values("id", [11]) == ["a-train-11"]
-    assert len(list(cache.rglob("*.arrow"))) == writable
+    assert index.rows["id"].to_list() == chosen
+    for row, name in enumerate(chosen):
+        place = whole.rows["id"].to_list().index(name)
+        assert index.lengths[row] == whole.lengths[place]
+        assert index.row_group_of[row] == whole.row_group_of[place]
+        assert index.audio.read(row) == whole.audio.read(place)
+    dataset.check_condition("train", where)
 
 
-COUNT_BUILDS = """
-import sys
-import numpy as np
-from pathlib import Path
-from danish_asr.recipe.data import index_file as module
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-built, build = [], module._build
-module._build = lambda *arguments: (built.append(1), build(*arguments))
-index = DanishAsrDataset(Path(sys.argv[1])).read_index("train")
-print(len(built), index.digest(np.arange(500, dtype=np.int32)))
-"""
+def test_weights_mark_the_rows_that_fulfil_their_condition(dataset: DanishAsrDataset) -> None:
+    weights = [("corpus = 'b'", 2.0), ("gender = 'male'", 0.5)]
 
-KILLED = """
-import os, sys
-from pathlib import Path
-from danish_asr.recipe.data import index_file as module
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-module._build = lambda *_: os.kill(os.getpid(), 9)
-DanishAsrDataset(Path(sys.argv[1])).read_index("train")
-"""
+    index = dataset.read_index("train", "dialect = 'Fynsk'", weights)
+
+    rows = index.rows.with_columns(corpus=np.array(["a", "b"])[index.partition_of])
+    assert [weight.factor for weight in index.weights] == [2.0, 0.5]
+    assert index.weights[0].rows.tolist() == (rows["corpus"] == "b").to_list()
+    assert index.weights[1].rows.tolist() == (rows["gender"] == "male").to_list()
 
 
-def test_of_processes_that_start_together_one_builds_also_after_one_that_was_killed(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("where", "error", "named"),
+    [
+        ("dialect = 'Bornholmsk'", DatasetError, "Fynsk, Østjysk"),
+        ("audio_size > 1000000", DatasetError, "audio_size"),
+        ("dialekt = 'Fynsk'", ConfigError, "dialect"),
+        ("dialect =", ConfigError, "dialect ="),
+        ("dialect", ConfigError, "dialect"),
+    ],
+)
+def test_a_condition_that_no_row_fulfils_or_is_no_sql_is_refused_with_what_there_is(
+    dataset: DanishAsrDataset, where: str, error: type[Exception], named: str
 ) -> None:
-    write_dataset(tmp_path, {("a", "train"): 500})
-    subprocess.run([sys.executable, "-c", KILLED, tmp_path], check=False)
-    assert sorted(Path(name).suffix for name in files(tmp_path)) == [".lock", ".partial"]
-    command = [sys.executable, "-c", COUNT_BUILDS, str(tmp_path)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-
-    printed = [process.communicate()[0].split() for process in started]
-
-    assert [process.returncode for process in started] == [0] * 2
-    assert sum(int(builds) for builds, _ in printed) == 1
-    assert len({digest for _, digest in printed}) == 1
-    assert [Path(name).suffix for name in files(tmp_path)] == [".arrow"]
+    with pytest.raises(error, match=named):
+        dataset.read_index("train", where)
+    with pytest.raises(error, match=named):
+        dataset.check_condition("train", where)

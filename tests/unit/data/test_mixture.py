@@ -1,21 +1,14 @@
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import (
-    MixtureParquetStorage,
-    MixtureParquetStorageConfig,
-)
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
-from danish_asr.base.errors import DatasetError
-from danish_asr.corpus.shards import Partition
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.mix import epoch_entries, hours_of, make_mix, weights
+from danish_asr.recipe.data.index import Index, Weight
+from danish_asr.recipe.data.mix import corpus_shares, epoch_entries, make_mix
 from tests.shards import write_dataset
-
-A, B = (Partition(corpus, "dan_Latn") for corpus in "ab")
-HEAD = "corpus\tlanguage\thours\n"
 
 
 @pytest.fixture(scope="module")
@@ -24,40 +17,28 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts)).read_index("train")
 
 
-def table(tmp_path: Path, text: str) -> Path:
+def test_the_shares_are_upstreams(tmp_path: Path) -> None:
     path = tmp_path / "language_distribution_0.tsv"
-    path.write_text(text, encoding="utf-8")
-    return path
+    path.write_text("corpus\tlanguage\thours\na\tdan_Latn\t521.46\nb\tdan_Latn\t150\n")
+    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(path), 0.5, 1.0)
+
+    shares = corpus_shares(np.array([521.46, 150]), 0.5)
+
+    found = {key.corpus: share for key, share in theirs.items()}
+    assert found == pytest.approx(dict(zip("ab", shares.tolist(), strict=True)))
 
 
-def test_weights_are_upstreams(tmp_path: Path) -> None:
-    path = table(tmp_path, f"{HEAD}a\tdan_Latn\t521.46\nb\tdan_Latn\t150\nb\tfao_Latn\t6.27\n")
-    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(path), 0.5, 0.3)
-
-    faroese = Partition("b", "fao_Latn")
-    shares = weights({A: 521.46, B: 150, faroese: 6.27}, beta_corpus=0.5, beta_language=0.3)
-
-    assert {(part.corpus, part.lang): share for part, share in theirs.items()} == pytest.approx(
-        {(part.corpus, part.language): share for part, share in shares.items()}
-    )
-
-
-def test_an_epoch_shows_partitions_by_their_shares_and_every_row_at_least_once(
-    index: Index, tmp_path: Path
-) -> None:
-    hours = f"{HEAD}a\tdan_Latn\t4\nb\tdan_Latn\t6\nc\tdan_Latn\t1\n"
-    path = table(tmp_path, hours)
-    assert hours_of(path, needed=index.partitions)[B] == 6
-    # The table's row of `c` takes its share of the weights, as upstream's does.
-    config = MixtureParquetStorageConfig(dataset_summary_path=str(path), beta_corpus=1)
+def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(index: Index) -> None:
     kept = np.arange(50, dtype=np.int32)
-    mix = make_mix(index, kept, config)
+    mix = make_mix(index, kept, 0.5)
 
     epochs = [epoch_entries(kept, mix, seed=1, epoch=epoch) for epoch in (0, 1, 2, 1)]
 
-    assert [row.share for row in mix.rows] == pytest.approx([0.4, 0.6])
+    roots = np.sqrt(np.bincount(index.partition_of, index.lengths))
+    shares = (roots / roots.sum()).tolist()
+    assert [row.share for row in mix.rows] == pytest.approx(shares)
     shown = np.bincount(index.partition_of[epochs[0]], index.lengths[epochs[0]])
-    assert shown / shown.sum() == pytest.approx([0.4, 0.6], abs=0.02)
+    assert shown / shown.sum() == pytest.approx(shares, abs=0.02)
     times, repeats = np.bincount(epochs[0], minlength=50), mix.rows[1].repeats
     assert set(times[:40]) == {1}
     assert set(times[40:]) <= {int(repeats), int(repeats) + 1}
@@ -66,43 +47,29 @@ def test_an_epoch_shows_partitions_by_their_shares_and_every_row_at_least_once(
     assert (epochs[1] == epochs[3]).all()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        # Rows per split changed 0.655/0.345 to 0.507/0.493 without a word upstream (TRAPS).
-        (
-            "a\tdan_Latn\t2\nb\tdan_Latn\t1\na\tdan_Latn\t1\n",
-            r"tsv:4: expected .*one row per corpus",
-        ),
-        # Upstream leaves such a corpus out silently (TRAPS).
-        ("a\tdan_Latn\t2\n", r"no row for b/dan_Latn"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_refused(
-    index: Index, tmp_path: Path, text: str, message: str
-) -> None:
-    with pytest.raises(DatasetError, match=message):
-        hours_of(table(tmp_path, HEAD + text), needed=index.partitions)
+def test_rows_that_the_filters_remove_change_no_share(index: Index) -> None:
+    kept = np.arange(5, 50, dtype=np.int32)
+    shares = [row.share for row in make_mix(index, kept, 0.0).rows]
+    assert shares == pytest.approx([0.5, 0.5])
 
 
 def weighted(index: Index, *weights: tuple[str, float]) -> Index:
-    """The index with weights by its own rows: a condition is ``corpus`` or ``dialect = name``."""
+    """The index with weights of rows: a condition is ``corpus`` or ``dialect = name``."""
     columns = {"corpus": np.array([index.partitions[code].corpus for code in index.partition_of])}
     columns["dialect"] = np.array(index.values("dialect", range(len(index))))
-    pairs = [(condition, factor, condition.split(" = ")) for condition, factor in weights]
-    return index.weighted(
-        (condition, factor, index.take(np.flatnonzero(columns[column] == value)))
-        for condition, factor, (column, value) in pairs
-    )
+    made = []
+    for condition, factor in weights:
+        column, value = condition.split(" = ")
+        made.append(Weight(condition, factor, columns[column] == value))
+    return dataclasses.replace(index, weights=tuple(made))
 
 
 def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -> None:
     dialect = index.values("dialect", [0])[0]
     own = weighted(index, ("corpus = b", 2.5), (f"dialect = {dialect}", 0.3))
     kept = np.arange(50, dtype=np.int32)
-    config = MixtureParquetStorageConfig(beta_corpus=0, beta_language=1)
-    base = make_mix(index, kept, config).rows[1].repeats
-    mix = make_mix(own, kept, config)
+    base = make_mix(index, kept, 0.0).rows[1].repeats
+    mix = make_mix(own, kept, 0.0)
 
     epochs = [epoch_entries(kept, mix, seed=1, epoch=epoch) for epoch in range(200)]
 
@@ -119,7 +86,7 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -
         assert row.share == pytest.approx(share, abs=0.01)
         assert row.hours == pytest.approx(index.lengths[chosen].sum() / 16_000 / 3600)
     assert [line.split()[0] for line in mix.lines()[-2:]] == ["2.5", "0.3"]
-    again = epoch_entries(kept, make_mix(own, kept, config), seed=1, epoch=7)
+    again = epoch_entries(kept, make_mix(own, kept, 0.0), seed=1, epoch=7)
     assert (again == epochs[7]).all()
 
 

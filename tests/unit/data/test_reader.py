@@ -11,7 +11,6 @@ import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import DatasetError, RunError
@@ -51,10 +50,16 @@ def epochs(source: BatchReader, count: int) -> list[list[Seq2SeqBatch]]:
 
 
 @pytest.mark.parametrize(
-    ("factors", "expected"), [((), "e9dde767037fee2f"), ((0.9, 1.0, 1.1), "2d3d841d10563b19")]
+    ("factors", "window", "expected"),
+    [
+        ((), 0, "de736d75cae3c117"),
+        ((0.9, 1.0, 1.1), 0, "3d27f85827cbe969"),
+        ((), 1, "516007b8466dbc35"),
+        ((0.9, 1.0, 1.1), 1, "d01785f5189cd8a1"),
+    ],
 )
 def test_the_batches_of_three_epochs_are_fixed(
-    root: Path, tokenizer: Tokenizer, factors: Sequence[float], expected: str
+    root: Path, tokenizer: Tokenizer, factors: Sequence[float], window: int, expected: str
 ) -> None:
     read: list[Any] = []
     for rank in range(2):
@@ -64,8 +69,8 @@ def test_the_batches_of_three_epochs_are_fixed(
             rank=rank,
             world=2,
             speed_factors=factors,
-            storage_config=MixtureParquetStorageConfig(beta_corpus=0.5, beta_language=0.5),
-            task_config=task(batch_shuffle_window=3, example_shuffle_window=20),
+            beta_corpus=0.5,
+            task_config=task(batch_shuffle_window=window, example_shuffle_window=window),
         )
         read += [
             [*(examples(batch)["id"] for batch in step), *(b.source_seq_lens for b in step)]
@@ -88,9 +93,6 @@ def test_evaluation_gives_every_row_once_whatever_the_filters_say(
         max_audio_len=21_000,
         max_num_elements=15_000,
         min_samples_per_char=10_000,
-        filter_long_text_threshold=1,
-        max_num_batches=1,
-        drop_remainder=True,
     )
     found: list[str] = []
     for rank in range(world):
@@ -112,7 +114,6 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     (tmp_path / "noise.flac").write_bytes(flac(8_000, 1))
     values: dict[str, Any] = {
         "speed": {"factors": [0.9, 1.0, 1.1]},
-        "join": {"probability": 0.7},
         "spec_augment": {"probability": 0.5},
         **{name: {"folder": str(tmp_path)} for name in ("noise", "reverb")},
     }
@@ -215,11 +216,8 @@ class Weighted(DanishAsrDataset):
 
     @override
     def read_index(self, *args: Any, **options: Any) -> Index:
-        where = "corpus = 'b'"
-        less = super().read_index("train", where=where)
-        more = super().read_index("train", where="dialect = 'Fynsk'")
-        index = super().read_index(*args, **options)
-        return index.weighted([(where, 0.4, less), ("dialect = 'Fynsk'", 2.5, more)])
+        weights = [("corpus = 'b'", 0.4), ("dialect = 'Fynsk'", 2.5)]
+        return super().read_index(*args, weights=weights, **options)
 
 
 def test_weights_give_any_number_of_processes_and_a_resumed_run_the_same_rows(

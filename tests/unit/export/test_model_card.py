@@ -81,10 +81,12 @@ def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
 
 
 def test_the_card_has_the_language_of_the_training_data(run: Path, model: Path) -> None:
-    hours = run / "hours.tsv"
-    hours.write_text("corpus\tlanguage\thours\nnorsk\tnob_Latn\t1.0\n", encoding="utf-8")
-    storage = {"dataset_summary_path": str(hours)}
-    config = {"dataset": {"name": "norsk", "mixture_parquet_storage_config": storage}}
+    cards = run / "norsk" / "cards"
+    cards.mkdir(parents=True)
+    (cards / "norsk.yaml").touch()
+    hours = "corpus\tlanguage\thours\nnorsk\tnob_Latn\t1.0\n"
+    (cards.parent / "language_distribution_0.tsv").write_text(hours, encoding="utf-8")
+    config = {"dataset": {"name": "norsk"}, "common": {"assets": {"extra_paths": [str(cards)]}}}
     (run / "config.yaml").write_text(to_yaml(config))
     card = ModelCard(model_card(load_model(model, device="cpu"), str(run), "onnx"))
     assert card.data.to_dict()["language"] == ["nb"]  # type: ignore[no-untyped-call]

@@ -9,7 +9,7 @@ from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
-from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.extension import tiny
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøå "

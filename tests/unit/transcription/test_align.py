@@ -11,10 +11,12 @@ import soundfile
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import AlignmentError, DanishAsrError
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
-from danish_asr.corpus.sources.voices import Espeak, draw_speaker
+from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.inference.align import align, align_file, read_text
 from danish_asr.inference.model import Model
+from tests.speech import speak
 
 SENTENCES = ("Bo køber 25 røde æbler, ja.", "«Èn» dag – i Ribe!")
 
@@ -22,14 +24,13 @@ SENTENCES = ("Bo køber 25 røde æbler, ja.", "«Èn» dag – i Ribe!")
 @pytest.fixture(scope="module")
 def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two sentences, with 2 s of silence before, between and after them."""
-    espeak = Espeak()
     speaker = draw_speaker(Random(1), "speaker", "Østjysk", None)
-    silence = np.zeros(2 * espeak.sample_rate, np.float32)
+    silence = np.zeros(2 * SAMPLE_RATE, np.float32)
     parts = [silence]
-    for sentence in SENTENCES:
-        parts += [espeak.speak(sentence, speaker), silence]
+    for spoken in speak(*((sentence, speaker) for sentence in SENTENCES)):
+        parts += [spoken, silence]
     path = tmp_path_factory.mktemp("speech") / "speech.wav"
-    soundfile.write(path, np.concatenate(parts), espeak.sample_rate)
+    soundfile.write(path, np.concatenate(parts), SAMPLE_RATE)
     return path
 
 

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,10 @@ import torch
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import EXIT_STOPPED, DanishAsrError, SourceError
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.corpus.sources.voices import Espeak, draw_speaker
+from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript, Word
 from danish_asr.inference.formats import FORMATS
 from danish_asr.inference.harvest.command import Settings, harvest
@@ -32,6 +32,7 @@ from danish_asr.inference.harvest.pieces import Candidate, Piece, divide
 from danish_asr.inference.harvest.selection import select
 from danish_asr.inference.model import Model
 from tests.builders import tree
+from tests.speech import speak
 
 SAID = "i dag skal vi tale om vejret og bagefter spiller vi noget musik fra fyn"
 TEXT = SAID.split()
@@ -154,15 +155,14 @@ def radio(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Path:
     The last recording has no text.
     """
     folder = tmp_path_factory.mktemp("radio")
-    espeak, random = Espeak(), Random(1)
+    random = Random(1)
+    speakers = [draw_speaker(random, "speaker", "Østjysk", None) for _ in range(20)]
+    spoken = speak(*(("Bo køber femogtyve røde æbler på Fyn", speaker) for speaker in speakers))
+    silence = np.zeros(SAMPLE_RATE, np.float32)
     for number in range(4):
-        parts = []
-        for _ in range(5):
-            speaker = draw_speaker(random, "speaker", "Østjysk", None)
-            parts += [espeak.speak("Bo køber femogtyve røde æbler på Fyn", speaker)]
-            parts += [np.zeros(espeak.sample_rate, np.float32)]
+        parts = [part for own in spoken[5 * number :][:5] for part in (own, silence)]
         path = folder / f"programme-{number}.wav"
-        soundfile.write(path, np.concatenate(parts), espeak.sample_rate)
+        soundfile.write(path, np.concatenate(parts), SAMPLE_RATE)
         if number == 3:
             continue
         transcript = model.transcribe(path)
@@ -244,6 +244,22 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+STOPPED_AFTER_A_RECORDING = """
+import os, sys
+from danish_asr.cli import main
+from danish_asr.inference.harvest import command
+
+publish = command.publish_text
+
+def publish_and_stop(*arguments):
+    publish(*arguments)
+    os.kill(os.getpid(), number)
+
+number, command.publish_text = int(sys.argv.pop(1)), publish_and_stop
+main()
+"""
+
+
 @pytest.mark.usefixtures("one_thread")
 def test_a_harvest_that_is_killed_and_stopped_ends_with_the_same_files(
     model_directory: Path, other_model: Path, radio: Path, tmp_path: Path
@@ -255,14 +271,12 @@ def test_a_harvest_that_is_killed_and_stopped_ends_with_the_same_files(
     out, models = tmp_path / "out", f"--model {model_directory} --model {other_model}"
     limits = "--max-cer 1 --max-disagreement 1 --min-confidence 0 --min-seconds 0.1"
     arguments = f"harvest {radio} {models} --name radio --out {out} {limits} --device cpu"
-    program = "from danish_asr.cli import main; main()"
-    for number, status in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, EXIT_STOPPED)):
-        before = len(list(out.glob("recordings/*.json")))
-        with subprocess.Popen([sys.executable, "-c", program, *arguments.split()]) as process:
-            while process.poll() is None and len(list(out.glob("recordings/*.json"))) == before:
-                time.sleep(0.002)
-            process.send_signal(number)
-        assert process.returncode == status
+    program = [sys.executable, "-c", STOPPED_AFTER_A_RECORDING]
+    stops = ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, EXIT_STOPPED))
+    for heard, (number, status) in enumerate(stops, 1):
+        command = [*program, str(int(number)), *arguments.split()]
+        assert subprocess.run(command, check=False).returncode == status
+        assert len(list(out.glob("recordings/*.json"))) == heard
         assert not (out / "dataset").exists()
     harvest([radio], out, "radio", settings)
     for part in ("recordings", "utterances", "dataset/version=0"):

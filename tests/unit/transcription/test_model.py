@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,38 +23,65 @@ from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
-from danish_asr.base.files import to_yaml
-from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.corpus.sources.voices import Espeak, draw_speaker
+from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.forward_pass import prepare_for_cpu
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.sound import Sound
 from danish_asr.inference.streaming import recognise
+from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from tests.builders import encode, tone
+from tests.speech import speak
 
 RATE = 16_000
 
 
 @pytest.fixture(scope="module")
 def speech() -> NDArray[np.float32]:
-    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end."""
-    espeak, speaker = Espeak(), draw_speaker(Random(1), "1", "Østjysk", 1)
-    first, second = (
-        soxr.resample(espeak.speak(text, speaker), espeak.sample_rate, RATE)
-        for text in ("mette læser en lang avis", "så jonas maler små både")
-    )
+    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end.
+
+    They begin and end with plosives, so that voice activity is clear to one chunk of 32 ms.
+    """
+    speaker = draw_speaker(Random(1), "1", "Østjysk", 1)
+    first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
     silence = np.zeros(RATE, np.float32)
     parts = [silence, first, silence, silence, second, silence]
     whole: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
     return whole
 
 
+@pytest.fixture
+def sure(model_directory: Path) -> Model:
+    """A model that hears one letter in every frame, whatever is said.
+
+    Its segments are where the voice activity finds speech. Those of random weights begin with the
+    first frame that happens to have a letter.
+    """
+    model = load_model(model_directory, device="cpu")
+    final = model.module.final_proj
+    final.get_parameter("weight").zero_()
+    final.get_parameter("bias").zero_()[-1] = 100
+    return model
+
+
 def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
+
+
+def texts(transcript: Transcript) -> list[str]:
+    return [segment.text for segment in transcript.segments]
+
+
+def alike(found: Transcript, expected: Transcript) -> bool:
+    """Whether the texts of random weights are the same but for a few letters.
+
+    Another batch or processor rounds differently, and some frames have two letters that are nearly
+    level. Texts of different speech differ in most letters.
+    """
+    same_count = len(found.segments) == len(expected.segments)
+    return same_count and compute_cer(texts(found), texts(expected)) < 0.1
 
 
 def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> None:
@@ -70,8 +98,10 @@ def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> 
 
 
 def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
-    module = create_wav2vec2_asr_model(tiny()).eval()
-    waveforms = torch.randn(2, 30_000)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        module = create_wav2vec2_asr_model(tiny()).eval()
+        waveforms = torch.randn(2, 30_000)
     layout = BatchLayout.of(waveforms, [30_000, 11_111])
     with torch.inference_mode():
         expected, _ = module(waveforms, layout)
@@ -131,22 +161,6 @@ def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
             load_model(tmp_path / "tiny_model", decoder=("beam", config))
 
 
-def test_a_model_trained_with_join_needs_fewer_spaces_in_pauses(
-    model_directory: Path, tmp_path: Path
-) -> None:
-    """And a transform of the user, whose code is not here, does not matter."""
-    run = shutil.copytree(model_directory, tmp_path / "run")
-    transforms = [{"name": "join", "probability": 0.5}, {"name": "not_here:Mine"}]
-    (run / CONFIG_FILE).write_text(to_yaml({"dataset": {"transforms": transforms}}))
-    cuttings = [
-        load_model(*models, device="cpu").cutting
-        for models in ((run,), (model_directory,), (run, model_directory), (model_directory, run))
-    ]
-    assert [(cutting.gap, cutting.breath) for cutting in cuttings] == [(0.2, 0.19)] + [
-        (0.12, 0.09)
-    ] * 3
-
-
 def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:
     transcript = model.transcribe(speech, rate=RATE)
     assert transcript.duration == pytest.approx(len(speech) / RATE)
@@ -160,42 +174,49 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
 
 
 def test_paths_bytes_arrays_and_lists_give_the_same(
-    model: Model, speech: NDArray[np.float32], tmp_path: Path
+    model: Model, sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     encoded = encode(speech, RATE, subtype="FLOAT")
     (tmp_path / "a.wav").write_bytes(encoded)
-    expected = model.transcribe(speech, rate=RATE)
     stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
-    found = model.transcribe([tmp_path / "a.wav", encoded, stereo], rate=RATE)
-    streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
-    assert found[0].file == str(tmp_path / "a.wav")
-    for segments in (streamed, *(each.segments for each in found)):
-        assert [segment.text for segment in segments] == expected.text.split("\n")
-        assert [segment.start for segment in segments] == [s.start for s in expected.segments]
+
+    def in_all_forms(model: Model) -> tuple[Transcript, list[Transcript]]:
+        found = model.transcribe([tmp_path / "a.wav", encoded, stereo], rate=RATE)
+        assert found[0].file == str(tmp_path / "a.wav")
+        streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
+        expected = model.transcribe(speech, rate=RATE)
+        return expected, [*found, replace(expected, segments=streamed)]
+
+    expected, found = in_all_forms(model)
+    assert all(alike(transcript, expected) for transcript in found)
+    expected, found = in_all_forms(sure)
+    assert all(np.allclose(bounds(each), bounds(expected), atol=1e-6) for each in found)
 
 
 def test_channels_are_transcribed_each_and_merged_by_time(
-    model: Model, speech: NDArray[np.float32]
+    sure: Model, speech: NDArray[np.float32]
 ) -> None:
     split = np.zeros((len(speech), 2), np.float32)
     half = len(speech) // 2
     split[half:, 0], split[:half, 1] = speech[half:], speech[:half]
-    transcript = model.transcribe(split, rate=RATE, channels="split")
+    transcript = sure.transcribe(split, rate=RATE, channels="split")
     assert [segment.channel for segment in transcript.segments] == [1, 0]
-    mixed = model.transcribe(split, rate=RATE)
+    mixed = sure.transcribe(split, rate=RATE)
     assert [segment.channel for segment in mixed.segments] == [None, None]
-    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.1)  # three windows of speech
+    assert np.allclose(
+        bounds(mixed), bounds(transcript), atol=0.1
+    )  # three chunks of voice activity
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
 def test_the_times_do_not_depend_on_the_rate(
-    model: Model, speech: NDArray[np.float32], rate: int
+    sure: Model, speech: NDArray[np.float32], rate: int
 ) -> None:
-    expected = model.transcribe(speech, rate=RATE)
+    expected = sure.transcribe(speech, rate=RATE)
     other = np.clip(soxr.resample(speech, RATE, rate) * 32768, -32768, 32767).astype(np.int16)
-    found = model.transcribe(other, rate=rate)
+    found = sure.transcribe(other, rate=rate)
     assert found.duration == pytest.approx(expected.duration, abs=0.001)
-    assert np.allclose(bounds(found), bounds(expected), atol=0.15)
+    assert np.allclose(bounds(found), bounds(expected), atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -276,16 +297,12 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     assert peaks[-1] < peaks[20] + speech.nbytes
 
 
-def texts(transcript: Transcript) -> list[str]:
-    return [segment.text for segment in transcript.segments]
-
-
 @pytest.mark.parametrize("level", [-40, -60])
 def test_quiet_speech_is_transcribed_like_loud_speech(
-    model: Model, speech: NDArray[np.float32], level: float
+    sure: Model, speech: NDArray[np.float32], level: float
 ) -> None:
-    quiet = model.transcribe(speech * 10 ** (level / 20), rate=RATE)
-    assert np.allclose(bounds(quiet), bounds(model.transcribe(speech, rate=RATE)), atol=0.1)
+    quiet = sure.transcribe(speech * 10 ** (level / 20), rate=RATE)
+    assert np.allclose(bounds(quiet), bounds(sure.transcribe(speech, rate=RATE)), atol=0.1)
 
 
 @pytest.mark.parametrize("kind", ["noise", "tone", "dither"])
@@ -304,7 +321,7 @@ def test_channels_in_opposite_phase_are_not_mixed_to_silence(
 ) -> None:
     expected = model.transcribe(speech, rate=RATE)
     opposite = model.transcribe(np.stack([speech, -0.9 * speech], axis=1), rate=RATE)
-    assert texts(opposite) == texts(expected)
+    assert alike(opposite, expected)
 
 
 def test_all_forms_of_a_recording_give_the_same(
@@ -315,38 +332,10 @@ def test_all_forms_of_a_recording_give_the_same(
     named = tmp_path / os.fsdecode(b"latin\xe6.wav")
     named.write_bytes(encoded)
     streamed = encoded[:40] + b"\xff" * 4 + encoded[44:]
-    expected = texts(model.transcribe(samples, rate=RATE))
+    expected = model.transcribe(samples, rate=RATE)
     arrays = [samples.astype(np.int32), samples.astype(np.int64), samples.astype(np.int32) << 16]
     found = model.transcribe(
         [*arrays, bytearray(encoded), io.BytesIO(encoded), named, streamed], rate=16_000.0
     )
-    assert [texts(transcript) for transcript in found] == [expected] * len(found)
+    assert all(alike(transcript, expected) for transcript in found)
     assert str(found[5].file).encode().endswith("latin\ufffd.wav".encode())
-
-
-def test_the_probabilities_of_several_models_are_averaged(
-    model: Model, model_directory: Path, tmp_path: Path, speech: NDArray[np.float32]
-) -> None:
-    other_directory = shutil.copytree(model_directory, tmp_path / "other")
-    state = torch.load(other_directory / "model.pt")
-    state["final_proj.weight"] = state["final_proj.weight"].flip(0)
-    torch.save(state, other_directory / "model.pt")
-    other = load_model(other_directory, device="cpu")
-    both = load_model(model_directory, other_directory, device="cpu")
-    waveforms = [speech[16_000:32_000], np.empty(0, np.float32)]
-    expected = [
-        (one.exp() + two.exp()) / 2
-        for one, two in zip(model.log_probs(waveforms), other.log_probs(waveforms), strict=True)
-    ]
-    for mean, found in zip(expected, both.log_probs(waveforms), strict=True):
-        assert torch.allclose(found.exp(), mean, atol=1e-5)
-    assert "same frame in 0%" in str(both.agreement.warning())  # each has other symbols
-    assert both.transcribe(speech, rate=RATE).about["model"] == f"{model.name} with {other.name}"
-
-
-def test_models_with_other_symbols_are_not_averaged(model_directory: Path, tmp_path: Path) -> None:
-    other = shutil.copytree(model_directory, tmp_path / "other")
-    letters = "abcdefghijklmnopqrstuvwxyzæøé "
-    (other / "cards" / "tokenizer.model").write_bytes(build_char_tokenizer(letters))
-    with pytest.raises(ConfigError, match="tokenizers have different symbols"):
-        load_model(model_directory, other, device="cpu")

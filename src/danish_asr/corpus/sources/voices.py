@@ -125,8 +125,8 @@ def find_espeak() -> Any:
 class Espeak:
     """eSpeak NG's synthesiser through its C library; one per process, as its state is global.
 
-    Flutter and noise of a voice continue from one call to the next: the same bytes need the same
-    sentences in the same order in a fresh process.
+    Flutter and noise of a voice continue from one call to the next, also if the library is ended
+    and started again: the same bytes need the same sentences in the same order in a fresh process.
     """
 
     def __init__(self) -> None:

@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, read_yaml, value_of
 from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
+from danish_asr.recipe.models.cards import card_directories
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,
@@ -122,13 +124,15 @@ def _origin(path: Path) -> _Origin:
 
 
 def _languages(config: Tree) -> list[str]:
-    """Return the languages of the training data, Danish if its table of hours is not there."""
-    path = value_of(config, "dataset.mixture_parquet_storage_config.dataset_summary_path")
-    try:
-        lines = Path(str(path)).read_text(encoding="utf-8").splitlines()[1:]
-    except OSError:
-        return ["da"]
-    return sorted({hub_code(line.split("\t")[1]) for line in lines}) or ["da"]
+    """Return the languages of the training data, Danish if it is not here any more."""
+    card = f"{value_of(config, 'dataset.name')}.yaml"
+    paths = value_of(config, "common.assets.extra_paths") or ()
+    for folder in [*map(Path, paths), *card_directories()]:
+        table = folder.parent / STATISTICS_FILE
+        if (folder / card).is_file() and table.is_file():
+            lines = table.read_text(encoding="utf-8").splitlines()[1:]
+            return sorted({hub_code(line.split("\t")[1]) for line in lines}) or ["da"]
+    return ["da"]
 
 
 def _base(origin: _Origin, source: str) -> str:
@@ -200,7 +204,7 @@ def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
     for file in sorted((run / "eval").rglob(EVALUATION)):
         about = read_evaluation(file)
         predictions = file.with_name(PREDICTIONS)
-        if about.get("step") != origin.step or {"decoder", "where", "with"} & {*about}:
+        if about.get("step") != origin.step or {"decoder", "where"} & {*about}:
             continue
         if predictions.is_file():
             rows = about["rows_in_split"]

@@ -39,36 +39,33 @@ class Fairseq2Config:
     tokenizer: base.TokenizerSection
     gang: base.GangSection
     trainer: base.TrainerSection
-    optimizer: base.OptimizerSection
-    lr_scheduler: base.LRSchedulerSection
+    optimizer: base.OptimizerSection | None
+    lr_scheduler: base.LRSchedulerSection | None
     regime: base.RegimeSection
     evaluator: base.EvaluatorSection
     common: base.CommonSection
 
 
-def sections_of(config: AsrConfig, *, trains: bool) -> Fairseq2Config:
-    """Return the sections of a checked configuration, for a training or an evaluation."""
+def sections_of(config: AsrConfig) -> Fairseq2Config:
+    """Return the sections of a checked configuration, of a training or an evaluation."""
     tree = unstructure(config)
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"]["cluster"] = "none"
     if config.regime.part_of_epoch:  # the number of steps is known with the data
         tree["regime"]["validate_every_n_data_epochs"] = None
-    optimizer, schedule = config.optimizer, config.lr_scheduler
+    kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
     return Fairseq2Config(
         asr=config,
-        model=_section(base.ModelSection if trains else base.ReferenceModelSection, tree["model"]),
+        model=_section(
+            base.ModelSection if config.trains else base.ReferenceModelSection, tree["model"]
+        ),
         pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
         dataset=_section(base.DatasetSection, tree["dataset"]),
         tokenizer=_section(base.TokenizerSection, tree["tokenizer"]),
         gang=_section(base.GangSection, tree["gang"]),
         trainer=_section(base.TrainerSection, tree["trainer"]),
-        optimizer=base.OptimizerSection(
-            name=optimizer.name,
-            config=_settings(_OPTIMIZERS, optimizer.name, optimizer.config),
-        ),
-        lr_scheduler=base.LRSchedulerSection(
-            name=schedule.name, config=_settings(_SCHEDULES, schedule.name, schedule.config)
-        ),
+        optimizer=_optimizer(config) if config.trains else None,
+        lr_scheduler=_schedule(config) if config.trains else None,
         regime=_section(base.RegimeSection, tree["regime"]),
         evaluator=_section(base.EvaluatorSection, tree["evaluator"]),
         common=_section(base.CommonSection, tree["common"]),
@@ -80,6 +77,16 @@ def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
     names = {field.name for field in fields(cast(Any, kind))}
     own = {name: value for name, value in tree.items() if name in names}
     return cast(SectionT, _converter.structure(own, kind))
+
+
+def _optimizer(config: AsrConfig) -> base.OptimizerSection:
+    name, settings = config.optimizer.name, config.optimizer.config
+    return base.OptimizerSection(name=name, config=_settings(_OPTIMIZERS, name, settings))
+
+
+def _schedule(config: AsrConfig) -> base.LRSchedulerSection:
+    name, settings = config.lr_scheduler.name, config.lr_scheduler.config
+    return base.LRSchedulerSection(name=name, config=_settings(_SCHEDULES, name, settings))
 
 
 def _settings(kinds: dict[str, type], name: str, settings: object) -> object:

@@ -13,8 +13,17 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
-from typing import get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from danish_asr.base.config_tree import join
 from danish_asr.recipe.config import schema

@@ -11,7 +11,7 @@ from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,10 +19,8 @@ from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key,
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
 from danish_asr.recipe.config.keys import near_keys
-from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TaskSection
 from danish_asr.text.profiles import normalizer
-
-SectionT = TypeVar("SectionT")
 
 _RULES: Final = {
     "bool_type": "true or false",
@@ -61,20 +59,14 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
         faults += _broken_rules(config)
     if config is None or faults:
         raise ConfigError(faults, where=where)
-    return config
-
-
-def validated(kind: type[SectionT], value: object, path: str) -> SectionT:
-    """Return a mapping as the section ``kind`` of the configuration; raises `ConfigError`."""
-    section, faults = _validated(kind, value, path)
-    if faults:
-        raise ConfigError(faults)
-    return section  # type: ignore[no-any-return]
+    checked: AsrConfig = config
+    return checked
 
 
 def unstructure(config: object) -> Tree:
     """Return a configuration as plain values, as it is written to ``config.yaml``."""
-    tree: Tree = _with_texts(_adapter(type(config)).dump_python(config))
+    kind: Any = type(config)
+    tree: Tree = _with_texts(_adapter(kind).dump_python(config))
     return tree
 
 
@@ -152,16 +144,13 @@ def _validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
             key, rule = _described(kind, fault, path)
             rules.setdefault(key, {})[rule] = None
             values[key] = fault
-        return None, [
-            _fault(kind, key, " or ".join(rules[key]), fault) for key, fault in values.items()
-        ]
+        return None, [_fault(key, " or ".join(rules[key]), fault) for key, fault in values.items()]
 
 
-def _fault(kind: type, key: str, rule: str, fault: Mapping[str, Any]) -> str:
+def _fault(key: str, rule: str, fault: Mapping[str, Any]) -> str:
     """Say what is wrong with the value of a key."""
     if fault["type"] == "unexpected_keyword_argument":
-        name = str(fault["loc"][-1])
-        return unknown_key(key, name, near_keys(key))
+        return unknown_key(key, fault["loc"][-1], near_keys(key))
     if fault["type"] == "missing":
         return f"{key} is missing"
     return f"{key} must be {rule}, but is {_as_yaml(fault['input'])}"
@@ -241,6 +230,11 @@ def _broken_rules_of_data(data: DatasetSection) -> Iterator[str]:
             "dataset.transforms must be empty with speed_factors or spec_aug_p; list `speed` and "
             "`spec_augment` among the transforms instead"
         )
+    for name in ("example_shuffle_window", "batch_shuffle_window"):
+        window, default = getattr(data.asr_task_config, name), getattr(TaskSection(), name)
+        if window not in {0, 1, default}:
+            rule = "must be 0, to shuffle all, or 1, not to shuffle"
+            yield f"dataset.asr_task_config.{name} {rule}, but is {window}"
     yield from _profile_faults("dataset.text_profile", data.text_profile)
 
 

@@ -1,22 +1,13 @@
-"""The optimizers: names, settings and memory; docs/howto/add-an-optimizer.md shows one of your own.
+"""The optimizers: where their code is, and the memory of their states.
 
-Names and settings are known without the code of an optimizer, whose library may not be installed.
+They are known without their code, whose library may not be installed.
 """
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, make_dataclass
-from functools import cache
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
-from fairseq2.recipe import config as base
-from fairseq2.utils.validation import ValidationResult
 from torch import Tensor
-from torch.optim import Optimizer
-
-from danish_asr.base.errors import ConfigError, find_named
-from danish_asr.recipe.config.sections import with_broken
 
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
@@ -24,17 +15,6 @@ ADAMW_OFFLOAD: Final = "adamw_offload"
 _TRAIN: Final = "danish_asr.recipe.train"
 _SMALLEST_8BIT: Final = 4096
 """Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
-
-
-@dataclass(kw_only=True)
-class LeanAdamWConfig:
-    """The settings that `adamw_8bit` and `adamw_offload` share with AdamW."""
-
-    lr: float = 5e-05
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-08
-    weight_decay: float = 0.0
-    groups: Sequence[base.AdamWGroupConfig] = field(default_factory=list)
 
 
 def _adamw_bytes(parameter: Tensor) -> int:
@@ -58,7 +38,6 @@ def _adafactor_bytes(parameter: Tensor) -> int:
 class OptimizerKind(NamedTuple):
     """What is known about an optimizer before it is made."""
 
-    settings: type  # the dataclass of ``optimizer.config``, with ``lr`` and ``groups``
     state_bytes: Callable[[Tensor], int] = _adamw_bytes  # of a parameter that learns
     code: str | None = None  # ``package.module:Class``; None: fairseq2 makes it
     on_host: bool = False  # its state is in the host's memory
@@ -66,81 +45,9 @@ class OptimizerKind(NamedTuple):
 
 
 OPTIMIZERS: Final = {
-    base.ADAMW_OPTIMIZER: OptimizerKind(base.AdamWConfig),
-    ADAMW_8BIT: OptimizerKind(
-        LeanAdamWConfig, _8bit_bytes, f"{_TRAIN}.adamw_8bit:AdamW8bit", extra="bitsandbytes"
-    ),
-    ADAMW_OFFLOAD: OptimizerKind(
-        LeanAdamWConfig, code=f"{_TRAIN}.learning:OffloadedAdamW", on_host=True
-    ),
-    base.ADAFACTOR_OPTIMIZER: OptimizerKind(base.AdafactorConfig, _adafactor_bytes),
+    "adamw": OptimizerKind(),
+    ADAMW_8BIT: OptimizerKind(_8bit_bytes, f"{_TRAIN}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
+    ADAMW_OFFLOAD: OptimizerKind(code=f"{_TRAIN}.learning:OffloadedAdamW", on_host=True),
+    "adafactor": OptimizerKind(_adafactor_bytes),
 }
-"""Names that ``optimizer.name`` takes beside ``package.module:Class``."""
-
-
-@cache
-def find_optimizer(name: str) -> OptimizerKind:
-    """Return the optimizer of this name, or of a class of `torch.optim.Optimizer` by its path.
-
-    Raises:
-        ConfigError: There is none.
-    """
-    kind = find_named(name, OPTIMIZERS, "optimizer.name")
-    if isinstance(kind, OptimizerKind):
-        return kind
-    if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
-        raise ConfigError([f"optimizer.name must be a torch.optim.Optimizer, but is {name!r}"])
-    state_bytes = getattr(kind, "state_bytes", _adamw_bytes)
-    return OptimizerKind(_settings_of(kind, name), state_bytes, code=name)
-
-
-def _settings_of(kind: type[Optimizer], name: str) -> type:
-    """Make the dataclass of the settings: the parameters of the class, after the first one."""
-    fields: list[tuple[str, object, object]] = []
-    _, *parameters = inspect.signature(kind).parameters.values()
-    for parameter in parameters:
-        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
-            continue
-        if parameter.default is parameter.empty:
-            raise ConfigError([f"optimizer.name: {name} must have a default for {parameter.name}"])
-        hint = float if parameter.name == "lr" else object
-        fields.append((parameter.name, hint, parameter.default))
-    no_groups: object = field(default_factory=list)
-    fields.append(("groups", Sequence[base.AdamWGroupConfig], no_groups))
-    return make_dataclass(kind.__name__, cast(list[tuple[str, type, object]], fields), kw_only=True)
-
-
-@dataclass(kw_only=True)
-class AsrOptimizerSection(base.OptimizerSection):
-    """The optimizer."""
-
-    layer_decay: float | None = None
-    """The learning rate of each encoder layer is this part of that of the layer above it; the head
-    has the rate of ``config.lr``, and what is below the layers the lowest. Null: one rate."""
-
-    def validate(self) -> ValidationResult:
-        """Check the decay, and the learning rates and betas, also of groups of parameters."""
-        decay, settings = self.layer_decay, self.config
-        rules = {"`layer_decay` must be above 0 and at most 1": decay is None or 0 < decay <= 1}
-        if isinstance(settings, base.AdamWConfig):
-            # For gradients of a step itself, and for CUDA graphs: torch refuses both in the step.
-            rules["`config.differentiable` must be false"] = not settings.differentiable
-            rules["`config.capturable` must be false"] = not settings.capturable
-        for name, rule, most in (
-            ("lr", "must be at most 1000", 1000.0),
-            ("betas", "must be below 1", math.nextafter(1, 0)),
-        ):
-            rules[f"`config.{name}` {rule}"] = _highest(settings, name) <= most
-            for number, group in enumerate(getattr(settings, "groups", ())):
-                found = f"of group {number} {rule}, but is {getattr(group, name, None)}"
-                rules[f"`config.groups` must be sound: {name} {found}"] = (
-                    _highest(group, name) <= most
-                )
-        return with_broken(rules, ValidationResult())
-
-
-def _highest(settings: object, name: str) -> float:
-    """Return a number, or the highest of several; an optimizer of one's own may have any type."""
-    value = getattr(settings, name, None)
-    values = value if isinstance(value, list | tuple) else [value]
-    return max((each for each in values if isinstance(each, int | float)), default=0)
+"""By ``optimizer.name``."""

@@ -180,6 +180,11 @@ class WeightConfig(Section):
     multiply."""
 
 
+def names_of_splits(text: str | None) -> list[str]:
+    """The names in a comma-separated list of splits, each once."""
+    return [*dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip())]
+
+
 @dataclass(kw_only=True)
 class DatasetSection(Section):
     """Which utterances are read, and how they become batches."""
@@ -319,8 +324,8 @@ class MixedPrecisionConfig(Section):
     """In which type layers compute."""
 
     mode: Literal["off", "static", "auto"] = "static"
-    """off: `model.dtype`. static and auto: autocast to `dtype`; with fsdp, static shards in `dtype`.
-    The optimizer computes in float32."""
+    """off: float32. static and auto: autocast to `dtype`; with fsdp, static shards in `dtype`. The
+    optimizer computes in float32."""
 
     dtype: DataType = "bfloat16"
     """float16 on GPUs without bfloat16, such as a V100."""
@@ -673,6 +678,19 @@ class RegimeSection(Section):
     publish_metrics_every_n_data_epochs: AtLeastOne | None = None
     """Epochs between reports."""
 
+    def with_steps(self, epoch: int) -> "RegimeSection":
+        """Return the section with a part of an epoch, which has so many steps, in steps."""
+        if self.part_of_epoch is None:
+            return self
+        unit = self.publish_metrics_every_n_steps or 1
+        steps = max(round(self.part_of_epoch * epoch / unit), 1) * unit
+        return replace(
+            self,
+            validate_every_n_data_epochs=None,
+            validate_every_n_steps=steps,
+            checkpoint_every_n_steps=steps,
+        )
+
     @property
     def part_of_epoch(self) -> float | None:
         """``validate_every_n_data_epochs`` if it is no whole number."""
@@ -904,6 +922,11 @@ class AsrConfig(Section):
     evaluator: EvaluatorSection = field(default_factory=EvaluatorSection)
     decoder: DecoderSection = field(default_factory=DecoderSection)
     common: CommonSection = field(default_factory=CommonSection)
+
+    @property
+    def trains(self) -> bool:
+        """Whether a model is trained: an evaluation has no optimizer."""
+        return getattr(self, "optimizer", None) is not None
 
     def stages(self) -> "dict[int, AsrConfig]":
         """The configuration of each stage of training, by the steps before it, from 0 on."""

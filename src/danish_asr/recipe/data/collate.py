@@ -16,7 +16,7 @@ from torch.nn.functional import layer_norm
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.recipe.data.epoch_lengths import EpochLengths, fill_pauses
+from danish_asr.recipe.data.epochs import EpochLengths
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
@@ -36,8 +36,6 @@ class Collate:
     Attributes:
         normalize: Each waveform to mean 0 and variance 1.
         shortest: Shorter waveforms are padded to so many samples: the model's first frame.
-        remove_unknown: Leave unknown symbols out of the targets.
-        truncate: Cut all waveforms of a batch to its shortest (`no_padding`).
         transforms: Those that keep the length; others come with the epoch's lengths.
     """
 
@@ -46,8 +44,6 @@ class Collate:
     dtype: torch.dtype
     normalize: bool
     shortest: int
-    remove_unknown: bool
-    truncate: bool
     transforms: Sequence[Transform]
     pin_memory: bool
 
@@ -62,7 +58,7 @@ class Collate:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
                 or a transform returns another length than it may.
         """
-        example = self._metadata(rows.tolist(), epoch_lengths)
+        example = self._metadata(rows.tolist())
         sizes = epoch_lengths.lengths[rows]
         lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
@@ -72,13 +68,10 @@ class Collate:
                 self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
             except ValueError as error:
                 raise DatasetError(
-                    f"{self._describe(row, epoch_lengths)}, id '{example['id'][number]}': {error}; "
+                    f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
                     "`danish-asr verify` lists every damaged row"
                 ) from error
-        if self.truncate:
-            lengths[:] = lengths.min()
-            waveforms = waveforms[:, : lengths[0]].copy()
-        targets = [self.targets(t, remove_unknown=self.remove_unknown) for t in example["text"]]
+        targets = [self.targets(text) for text in example["text"]]
         example["target_size"] = [len(target) for target in targets]
         target_lengths = [max(1, len(target)) for target in targets]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
@@ -96,24 +89,16 @@ class Collate:
         self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
     ) -> None:
         """Decode and transform the waveform of a row into its place in the batch."""
-        parts = epoch_lengths.parts(row)
-        begin = 0
-        for part, pause in parts:
-            begin += pause
-            end = begin + int(epoch_lengths.lengths[part])
-            encoded = self.index.audio.read(part)
-            if epoch_lengths.draws:
-                waveform = np.empty(int(self.index.lengths[part]), np.float32)
-                decode(encoded, waveform)
-                out[begin:end] = epoch_lengths.change(waveform, part)
-            else:
-                decode(encoded, out[begin:end])
-            begin = end
-        if len(parts) > 1:
-            fill_pauses(out, parts, epoch_lengths.lengths, np.random.default_rng([*seed, 1]))
+        encoded = self.index.audio.read(row)
+        if epoch_lengths.draws:
+            waveform = np.empty(int(self.index.lengths[row]), np.float32)
+            decode(encoded, waveform)
+            out[:] = epoch_lengths.change(waveform, row)
+        else:
+            decode(encoded, out)
         if self.transforms:
             rng = np.random.default_rng(seed)
-            described = self._describe(row, epoch_lengths)
+            described = self.index.audio.describe(row)
         for transform in self.transforms:
             if not transform.after_normalization:
                 _apply(transform, out, rng, described)
@@ -126,28 +111,20 @@ class Collate:
             if transform.after_normalization:
                 _apply(transform, out, rng, described)
 
-    def _describe(self, row: int, epoch_lengths: EpochLengths) -> str:
-        parts = epoch_lengths.parts(row)
-        return " and ".join(self.index.audio.describe(part) for part, _ in parts)
-
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
         return tensor.pin_memory() if self.pin_memory else tensor
 
-    def _metadata(self, rows: list[int], epoch_lengths: EpochLengths) -> dict[str, list[Any]]:
-        """The columns of ``example``; a pair has ids and texts of both, else those of its first."""
+    def _metadata(self, rows: list[int]) -> dict[str, list[Any]]:
+        """The columns of ``example``."""
         index = self.index
-        parts = [[part for part, _ in epoch_lengths.parts(row)] for row in rows]
-        firsts = [part[0] for part in parts]
-        partitions = [index.partitions[code] for code in index.partition_of[firsts]]
-        metadata = {name: index.values(name, firsts) for name in METADATA_COLUMNS}
-        return metadata | {
-            "id": ["+".join(index.values("id", part)) for part in parts],
-            "text": [" ".join(index.values("text", part)) for part in parts],
+        partitions = [index.partitions[code] for code in index.partition_of[rows]]
+        columns = {name: index.values(name, rows) for name in ("id", "text", *METADATA_COLUMNS)}
+        return columns | {
             "corpus": [partition.corpus for partition in partitions],
             "language": [partition.language for partition in partitions],
-            "split": [index.split] * len(parts),
-            "audio_size": [int(index.lengths[part].sum()) for part in parts],
+            "split": [index.split] * len(rows),
+            "audio_size": index.lengths[rows].tolist(),
         }
 
 

@@ -1,40 +1,36 @@
 """The index of a split: what each utterance is and how long it lasts, without its audio.
 
-`read_index` reads it from a file, see `index_file.py`, which is written the first time.
+`read_index` reads the small columns of the shards, at each start.
 """
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from polars.exceptions import PolarsError
 
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.excluded import read_excluded
-from danish_asr.base.schema import VERSION_DIR
+from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
 from danish_asr.corpus.shards import Partition, Shard
-from danish_asr.recipe.data.audio_source import (
-    AudioChunk,
-    AudioSource,
-    ParquetAudio,
-    RowGroup,
-)
-from danish_asr.recipe.data.index_file import (
-    NUMBERS,
-    TEXT,
-    Chosen,
-    open_or_build,
-    values_of_columns,
-)
+from danish_asr.recipe.data.audio import Audio, ShardAudio
 
 UNKNOWN_DIALECT: Final = "unknown"
-_GOLDEN_RATIO: Final = (1 + 5**0.5) / 2
+TEXT: Final = ("id", "text", *METADATA_COLUMNS)
+_NEEDED: Final = ("text", "audio_bytes", "audio_size")
+_ROW, _ROW_GROUP, _SHARD, _PLACE = "_row", "_row_group", "_shard", "_place"
+_LISTED: Final = 20
+"""Most values of a column in a message."""
+_ROWS_AT_ONCE: Final = 100_000
 
 
 class Weight(NamedTuple):
@@ -60,39 +56,33 @@ class Index:
 
     name: str  # of the split or subset: `test` or `test_<corpus>`
     split: str  # that the rows belong to: `test`
-    table: pa.Table  # id, text (as the corpus has it) and the metadata columns, as strings
+    rows: pl.DataFrame  # id, text (as the corpus has it) and the metadata columns, as strings
     lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
     partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     partitions: tuple[Partition, ...]
-    audio: AudioSource = field(repr=False)
+    audio: Audio = field(repr=False)
     weights: tuple[Weight, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def values(self, name: str, rows: Iterable[int]) -> list[Any]:
-        """The values of a column of ``table`` in these rows."""
-        column = self.table.column(name)
-        # One scalar at a time: `take` would join all chunks of the column first.
-        return [column[row].as_py() for row in rows]
+        """The values of a column of ``rows`` in these rows."""
+        return self.rows[name].gather([*rows]).to_list()
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the names that occur, by code; null is ``unknown``."""
-        column = self.table.column("dialect").dictionary_encode()
-        chunks = column.unify_dictionaries().chunks
-        names = chunks[0].dictionary.to_pylist()
-        codes = [chunk.indices.fill_null(len(names)).to_numpy() for chunk in chunks]
-        if column.null_count:
-            names.append(UNKNOWN_DIALECT)
-        return np.concatenate(codes), names
+        column = self.rows["dialect"].fill_null(UNKNOWN_DIALECT)
+        names = column.unique(maintain_order=True)
+        codes = column.cast(pl.Enum(names)).to_physical()
+        return codes.cast(pl.Int32).to_numpy(), names.to_list()
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Self:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
-        columns = [pa.array(self.values(name, rows.tolist()), pa.string()) for name in TEXT]
         return replace(
             self,
-            table=pa.table(columns, TEXT),
+            rows=self.rows[rows],
             lengths=self.lengths[rows],
             partition_of=self.partition_of[rows],
             row_group_of=self.row_group_of[rows],
@@ -100,92 +90,214 @@ class Index:
             weights=tuple(weight._replace(rows=weight.rows[rows]) for weight in self.weights),
         )
 
-    def weighted(self, others: Iterable[tuple[str, float, Self]]) -> Self:
-        """This index with weights: condition, factor, and an index of the rows that fulfil it."""
-        weights = []
-        for where, factor, index in others:
-            ids = index.table["id"].combine_chunks()
-            rows = pc.is_in(self.table["id"], ids).to_numpy()
-            weights.append(Weight(where, factor, rows))
-        return replace(self, weights=tuple(weights))
-
-    def subset(self, size: int, *, nested: bool = False) -> Self:
+    def subset(self, size: int) -> Self:
         """About ``size`` rows, always the same: of each dialect its share, and at least one row.
 
-        They are at even distances. With ``nested``, a larger size has these rows too, and the
-        distances are less even.
+        A larger size has these rows too.
         """
         if size >= len(self):
             return self
+        names = zip(self._corpora(), self.rows["id"].fill_null(""), strict=True)
+        return self.take(self._first(size / len(self), 0, names, np.ones(len(self))))
+
+    def share(self, share: float, seed: int) -> Self:
+        """About this share of each dialect's hours; a larger share has these rows too.
+
+        Speakers are taken one after the other, in an order that the seed and their names fix; of
+        the last one of a dialect only as much as is needed. A row without a speaker is its own.
+        """
+        speakers = self.rows.select(pl.coalesce("speaker_id", "id"))["speaker_id"]
+        names = zip(self._corpora(), speakers.fill_null(""), strict=True)
+        return self.take(self._first(share, seed, names, self.lengths))
+
+    def _corpora(self) -> Iterable[str]:
+        corpora = [partition.corpus for partition in self.partitions]
+        return (corpora[code] for code in self.partition_of.tolist())
+
+    def _first(
+        self, share: float, seed: int, names: Iterable[tuple[str, str]], amounts: NDArray[Any]
+    ) -> NDArray[np.int64]:
+        """The rows with this share of each dialect's amount, ascending, by a hash of their names.
+
+        At least one row of each dialect.
+        """
+        places = dict[tuple[str, str], int]()
+        place_of = np.empty(len(self), np.uint64)
+        for row, name in enumerate(names):
+            if name not in places:
+                content = f"{seed} {' '.join(name)}".encode()
+                digest = hashlib.blake2b(content, digest_size=8).digest()
+                places[name] = int.from_bytes(digest, "little")
+            place_of[row] = places[name]
         codes, _ = self.dialects()
-        chosen = []
-        for code in np.unique(codes):
-            rows = np.flatnonzero(codes == code)
-            count = max(round(len(rows) * size / len(self)), 1)
-            if nested:
-                # Multiples of the golden ratio, modulo 1, are spread evenly at any number.
-                place = np.argsort(np.arange(len(rows)) * _GOLDEN_RATIO % 1, kind="stable")[:count]
-            else:
-                place = np.linspace(0, len(rows) - 1, count).astype(np.int64)
-            chosen.append(rows[place])
-        return self.take(np.sort(np.concatenate(chosen)))
+        order = np.lexsort((np.arange(len(self)), place_of, codes))
+        chosen = np.zeros(len(self), np.bool_)
+        for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
+            sums = amounts[rows].astype(np.float64).cumsum()
+            middles = sums - amounts[rows] / 2  # so that the sum is as near as rows allow
+            count = max(int(np.count_nonzero(middles < share * sums[-1])), 1)
+            chosen[rows[:count]] = True
+        return np.flatnonzero(chosen)
 
     def digest(self, rows: NDArray[np.int32]) -> str:
         """A hash of what the rows are, wherever the dataset is; part of a run's checkpoints."""
         digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
         digest.update(self.lengths.tobytes())
         for name in ("id", "text"):
-            chunks = [chunk.fill_null("") for chunk in self.table.column(name).chunks]
-            for chunk in chunks:
-                digest.update(pc.binary_length(chunk).to_numpy())
-            for chunk in chunks:
-                texts = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
-                digest.update(pc.binary_join(texts, "")[0].as_buffer())
+            column = self.rows[name].fill_null("")
+            digest.update(column.str.len_bytes().cast(pl.Int32).to_numpy().tobytes())
+            for begin in range(0, len(self), _ROWS_AT_ONCE):
+                digest.update("".join(column.slice(begin, _ROWS_AT_ONCE)).encode())
         return digest.hexdigest()
 
 
 def read_index(
-    shards: Sequence[Shard], split: str, *, root: Path, condition: str | None = None
+    shards: Sequence[Shard],
+    split: str,
+    *,
+    root: Path,
+    where: str | None = None,
+    weights: Sequence[tuple[str, float]] = (),
 ) -> Index:
-    """The index of these shards, from its file or, the first time, from the shards.
+    """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``root`` is the dataset's ROOT or ``version=0`` directory; only the rows that fulfil the SQL
-    ``condition`` are kept. Strings in it are in single quotes; a null fulfils no comparison.
+    ``root`` is the dataset's ROOT or ``version=0`` directory; ``weights`` are conditions with
+    factors. Strings in a condition are in single quotes; a null fulfils no comparison.
 
     Raises:
-        DatasetError: A file cannot be read, a needed column is missing, or there are no rows.
-        ConfigError: The condition is faulty.
+        DatasetError: A file cannot be read, a needed column is missing, or no row fulfils a
+            condition.
+        ConfigError: A condition is faulty.
     """
-    root = root.parent if root.name == VERSION_DIR else root
-    chosen = Chosen(condition, frozenset(read_excluded(root)))
-    file = pa.ipc.open_file(open_or_build(shards, split, root, chosen))
-    batches, first_groups = [], []
-    groups: list[RowGroup] = []
-    for number, shard in enumerate(shards):
-        batch, metadata = file.get_batch_with_custom_metadata(number)
-        batches.append(batch)
-        first_groups.append(len(groups))
-        for place, values in enumerate(json.loads(metadata[b"row_groups"])):
-            groups.append(RowGroup(shard.path, place, AudioChunk(*values)))
-    rows = np.array([len(batch) for batch in batches])
-    if not rows.any():
-        if condition is None:
-            raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
-        values = values_of_columns(shards, condition)
-        raise DatasetError(f"no row of split '{split}' fulfils \"{condition}\"; {values}")
-    filled = [shard.partition for shard, count in zip(shards, rows, strict=True) if count]
-    partitions = tuple(sorted(set(filled)))
-    table = pa.Table.from_batches(batches)
-    lengths, group, within = (table.column(name).to_numpy() for name in NUMBERS)
-    row_group_of = group + np.repeat(np.array(first_groups, np.int32), rows)
-    codes = np.array([partitions.index(partition) for partition in filled], np.int16)
+    conditions = [*([where] if where else []), *(condition for condition, _ in weights)]
+    columns = {*TEXT, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
+    audio, frames, row_groups = list[ShardAudio](), list[pl.DataFrame](), 0
+    for number, (frame, footer) in enumerate(_read_shards(shards, columns)):
+        sizes = frame["encoded_size"].to_numpy() if "encoded_size" in frame.columns else None
+        audio.append(ShardAudio.locate(shards[number].path, footer, sizes))
+        row_group = np.searchsorted(audio[-1].group_ends, frame[_ROW].to_numpy(), side="right")
+        frames.append(
+            frame.with_columns(
+                pl.Series(_ROW_GROUP, row_groups + row_group, pl.Int32),
+                pl.lit(number, pl.Int32).alias(_SHARD),
+            )
+        )
+        row_groups += len(audio[-1].group_ends)
+    frame = _joined(frames, root)
+    if frame.is_empty():
+        raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
+    masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
+    chosen = masks[where] if where else np.ones(len(frame), np.bool_)
+    frame = frame.filter(chosen)
+    shard_of = frame[_SHARD].to_numpy()
+    partition_of_shard = [shard.partition for shard in shards]
+    partitions = tuple(sorted({partition_of_shard[number] for number in np.unique(shard_of)}))
+    codes = {partition: code for code, partition in enumerate(partitions)}
+    code_of_shard = np.array([codes.get(partition, -1) for partition in partition_of_shard])
     return Index(
         name=split,
         split=shards[0].keys["split"],
-        table=table.select(TEXT),
-        lengths=lengths,
-        partition_of=np.repeat(codes, rows[rows > 0]),
-        row_group_of=row_group_of,
+        rows=frame.select(pl.col(name).cast(pl.String) for name in TEXT),
+        lengths=frame["audio_size"].cast(pl.Int32).to_numpy(),
+        partition_of=code_of_shard[shard_of].astype(np.int16),
+        row_group_of=frame[_ROW_GROUP].to_numpy(),
         partitions=partitions,
-        audio=ParquetAudio(groups, row_group_of, within),
+        audio=Audio(audio, shard_of, frame[_ROW].to_numpy()),
+        weights=tuple(Weight(text, factor, masks[text][chosen]) for text, factor in weights),
     )
+
+
+def check_condition(shards: Sequence[Shard], split: str, *, root: Path, where: str) -> None:
+    """Check that a row fulfils a condition, by its columns alone; raises as :func:`read_index`."""
+    columns = {*_columns_of(where), *(["id"] if read_excluded(_root(root)) else [])}
+    frame = _joined([frame for frame, _ in _read_shards(shards, columns)], root)
+    _fulfilled(frame, where, shards, split)
+
+
+def _root(path: Path) -> Path:
+    return path.parent if path.name == VERSION_DIR else path
+
+
+def _joined(frames: Sequence[pl.DataFrame], root: Path) -> pl.DataFrame:
+    """The rows of all frames, without those that the dataset leaves out."""
+    frame = pl.concat(frames, how="diagonal_relaxed")
+    excluded = [*read_excluded(_root(root))]
+    return frame.filter(~pl.col("id").is_in(excluded)) if excluded else frame
+
+
+def _columns_of(condition: str) -> list[str]:
+    """The names of the columns in a condition; none if it is no SQL."""
+    try:
+        return pl.sql_expr(condition).meta.root_names()
+    except PolarsError:
+        return []
+
+
+def _fulfilled(
+    frame: pl.DataFrame, condition: str, shards: Sequence[Shard], split: str
+) -> NDArray[np.bool_]:
+    """Which rows fulfil a condition, ``(rows,)``; at least one."""
+    try:
+        rows = frame.with_row_index(_PLACE).filter(pl.sql_expr(condition))[_PLACE].to_numpy()
+    except PolarsError as error:
+        reason = str(error).partition("\n")[0].partition("; valid columns")[0]
+        names = [*pq.read_schema(shards[0].path).names, *shards[0].keys]
+        columns = ", ".join(dict.fromkeys(name for name in names if name != "audio_bytes"))
+        fault = (
+            f'expected an SQL condition, found "{condition}" ({reason}); strings are in single '
+            f"quotes, columns are {columns}"
+        )
+        raise ConfigError([fault]) from error
+    if not len(rows):
+        described = "; ".join(_content(frame[name]) for name in _columns_of(condition))
+        raise DatasetError(f"no row of split '{split}' fulfils \"{condition}\"; {described}")
+    mask = np.zeros(len(frame), np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _content(column: pl.Series) -> str:
+    """What a column holds, to correct a condition that no row fulfils."""
+    values = ", ".join(map(str, column.drop_nulls().unique().sort()[:_LISTED]))
+    if column.dtype.is_numeric() and values:
+        values = f"{column.min()!s} to {column.max()!s}"
+    return f"{column.name} has {values or 'nulls only'}"
+
+
+def _read_shards(
+    shards: Sequence[Shard], columns: Collection[str]
+) -> list[tuple[pl.DataFrame, pq.FileMetaData]]:
+    """Some columns of each shard, with the row's number in the file, and the file's footer.
+
+    Columns that a shard does not have are left out, but those of ``TEXT`` are made, and those of
+    the path are added.
+    """
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        return list(pool.map(lambda shard: _read_shard(shard, columns), shards))
+
+
+def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, pq.FileMetaData]:
+    try:
+        # The columns are small pieces between the audio; pre-buffering fetches many at a time,
+        # which is what a network file system needs.
+        with pq.ParquetFile(shard.path, pre_buffer=True) as file:
+            names, footer = file.schema_arrow.names, file.metadata
+            if missing := {*_NEEDED} - {*names}:
+                raise DatasetError(
+                    f"{shard.path}: column {', '.join(sorted(missing))} is missing; found {names}"
+                )
+            read = [name for name in names if name in columns and name != "audio_bytes"]
+            table = file.read(read, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
+    for name in {"text", "audio_size", "encoded_size"} & {*read}:
+        if nulls := table.column(name).null_count:
+            raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
+    added = {name: pl.lit(shard.keys[name]) for name in shard.keys.keys() & {*columns} - {*read}}
+    added |= {name: pl.lit(None, pl.String) for name in {*TEXT} & {*columns} - {*read}}
+    if "id" in added:
+        stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
+        added["id"] = pl.format(f"{stem}#{{}}", pl.col(_ROW))
+    frame = cast(pl.DataFrame, pl.from_arrow(table.combine_chunks()))
+    rows = pl.Series(_ROW, np.arange(footer.num_rows, dtype=np.int32))
+    return frame.with_columns(rows).with_columns(**added), footer

@@ -1,34 +1,25 @@
 """How often an epoch of training shows each row: by its corpus, and by conditions.
 
-A partition's weight is ``(corpus share) ** beta_corpus``, normalised over corpora, times ``(share
-in its corpus) ** beta_language``, normalised within the corpus; shares are of training hours, as in
-upstream's ``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*,
-and the epoch is as long as it must be to show every row at least once: the partition that its
-weight favours least is read once, the others more often. Betas of 1 leave everything as it is.
+A corpus's weight is ``(its share of the hours) ** beta_corpus``, normalised, as in upstream's
+``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*, and the epoch
+is as long as it must be to show every row at least once: the corpus that its weight favours least
+is read once, the others more often. A beta of 1, or null, leaves everything as it is.
 
 Then ``dataset.weights`` multiply this by the factors of all conditions that a row fulfils. A row
 with 0.3 repeats is in three of ten epochs, one with 1.3 is in each, and in three of ten twice.
 """
 
-import csv
 import hashlib
-import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 
-from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.corpus.shards import Partition
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import RandomStream, Rows
 
-_Key = TypeVar("_Key")
 _WIDEST: Final = 60  # characters of a condition in the table
 
 
@@ -77,20 +68,13 @@ def _short(name: str) -> str:
     return name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..."
 
 
-def make_mix(index: Index, kept: Rows, config: MixtureParquetStorageConfig | None) -> Mix:
-    """The mix of the rows that training uses; without betas and weights every row comes once.
-
-    Raises:
-        DatasetError: The table of hours does not fit the index.
-    """
-    counts, hours = _totals(index, kept)
-    present = np.flatnonzero(counts)
-    partitions = [index.partitions[code] for code in present]
-    of_partition = _repeats(index, partitions, hours[present], config)
+def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
+    """The mix of the rows that training uses; without beta and weights every row comes once."""
+    of_partition = _repeats(index, kept, beta_corpus)
     groups, factors = _groups(index.partition_of[kept], [w.of(kept) for w in index.weights])
     own_hours = index.lengths[kept] / SAMPLE_RATE / 3600
     repeats = [
-        of_partition[index.partitions[index.partition_of[kept[group[0]]]]] * factor
+        of_partition[index.partition_of[kept[group[0]]]] * factor
         for group, factor in zip(groups, factors, strict=True)
     ]
     times = np.zeros(len(kept))
@@ -106,35 +90,34 @@ def make_mix(index: Index, kept: Rows, config: MixtureParquetStorageConfig | Non
 
     codes = index.partition_of[kept]
     return Mix(
-        rows=[row(str(index.partitions[code]), codes == code) for code in present],
+        rows=[row(str(index.partitions[code]), codes == code) for code in np.unique(codes)],
         weighted=[row(weight.name, weight.rows[kept]) for weight in index.weights],
         groups=groups,
         repeats=repeats,
     )
 
 
-def _repeats(
-    index: Index,
-    partitions: Sequence[Partition],
-    hours: NDArray[np.float64],
-    config: MixtureParquetStorageConfig | None,
-) -> dict[Partition, float]:
-    """How often the betas show the rows of each partition, at least once."""
-    wanted = hours
-    if config and (config.beta_corpus is not None or config.beta_language is not None):
-        if config.dataset_summary_path is None:
-            _, totals = _totals(index, np.arange(len(index), dtype=np.int32))
-            all_hours = dict(zip(index.partitions, totals.tolist(), strict=True))
-        else:
-            all_hours = hours_of(Path(config.dataset_summary_path), needed=index.partitions)
-        shares = weights(
-            all_hours,
-            beta_corpus=1.0 if config.beta_corpus is None else config.beta_corpus,
-            beta_language=1.0 if config.beta_language is None else config.beta_language,
-        )
-        wanted = np.array([shares[partition] for partition in partitions])
-    repeats = wanted / hours / (wanted / hours).min()
-    return dict(zip(partitions, repeats.tolist(), strict=True))
+def _repeats(index: Index, kept: Rows, beta_corpus: float | None) -> list[float]:
+    """How often the rows of each partition are shown, at least once."""
+    if beta_corpus is None:
+        return [1.0] * len(index.partitions)
+    corpora = sorted({partition.corpus for partition in index.partitions})
+    corpus_of_partition = np.array([corpora.index(p.corpus) for p in index.partitions])
+    corpus_of = corpus_of_partition[index.partition_of]
+    hours = np.bincount(corpus_of, index.lengths.astype(np.float64))
+    kept_hours = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(corpora))
+    present = np.flatnonzero(kept_hours)
+    repeats = np.ones(len(corpora))
+    repeats[present] = corpus_shares(hours, beta_corpus)[present] / kept_hours[present]
+    repeats[present] /= repeats[present].min()
+    shown: list[float] = repeats[corpus_of_partition].tolist()
+    return shown
+
+
+def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.float64]:
+    """The share of an epoch's hours of each corpus; they add up to 1."""
+    powers = (hours / hours.sum()) ** beta_corpus
+    return np.asarray(powers / powers.sum())
 
 
 def _groups(
@@ -164,64 +147,3 @@ def epoch_entries(kept: Rows, mix: Mix, *, seed: int, epoch: int) -> Rows:
         drawn = round((epoch + 1) * share * len(group)) - round(epoch * share * len(group))
         times[rng.choice(group, min(drawn, len(group)), replace=False)] += 1
     return np.repeat(kept, times)
-
-
-def _totals(index: Index, rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Rows and hours of each partition."""
-    codes, size = index.partition_of[rows], len(index.partitions)
-    samples = np.bincount(codes, index.lengths[rows], minlength=size)
-    return np.bincount(codes, minlength=size), samples / SAMPLE_RATE / 3600
-
-
-def weights(
-    hours: Mapping[Partition, float], *, beta_corpus: float, beta_language: float
-) -> dict[Partition, float]:
-    """Share of an epoch's hours per partition; they add up to 1."""
-    by_corpus: dict[str, dict[Partition, float]] = defaultdict(dict)
-    for partition, value in hours.items():
-        by_corpus[partition.corpus][partition] = value
-    totals = {corpus: math.fsum(part.values()) for corpus, part in by_corpus.items()}
-    corpora = _flattened(totals, beta_corpus)
-    shares = {}
-    for corpus, part in by_corpus.items():
-        for partition, share in _flattened(part, beta_language).items():
-            shares[partition] = corpora[corpus] * share
-    return shares
-
-
-def _flattened(hours: Mapping[_Key, float], beta: float) -> dict[_Key, float]:
-    total = math.fsum(hours.values())
-    powers = {key: (value / total) ** beta for key, value in hours.items()}
-    norm = math.fsum(powers.values())
-    return {key: value / norm for key, value in powers.items()}
-
-
-def hours_of(path: Path, *, needed: Iterable[Partition]) -> dict[Partition, float]:
-    """Training hours per partition from a ``language_distribution`` TSV.
-
-    Raises:
-        DatasetError: The file is malformed, has a partition twice, or lacks one that is needed.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = list(csv.DictReader(stream, delimiter="\t"))
-    except OSError as error:
-        raise DatasetError(f"{path}: cannot be read ({error.strerror})") from error
-    hours: dict[Partition, float] = {}
-    for number, row in enumerate(rows, start=2):
-        try:
-            partition, value = Partition(row["corpus"], row["language"]), float(row["hours"])
-        except (KeyError, TypeError, ValueError):
-            value = math.nan
-        if not 0 < value < math.inf or partition in hours:
-            raise DatasetError(
-                f"{path}:{number}: expected corpus, language and hours (a number above 0), one row "
-                f"per corpus and language, found {row}"
-            )
-        hours[partition] = value
-    if missing := sorted(set(needed) - set(hours)):
-        names = ", ".join(map(str, missing))
-        raise DatasetError(
-            f"{path}: no row for {names}; add one, or leave its rows out with dataset.train_where"
-        )
-    return hours

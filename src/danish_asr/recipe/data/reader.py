@@ -1,6 +1,6 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,17 +9,14 @@ from fairseq2.data.data_pipeline import read_sequence
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 from typing_extensions import override
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.schema import TaskSection
 from danish_asr.recipe.data.collate import Collate
-from danish_asr.recipe.data.dataset import StorageConfig
-from danish_asr.recipe.data.epoch_lengths import EpochLengths
-from danish_asr.recipe.data.epochs import TrainingEpochs
+from danish_asr.recipe.data.epochs import EpochLengths, TrainingEpochs
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.mix import Mix
 from danish_asr.recipe.data.sampler import (
@@ -29,7 +26,7 @@ from danish_asr.recipe.data.sampler import (
     Sharding,
     evaluation_batches,
 )
-from danish_asr.recipe.data.settings import check_settings
+from danish_asr.recipe.data.settings import transforms_of_training
 from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
 from danish_asr.recipe.data.transforms import Transform
 
@@ -88,7 +85,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self.before_step: Callable[[], None] = lambda: None
         self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
-        self.frees_layers: Container[int] = ()
+        self.frees_layers: Collection[int] = ()
         self._sharding = sharding
         self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
         self._begin_epoch(0, 0, [])
@@ -209,15 +206,11 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             self._read_largest_first()
             return
         carried = self._sharding.remainder(self._batches, self._position)
-        if self._lengths.draws or self._lengths.joined is not None:
+        if self._lengths.draws and carried:
             # In the next epoch these rows, fewer than processes, have other lengths, at which they
-            # might not fit a batch together, and are joined to others.
-            single = list[Rows]()
-            for batch in carried:
-                for row in batch.tolist():
-                    parts = self._lengths.parts(row)
-                    single += [np.array([part], np.int32) for part, _ in parts]
-            carried = single
+            # might not fit a batch together.
+            rows = np.concatenate(carried)
+            carried = np.split(rows, len(rows))
         self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
     @override
@@ -287,10 +280,10 @@ def create_reader(
     gangs: Gangs,
     dtype: torch.dtype,
     num_accumulate: int,
-    storage_config: StorageConfig,
-    task_config: AsrTaskConfig,
+    task_config: TaskSection,
     training: bool,
     seed: int,
+    beta_corpus: float | None = None,
     text_profile: str = "raw",
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
@@ -309,13 +302,9 @@ def create_reader(
 
     Raises:
         ConfigError: A setting is impossible, with these rows or at all.
-        DatasetError: The filters leave nothing, there are fewer rows than processes, or the table
-            of hours does not fit the rows.
+        DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
-    storage = storage_config if isinstance(storage_config, MixtureParquetStorageConfig) else None
-    chosen = check_settings(
-        task_config, storage, speed_factors=speed_factors, transforms=transforms
-    )
+    chosen = transforms_of_training(task_config, speed_factors=speed_factors, transforms=transforms)
     frames, targets = num_frames or FrameCount(), Targets(tokenizer, text_profile)
     collate = Collate(
         index=index,
@@ -323,8 +312,6 @@ def create_reader(
         dtype=dtype,
         normalize=task_config.normalize_audio,
         shortest=frames.shortest_input(),
-        remove_unknown=training and task_config.remove_unknown,
-        truncate=training and task_config.no_padding,
         transforms=[t for t in chosen if training and isinstance(t, Transform)],
         pin_memory=gangs.root.device.type == "cuda",
     )
@@ -340,7 +327,7 @@ def create_reader(
         targets,
         frames,
         task_config,
-        storage,
+        beta_corpus=beta_corpus,
         transforms=chosen,
         seed=seed,
         quadratic=quadratic_seconds and quadratic_seconds * SAMPLE_RATE,

@@ -13,17 +13,16 @@ from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.schema import TaskSection
 
 Rows = NDArray[np.int32]
 """Row numbers of an index."""
 
 BUCKETING_ROWS: Final = 2_000
-"""At least this many neighbouring rows are sorted by length together, whatever the shuffle window:
-a window of 1 means no shuffling, not batches of mixed lengths."""
+"""So many neighbouring rows are sorted by length together, if the rows are not shuffled: no
+shuffling does not mean batches of mixed lengths."""
 
 ATTENTION: Final = 350 * SAMPLE_RATE
 """Samples whose attention takes as much memory as all the rest: in a layer of 300M a frame takes
@@ -44,7 +43,6 @@ class RandomStream(IntEnum):
     BATCH_ORDER = 1
     REPEATED_ROWS = 2
     LENGTHS = 3
-    JOINED_ROWS = 4
 
     def generator(self, seed: int, epoch: int) -> np.random.Generator:
         """The generator of this stream in an epoch."""
@@ -54,27 +52,21 @@ class RandomStream(IntEnum):
 class BatchLimits(NamedTuple):
     """How large a batch may be."""
 
-    max_samples: int | None  # with padding; None: only rows are counted
-    max_rows: int | None = None
+    max_samples: int  # with padding
     multiple_of: int = 1  # a batch with more rows than this holds a multiple of it
     quadratic: float | None = None  # q: a row of L samples counts as L + L²/q
 
     @classmethod
-    def of(cls, task: AsrTaskConfig, quadratic: float | None = None) -> Self:
+    def of(cls, task: TaskSection, quadratic: float | None = None) -> Self:
         """The limits in upstream's section."""
-        if task.batching_strategy is BatchingStrategy.STATIC:
-            return cls(max_samples=None, max_rows=task.batch_size)
-        limits = task.max_num_elements, task.max_bucket_size, task.num_seqs_multiple_of
-        return cls(*limits, quadratic)
+        return cls(task.max_num_elements, task.num_seqs_multiple_of, quadratic)
 
     def rows(self, longest: int) -> int:
         """How many rows fit if the longest has this many samples; at least 1."""
-        count = self.max_rows or np.iinfo(np.int32).max
-        if self.max_samples is not None:
-            cost = longest + longest**2 / self.quadratic if self.quadratic else longest
-            count = min(count, int(self.max_samples // max(cost, 1)))
-            if count > self.multiple_of:
-                count -= count % self.multiple_of
+        cost = longest + longest**2 / self.quadratic if self.quadratic else longest
+        count = int(self.max_samples // max(cost, 1))
+        if count > self.multiple_of:
+            count -= count % self.multiple_of
         return max(count, 1)
 
 
@@ -133,7 +125,7 @@ def training_batches(
     lengths: NDArray[np.int32],
     row_group_of: NDArray[np.int32],
     entries: Rows,
-    task: AsrTaskConfig,
+    task: TaskSection,
     quadratic: float | None = None,
     *,
     seed: int,
@@ -141,17 +133,19 @@ def training_batches(
 ) -> Batches:
     """Shuffle, sort by length within windows, cut into batches, shuffle the batches.
 
-    Row groups come in a random order; ``example_shuffle_window`` shuffles the rows of neighbouring
-    row groups. Batches come in the order of their first row in that stream, shuffled within
-    ``batch_shuffle_window``. A window of 0 is the whole epoch, 1 is no shuffling.
+    With an ``example_shuffle_window`` of 1 the rows of a row group stay together, and row groups
+    come in a random order. With a ``batch_shuffle_window`` of 1 batches come in the order of their
+    first row. Any other window is the whole epoch.
 
     ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
     the epoch's rows in ascending order, repeated rows several times.
     """
     limits = BatchLimits.of(task, quadratic)
     rng = RandomStream.ROW_ORDER.generator(seed, epoch)
-    stream = _shuffled_rows(row_group_of, entries, task.example_shuffle_window, rng)
-    bucketing_window = _bucketing_window(len(stream), task.example_shuffle_window, limits)
+    stream = _by_row_group(row_group_of, entries, rng)
+    bucketing_window = BUCKETING_ROWS
+    if task.example_shuffle_window != 1:
+        stream, bucketing_window = rng.permutation(stream), len(stream)
     window_of = np.arange(len(stream)) // bucketing_window
     step = np.log(LENGTH_STEP)
     bins = np.ceil(np.log(np.maximum(lengths[stream], 1)) / step).astype(np.int32)
@@ -160,34 +154,19 @@ def training_batches(
     # A batch is cut for the upper length of its first row's bin, so that none exceeds the limit.
     upper_lengths = np.exp(bins[positions] * step).astype(np.int64) + 1
     longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
-    full_window_ends = np.arange(bucketing_window, len(stream) + bucketing_window, bucketing_window)
-    window_ends = np.minimum(full_window_ends, len(stream))
+    window_ends = np.append(np.arange(bucketing_window, len(stream), bucketing_window), len(stream))
     batches = Batches(stream[positions], _cut(longest, window_ends, limits))
     # Batch b holds the stream's rows at positions[offsets[b]:offsets[b + 1]]. The least of these
     # is where its first row stands in the stream, and there the batch stands in the epoch.
     place_of_batch = np.minimum.reduceat(positions, batches.offsets[:-1])
-    last = batches.batch(len(batches) - 1)
-    if task.drop_remainder and len(last) < limits.rows(int(lengths[last].max())):
-        place_of_batch = place_of_batch[:-1]
-    rng = RandomStream.BATCH_ORDER.generator(seed, epoch)
-    numbers = _shuffled(np.argsort(place_of_batch), task.batch_shuffle_window, rng)
-    return batches.take(numbers[: task.max_num_batches])
+    numbers = np.argsort(place_of_batch)
+    if task.batch_shuffle_window != 1:
+        numbers = RandomStream.BATCH_ORDER.generator(seed, epoch).permutation(numbers)
+    return batches.take(numbers)
 
 
-def _bucketing_window(rows: int, shuffle_window: int, limits: BatchLimits) -> int:
-    """How many neighbouring rows, of these many, are sorted by length together."""
-    wanted = max(shuffle_window or rows, BUCKETING_ROWS)
-    window = max(1, min(rows, wanted))
-    if limits.max_samples is None and limits.max_rows:
-        # Batches of a fixed size fill a window exactly.
-        return math.ceil(window / limits.max_rows) * limits.max_rows
-    return window
-
-
-def _shuffled_rows(
-    row_group_of: NDArray[np.int32], entries: Rows, window: int, rng: np.random.Generator
-) -> Rows:
-    """Row groups in random order, and their rows shuffled within windows."""
+def _by_row_group(row_group_of: NDArray[np.int32], entries: Rows, rng: np.random.Generator) -> Rows:
+    """The entries by row group, and row groups in random order."""
     begins = np.flatnonzero(np.append(True, entries[1:] != entries[:-1]))
     times = np.diff(np.append(begins, len(entries)))
     # 0 for a row's first occurrence among the entries, 1 for its second, ...
@@ -197,18 +176,7 @@ def _shuffled_rows(
     group_keys = row_group_of[entries] + occurrence * row_groups
     _, group_of_entry = np.unique(group_keys, return_inverse=True)
     place_of_group = rng.permutation(int(group_of_entry.max()) + 1)
-    rows = entries[np.argsort(place_of_group[group_of_entry], kind="stable")]
-    return _shuffled(rows, window, rng)
-
-
-def _shuffled(items: NDArray[Any], window: int, rng: np.random.Generator) -> NDArray[Any]:
-    """Shuffle inside consecutive windows; 0 is one window over everything, 1 is no shuffling."""
-    if window == 1 or len(items) < 2:
-        return items
-    if window == 0 or window >= len(items):
-        return rng.permutation(items)
-    key = np.arange(len(items)) // window + rng.random(len(items))
-    return items[np.argsort(key, kind="stable")]
+    return entries[np.argsort(place_of_group[group_of_entry], kind="stable")]
 
 
 def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDArray[np.int64]:

@@ -5,18 +5,15 @@ Evaluation is never filtered.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 from typing import Final, NamedTuple, TypeVar
-from unicodedata import is_normalized
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 from fairseq2.data.tokenizers import Tokenizer
 from numpy.typing import NDArray
-from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.schema import TaskSection
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.text.profiles import is_word_or_emoji, normalizer
@@ -25,8 +22,6 @@ TOO_SHORT: Final = "shorter than min_audio_len"
 TOO_LONG: Final = "longer than max_audio_len"
 EMPTY: Final = "empty text"
 TOO_MANY_CHARS: Final = "fewer samples per character than min_samples_per_char"
-TOO_MANY_TOKENS: Final = "more tokens than filter_long_text_threshold"
-ALL_UNKNOWN: Final = "no symbol that the tokenizer can write"
 TOO_FEW_FRAMES: Final = "fewer frames than CTC needs (targets + repeats)"
 
 _ADDED_TOKENS: Final = 2
@@ -80,20 +75,16 @@ class Targets:
         self._encode = tokenizer.create_encoder()
         self._profile, self._normalize = profile, normalizer(profile)
 
-    def __call__(self, text: str, *, remove_unknown: bool = False) -> NDArray[np.int64]:
+    def __call__(self, text: str) -> NDArray[np.int64]:
         """Targets of a raw text, ``(tokens,)``; may be empty."""
         tokens: NDArray[np.int64] = self._encode(self._normalize(text)).numpy()
-        return self.known(tokens) if remove_unknown else tokens
+        return tokens
 
-    def known(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The tokens without unknown symbols."""
-        return tokens if self.unknown is None else tokens[tokens != self.unknown]
-
-    def normalized(self, texts: pa.Array) -> pa.Array:
+    def normalized(self, texts: pl.Series) -> pl.Series:
         """Raw texts in the form that is trained on."""
         if self._profile == "raw":
             return texts
-        return pa.array([self._normalize(text) for text in texts.to_pylist()], pa.string())
+        return pl.Series([self._normalize(text) for text in texts], dtype=pl.String)
 
     def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
@@ -126,81 +117,51 @@ class FilterStatistics(NamedTuple):
         return lines
 
 
-class TokenCounts:
-    """Numbers of tokens of every row, counted only where they decide something.
+class NeededFrames:
+    """The frames that CTC needs for the target of each row.
 
-    Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. A text
-    that Unicode's NFKC leaves as it is has at most one token per character; that is enough for most
-    rows. :meth:`make_exact` counts the others.
+    Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. So tokens
+    are counted only where as many as characters, all equal, might not fit. A few characters, such
+    as ``ﷺ``, give more tokens: such a row may stay, and has a loss of 0.
 
     Attributes:
-        most_tokens: Upper bound of each row's tokens, ``(rows,)``; exact after :meth:`make_exact`.
-        most_frames: The same of the frames that CTC needs.
-        any_known: Rows with a token that is certainly known; exact after :meth:`make_exact`.
+        characters: Of the normalised text, ``(rows,)``.
+        empty: Rows whose normalised text has nothing but spaces, ``(rows,)``.
     """
 
-    def __init__(self, index: Index, targets: Targets, *, remove_unknown: bool) -> None:
-        self._index, self._targets, self._remove_unknown = index, targets, remove_unknown
-        letters = "".join(letter for letter in ascii_lowercase if targets.can_write(letter))
-        chunks = [targets.normalized(chunk) for chunk in index.table.column("text").chunks]
-        texts = pa.chunked_array(chunks, pa.string())
-        self.characters = pc.utf8_length(texts).to_numpy()
-        self.most_tokens = self.characters + np.int32(_ADDED_TOKENS)
-        self.most_frames = 2 * self.most_tokens  # all tokens equal
-        self.empty = np.array(pc.equal(pc.utf8_trim_whitespace(texts), ""))
-        self.any_known = np.zeros(len(index), np.bool_)
-        if letters:
-            self.any_known = np.array(pc.match_substring_regex(texts, f"[{letters}]"))
-        self._exact = self.empty.copy()
-        self.make_exact(_changed_by_nfkc(texts))
+    def __init__(self, index: Index, targets: Targets) -> None:
+        self._index, self._targets = index, targets
+        texts = targets.normalized(index.rows["text"])
+        self.characters = texts.str.len_chars().cast(pl.Int32).to_numpy()
+        self.empty = (texts.str.strip_chars() == "").to_numpy()
+        self._frames = 2 * (self.characters + _ADDED_TOKENS)
+        self._is_exact = self.empty.copy()
 
-    def make_exact(self, chosen: NDArray[np.bool_]) -> None:
-        """Tokenise the chosen rows, a mask ``(rows,)``, each once."""
-        for row in np.flatnonzero(chosen & ~self._exact).tolist():
-            (text,) = self._index.values("text", [row])
-            tokens = self._targets(text)
-            known = self._targets.known(tokens)
-            # Upstream compares the number of tokens before it removes unknown symbols.
-            self.most_tokens[row] = len(tokens)
-            self.any_known[row] = len(known) > 0
-            self.most_frames[row] = ctc_frames(known if self._remove_unknown else tokens)
-            self._exact[row] = True
-
-    def enough(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of these rows, a mask, have as many frames as CTC needs; ``frames`` of each."""
-        self.make_exact(rows & (self.most_frames > frames))
-        return np.asarray(rows & (self.most_frames <= frames))
-
-
-def _changed_by_nfkc(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
-    # pyarrow's utf8_normalize decomposes letters such as å under NFKC, so it would change them all.
-    changed = (
-        not is_normalized("NFKC", text) for chunk in texts.chunks for text in chunk.to_pylist()
-    )
-    return np.fromiter(changed, np.bool_, len(texts))
+    def fit(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Which of these rows, a mask, have enough frames; ``frames`` of every row."""
+        doubtful = np.flatnonzero(rows & ~self._is_exact & (self._frames > frames))
+        for row, text in zip(doubtful, self._index.values("text", doubtful), strict=True):
+            self._frames[row] = ctc_frames(self._targets(text))
+        self._is_exact[doubtful] = True
+        return np.asarray(rows & (self._frames <= frames))
 
 
 def select_rows(
-    index: Index, counts: TokenCounts, task: AsrTaskConfig, frames: FrameCount
+    index: Index, needed: NeededFrames, task: TaskSection, frames: FrameCount
 ) -> tuple[Rows, FilterStatistics]:
     """The rows that training uses, ascending, and statistics of the others.
 
     Lengths are those of the recordings, whatever transforms make of them later.
     """
-    lengths, most = index.lengths, task.filter_long_text_threshold
+    lengths = index.lengths
     reasons = {
         TOO_SHORT: lengths < task.min_audio_len,
         TOO_LONG: lengths > task.max_audio_len,
-        EMPTY: counts.empty,
-        TOO_MANY_CHARS: lengths < task.min_samples_per_char * counts.characters,
+        EMPTY: needed.empty,
+        TOO_MANY_CHARS: lengths < task.min_samples_per_char * needed.characters,
     }
     left = ~np.logical_or.reduce(list(reasons.values()))
-    counts.make_exact(left & ~counts.any_known)
-    if most is not None:
-        counts.make_exact(left & (counts.most_tokens > most))
-        reasons[TOO_MANY_TOKENS] = counts.most_tokens > most
-    reasons[ALL_UNKNOWN] = ~counts.any_known
-    reasons[TOO_FEW_FRAMES] = ~counts.enough(frames(lengths), left)
+    reasons[TOO_FEW_FRAMES] = ~needed.fit(frames(lengths), left)
     reason_of = np.select(list(reasons.values()), range(len(reasons)), len(reasons))
     codes, dialects = index.dialects()
     removed = []
@@ -247,13 +208,11 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     """
     targets, normalize = Targets(tokenizer, text_profile), normalizer(text_profile)
     counts, raw_counts = np.zeros((2, 0x110000), np.int64)
-    for texts in index.table.column("text").chunks:
-        # A few rows at a time: a character takes 15 bytes while it is counted.
-        for begin in range(0, len(texts), _ROWS_AT_ONCE):
-            raw = texts.slice(begin, _ROWS_AT_ONCE)
-            _add_characters(targets.normalized(raw), counts)
-            if text_profile != "raw":  # which removes nothing
-                _add_characters(raw, raw_counts)
+    # A few rows at a time: a character takes 15 bytes while it is counted.
+    for raw in index.rows["text"].to_frame().iter_slices(_ROWS_AT_ONCE):
+        _add_characters(targets.normalized(raw["text"]), counts)
+        if text_profile != "raw":  # which removes nothing
+            _add_characters(raw["text"], raw_counts)
     unknown = _most_frequent(counts, lambda symbol: not targets.can_write(symbol))
     removed = _most_frequent(raw_counts, lambda c: is_word_or_emoji(c) and not normalize(c))
     total = int(counts.sum())
@@ -261,8 +220,8 @@ def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw")
     return UnknownSymbols(total, of_unknown, unknown, removed, int(raw_counts.sum()))
 
 
-def _add_characters(texts: pa.Array, counts: NDArray[np.int64]) -> None:
-    codes = np.frombuffer("".join(texts.to_pylist()).encode("utf-32-le"), np.uint32)
+def _add_characters(texts: pl.Series, counts: NDArray[np.int64]) -> None:
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
     occurrences = np.bincount(codes)
     counts[: len(occurrences)] += occurrences
 

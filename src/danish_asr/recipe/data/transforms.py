@@ -1,8 +1,9 @@
-"""Transforms of training waveforms that keep their length: SpecAugment, noise, rooms, channels.
+"""Transforms of training waveforms: SpecAugment, noise, rooms and speed.
 
-docs/howto/add-a-transform.md adds one. Each draws from a generator that is seeded with the
-utterance's place in the epoch. Levels are relative to the utterance's own, so that they hold for
-quiet recordings too. Transforms that change the length are in :mod:`.epoch_lengths`.
+docs/howto/add-a-transform.md adds one. A :class:`Transform` keeps the length; it draws from a
+generator that is seeded with the utterance's place in the epoch. Levels are relative to the
+utterance's own, so that they hold for quiet recordings too. A :class:`LengthTransform` changes the
+length.
 """
 
 from abc import ABC, abstractmethod
@@ -31,13 +32,10 @@ _HOP: Final = 200
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
 _SUFFIXES = {".flac", ".ogg", ".wav"}
-_MU = 255
-"""Of the μ-law of telephony, ITU-T G.711."""
 
 _RANGES: Final = {
     ("probability",): (0, 1),
     ("least_db", "most_db"): (-100, 100),
-    ("low", "high"): (1, SAMPLE_RATE // 2),
 }
 """Fields whose values, in this order, ascend from one limit to the other."""
 
@@ -58,6 +56,69 @@ class Transform(ABC):
     @abstractmethod
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
         """Return a waveform of the same length; the input may be changed in place."""
+
+
+class LengthTransform(ABC):
+    """Changes a training waveform and its length, by a rule that needs no audio.
+
+    Batches are made of the new lengths, so all that is random is drawn for the whole epoch first.
+    A row that would break a limit (``min_audio_len``, ``max_audio_len``, ``max_num_elements``, the
+    frames that CTC needs) is not transformed in that epoch. Acts before normalisation. A subclass
+    is a dataclass, as a :class:`Transform` is.
+    """
+
+    @abstractmethod
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
+        """A value for each of ``count`` rows, ``(count,)``."""
+
+    @abstractmethod
+    def lengths(self, lengths: NDArray[np.int32], values: NDArray[Any]) -> NDArray[np.int32]:
+        """The samples that come out for rows of these lengths with these values, ``(rows,)``."""
+
+    @abstractmethod
+    def __call__(self, waveform: Waveform, value: Any) -> Waveform:
+        """Return a waveform with exactly the samples that :meth:`lengths` states for the value."""
+
+
+@dataclass(frozen=True)
+class Speed(LengthTransform):
+    """Plays each row at one of several speeds, drawn evenly.
+
+    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
+    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
+    """
+
+    factors: Sequence[float]
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for factors that cannot be used."""
+        factors = list(self.factors)
+        if not factors or len(set(factors)) < len(factors) or len(factors) > 255:
+            raise ValueError(f"expected 1 to 255 factors, each once, found {factors}")
+        if not all(0.5 <= factor <= 2 for factor in factors):
+            raise ValueError(f"expected factors from 0.5 to 2, found {factors}")
+
+    @override
+    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        codes = rng.integers(1, len(self.factors), count, np.uint8, endpoint=True)
+        return np.asarray(np.array(self.factors)[codes - 1], np.float64)
+
+    @override
+    def lengths(self, lengths: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.int32]:
+        return np.asarray(np.rint(lengths / values), np.int32)
+
+    @override
+    def __call__(self, waveform: Waveform, value: float) -> Waveform:
+        if value == 1:
+            return waveform
+        rate = SAMPLE_RATE * value
+        played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
+        # soxr's odd sample is cut, or a zero fills its place.
+        samples = int(np.rint(len(waveform) / value))
+        return np.pad(played[:samples], (0, max(0, samples - len(played))))
+
+
+AnyTransform: TypeAlias = Transform | LengthTransform
 
 
 @dataclass(frozen=True)
@@ -132,26 +193,6 @@ class _Sometimes(Transform):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ColouredNoise(_Sometimes):
-    """Adds noise whose power falls with frequency as 1/f^exponent: 0 is white, 1 pink, 2 brown.
-
-    ``least_db`` and ``most_db`` are the range of the signal-to-noise ratio.
-    """
-
-    least_db: float = 10.0
-    most_db: float = 40.0
-    exponents: Sequence[float] = (0.0, 1.0, 2.0)
-
-    @override
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        white = np.fft.rfft(rng.standard_normal(_fast_size(len(waveform))))
-        frequency = np.maximum(np.arange(len(white)), 1.0)
-        white *= frequency ** (-rng.choice(self.exponents) / 2)
-        noise = np.fft.irfft(white)[: len(waveform)]
-        return _mixed(waveform, noise, rng.uniform(self.least_db, self.most_db))
-
-
-@dataclass(frozen=True, kw_only=True)
 class _FromFolder(_Sometimes):
     """Takes recordings from a folder and its folders: WAV, FLAC or Ogg of any rate."""
 
@@ -216,41 +257,6 @@ class Reverb(_FromFolder):
         spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(response, size)
         wet = np.fft.irfft(spectrum, size)[: len(waveform)]
         return np.asarray(wet * (_level(waveform) / max(_level(wet), 1e-12)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BandPass(_Sometimes):
-    """Removes what is below one frequency and above another, each drawn from a range in Hz."""
-
-    low: tuple[float, float] = (50.0, 300.0)
-    high: tuple[float, float] = (3_000.0, 7_500.0)
-
-    @override
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        return _band(waveform, rng.uniform(*self.low), rng.uniform(*self.high))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Telephone(_Sometimes):
-    """A telephone line: 300 to 3,400 Hz, and 8-bit μ-law as in ITU-T G.711."""
-
-    @override
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        band = _band(waveform, 300.0, 3_400.0)
-        peak = max(np.abs(band).max(), 1e-12)
-        companded = np.sign(band) * np.log1p(_MU * np.abs(band) / peak) / np.log1p(_MU)
-        codes = np.round(companded * 127) / 127
-        return np.asarray(np.sign(codes) * peak * np.expm1(np.abs(codes) * np.log1p(_MU)) / _MU)
-
-
-def _band(waveform: Waveform, low: float, high: float) -> NDArray[Any]:
-    size = _fast_size(len(waveform))
-    spectrum = np.fft.rfft(waveform, size)
-    frequency = np.fft.rfftfreq(size, 1 / SAMPLE_RATE)
-    # Butterworth's response of the fourth order, without its phase.
-    with np.errstate(divide="ignore", over="ignore"):
-        spectrum /= np.sqrt((1 + (low / frequency) ** 8) * (1 + (frequency / high) ** 8))
-    return np.fft.irfft(spectrum, size)[: len(waveform)]
 
 
 def _fast_size(samples: int) -> int:

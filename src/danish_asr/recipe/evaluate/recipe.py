@@ -1,12 +1,12 @@
 """The evaluation recipe: a checkpoint or a named model, a split, and its predictions.
 
-It takes the training configuration and the run's directory as they are. A configuration without a
-training section evaluates the model that it names, if it names one.
+It takes the training configuration and the run's directory as they are. ``lm tune`` runs the same
+forward pass, and takes its log-probabilities.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
@@ -16,42 +16,25 @@ from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
+from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import run_recipe
+from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
-from danish_asr.decoding.ensemble import open_kept
+from danish_asr.decoding.decoders import Decoder, make_decoder
 from danish_asr.decoding.likelihood import Likelihood, ctc_losses
+from danish_asr.decoding.ngram_tuning import DevSplit
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.config import AsrEvalConfig, DecoderSection
-from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.evaluate.kept import (
-    LOG_PROBS,
-    LogProbsKeeper,
-    content_of_splits,
-    decode_kept,
-    find_kept,
-)
-from danish_asr.recipe.evaluate.others import (
-    check_processes,
-    check_rows,
-    check_tokenizers,
-    resolved,
-    select_others,
-)
-from danish_asr.recipe.evaluate.selection import (
-    Selection,
-    log_stop,
-    publish_predictions,
-    select,
-)
-from danish_asr.recipe.models.assets import configured_dataset, validation_indices
+from danish_asr.recipe.config.fairseq2 import Fairseq2Config
+from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
+from danish_asr.recipe.evaluate.results import Receiver, Results, about_evaluation
+from danish_asr.recipe.evaluate.selection import BEST, NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.models.assets import configured_dataset, open_tokenizer, validation_indices
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import PREDICTIONS, checkpoint_steps
-from danish_asr.recipe.train.console import hide_progress_bar
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE, checkpoint_steps
+from danish_asr.recipe.train.console import hide_progress_bar, log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
     StoppableTask,
@@ -68,105 +51,59 @@ from danish_asr.recipe.train.readers import (
 )
 from danish_asr.recipe.train.record import keep_wandb_id
 from danish_asr.recipe.train.threads import choose_threads, use_threads
-from danish_asr.recipe.train.training import register_common
+from danish_asr.recipe.train.training import register_common, run_with
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import (
-    Prediction,
-    from_row,
-    read_predictions,
-    write_predictions,
-)
+from danish_asr.scoring.predictions import Prediction, from_row
 
 _COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
 
 
 def run(request: cli.Request, tree: Tree) -> None:
-    """Score a split; `danish_asr.recipe.entry.evaluate` has the exit statuses."""
+    """Score a split; `danish_asr.recipe.entry.run` has the exit statuses."""
     hide_progress_bar()
+    output_dir = cast(Path, request.output_dir)
     with exit_on_error():
-        others = select_others(request, tree)
-        selection = select(request.output_dir, tree, others)
+        selection = select(output_dir, tree, where=request.where)
         if request.dump_config:
-            dump(selection.config, where=request.where, faults=selection.faults)
+            dump(selection.config, where=request.where)
             return
-        selection = resolved(selection, request.where)
-        check_tokenizers(selection)
-        if selection.step is not None and rank_info().rank == 0:
-            _note_models(cast(Path, request.output_dir), selection)
-        alone = selection.config.decoder.name == GREEDY and not others
-        if alone or not _decode_kept(selection):
-            _run_model(selection)
+        selection = selection.resolved(request.where)
+        rank = rank_info().rank
+        if rank == 0:
+            _say_what_is_scored(output_dir, selection, request.overrides)
+        config = selection.config
+        with locked(selection.output_dir, rank), explained():
+            if rank == 0:
+                keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
+            run_with(AsrEvalRecipe(selection), config, selection.output_dir)
 
 
-def _note_models(run: Path, selection: Selection) -> None:
+def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:
+    if selection.step is None:
+        cli.note(f"scoring the model {selection.model} as it is, no checkpoint of {run}")
+        return
+    if any(text.startswith(("model.name=", "model.path=")) for text in overrides):
+        cli.note(
+            f"scoring {selection.model} of {run}; evaluator.checkpoint={NO_CHECKPOINT} scores the "
+            "model that is named"
+        )
     # A run that is complete, or ended early as it was asked to, has a card.
     if not any(run.glob(f"{CARDS_DIR}/*.yaml")):
         step = max(checkpoint_steps(run), default=0)
         cli.note(
             f"the run is not complete: saved at step {step:,}; `danish-asr train` continues it"
         )
-    for folder, model in selection.results_of_other_models().items():
-        if folder != selection.greedy_dir:  # greedy's evaluation runs again
-            cli.note(f"{folder} has results of another model, {model}; evaluate them again, too")
-
-
-def _run_model(selection: Selection) -> None:
-    config, rank = selection.config, rank_info().rank
-    with locked(selection.output_dir, rank), explained():
-        if rank == 0:
-            keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
-        run_recipe(AsrEvalRecipe(selection), config, selection.output_dir)
-
-
-def _decode_kept(selection: Selection) -> bool:
-    """Decode what greedy's evaluation kept, on the first rank; False if it kept nothing that fits.
-
-    With ``evaluator.keep_log_probs``, and for an average over runs, greedy's evaluation runs first
-    if it has to.
-    """
-    keeps = bool(selection.config.evaluator.keep_log_probs or selection.others)
-    if not (keeps or (selection.greedy_dir / LOG_PROBS).is_file()):
-        return False
-    members = (selection, *selection.others)
-    indices = [_indices(member) for member in members]
-    contents = check_rows(members, [content_of_splits(of_member) for of_member in indices])
-    kept = [*map(find_kept, members, contents)]
-    lacking = [number for number, file in enumerate(kept) if file is None]
-    if lacking and not keeps:
-        return False
-    check_processes([members[number] for number in lacking])
-    for number in lacking:
-        _run_greedy(members[number])
-        kept[number] = find_kept(members[number], contents[number])
-    if rank_info().rank == 0:
-        with locked(selection.output_dir), explained():
-            rows = {name: len(index) for name, index in indices[0].items()}
-            files = [file.path for file in kept if file is not None]
-            assert len(files) == len(members)
-            decode_kept(open_kept(files), selection, rows)
-    return True
-
-
-def _indices(selection: Selection) -> dict[str, Index]:
-    config = selection.config
-    splits = str(config.evaluator.split)
-    return validation_indices(configured_dataset(config), config.dataset, splits)
-
-
-def _run_greedy(selection: Selection) -> None:
-    """Evaluate with greedy, and keep the log-probabilities."""
-    evaluator = replace(selection.config.evaluator, label=None, keep_log_probs=True)
-    greedy = replace(selection.config, decoder=DecoderSection(), evaluator=evaluator)
-    alone = selection._replace(config=greedy, output_dir=selection.greedy_dir, others=())
-    _run_model(alone)
 
 
 @final
 class AsrEvalRecipe(EvalRecipe):
-    """Scores every row of ``evaluator.split`` with the checkpoint of ``step``."""
+    """Runs the selected model over every row of ``evaluator.split``.
 
-    def __init__(self, selection: Selection) -> None:
-        self._selection = selection
+    ``receiver`` takes the results; None: they are written to the directory of the recipe.
+    """
+
+    def __init__(self, selection: Selection, receiver: Receiver | None = None) -> None:
+        self._selection, self._receiver = selection, receiver
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -174,20 +111,21 @@ class AsrEvalRecipe(EvalRecipe):
 
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
-        config, setup = context.config.as_(AsrEvalConfig), ReaderSetup.of(context)
+        config, setup = context.config.as_(Fairseq2Config).asr, ReaderSetup.of(context)
         use_threads(choose_threads(config))
         indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-        keeper = None
-        if config.evaluator.keep_log_probs:
-            depends = self._selection.dependencies(content_of_splits(indices))
-            keeper = LogProbsKeeper(context.output_dir, context.gangs, depends)
-        about = self._selection.about(decoder, reader.rows)
-        about["content"] = content_of_splits(indices)
-        likelihood = Likelihood(setup.tokenizer)
+        receiver = self._receiver
+        if receiver is None:
+            about = about_evaluation(self._selection, setup.dataset, decoder, reader.rows)
+            receiver = Results(context.output_dir, context.gangs.root, about)
         unit = PredictionUnit(
-            context, config, decoder, likelihood=likelihood, about=about, keeper=keeper
+            CtcCriterion(context.model),
+            decoder,
+            likelihood=Likelihood(setup.tokenizer),
+            profile=config.regime.score_profile,
+            receiver=receiver,
         )
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
@@ -195,34 +133,31 @@ class AsrEvalRecipe(EvalRecipe):
     @property
     @override
     def config_kls(self) -> type[object]:
-        return AsrEvalConfig
+        return Fairseq2Config
 
 
 @final
 class PredictionUnit(AsrValidationUnit):
-    """Validates, gathers the predictions of all ranks and writes them as one file of raw text.
+    """Validates, and hands the predictions and log-probabilities of each batch on.
 
-    ``about`` is what is scored, the content of ``evaluation.json``. ``keeper`` keeps the
-    log-probabilities.
+    Attributes:
+        num_rows: The rows so far, on this process.
     """
 
     TITLE = "Evaluation"
 
     def __init__(
         self,
-        context: RecipeContext,
-        config: AsrEvalConfig,
+        criterion: CtcCriterion,
         decoder: Decoder,
         *,
         likelihood: Likelihood,
-        about: Mapping[str, Any],
-        keeper: LogProbsKeeper | None,
+        profile: str,
+        receiver: Receiver,
     ) -> None:
-        criterion = CtcCriterion(context.model)
-        super().__init__(criterion, decoder, profile=config.regime.score_profile)
-        self._gangs, self._output_dir = context.gangs, context.output_dir
-        self._likelihood, self._about, self._keeper = likelihood, about, keeper
-        self.predictions: list[Prediction] = []
+        super().__init__(criterion, decoder, profile=profile)
+        self._likelihood, self._receiver = likelihood, receiver
+        self.num_rows = 0
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
@@ -246,27 +181,13 @@ class PredictionUnit(AsrValidationUnit):
                 **{name: example[name][row] for name in _COLUMNS},
             }
             predictions.append(from_row(values, f"row {row} of a batch"))
-        if self._keeper:
-            self._keeper.add(predictions, decoded.logits, decoded.lengths)
-        self.predictions += predictions
+        frames = zip(log_probs, decoded.lengths, strict=True)
+        self._receiver.add(predictions, [row[:length] for row, length in frames])
+        self.num_rows += len(predictions)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
-        root = self._gangs.root
-        # Ranks may be on several hosts and share only the output directory.
-        files = [self._output_dir / f"{PREDICTIONS}.{rank}" for rank in range(root.size)]
-        if root.rank != 0:
-            write_predictions(files[root.rank], self.predictions)
-        root.barrier()
-        if root.rank == 0:
-            for file in files[1:]:
-                self.predictions += read_predictions(file)
-            if self._keeper:
-                self._keeper.finish()
-            publish_predictions(self._output_dir, self.predictions, self._about)
-            for file in files[1:]:
-                file.unlink()
-        root.barrier()
+        self._receiver.finish()
 
 
 @final
@@ -276,7 +197,7 @@ class StoppableEvaluation(StoppableTask):
     def __init__(
         self,
         context: RecipeContext,
-        config: AsrEvalConfig,
+        config: AsrConfig,
         unit: PredictionUnit,
         reader: SplitsReader,
     ) -> None:
@@ -291,6 +212,73 @@ class StoppableEvaluation(StoppableTask):
             try:
                 self.inner.run()
             except ValidationInterrupted:
-                log_stop(int(all_sum(self._gang, len(self._unit.predictions))), self._num_rows)
+                done = int(all_sum(self._gang, self._unit.num_rows))
+                log.warning(
+                    "Stopped after {:,} of {:,} rows; nothing is written. An evaluation begins "
+                    "anew each time: give it more time (trainer.max_wall_minutes, and the job's "
+                    "limit).",
+                    *(done, self._num_rows),
+                )
                 self._gangs.close()
                 raise TaskStopException from None
+
+
+def open_dev(directory: Path) -> DevSplit:
+    """Open the validation split of a run, for `lm tune`.
+
+    ``directory`` is that of a run, whose best checkpoint is taken, or of one of its checkpoints.
+
+    Raises:
+        ConfigError: It is no run, the run validates on test or train, or its data is gone.
+    """
+    where, run, checkpoint = str(directory), directory.expanduser().resolve(), BEST
+    if run.parent.name == CHECKPOINTS:
+        run, checkpoint = run.parents[1], run.name
+    if not (run / CONFIG_FILE).is_file():
+        fault = f"expected OUTDIR or OUTDIR/{CHECKPOINTS}/step_<n> of a run, found no {CONFIG_FILE}"
+        raise ConfigError([fault], where=where)
+    tree = read_yaml(run / CONFIG_FILE)
+    split = str(value_of(tree, "dataset.valid_split") or "dev")
+    beginnings = {name.partition("_")[0] for name in names_of_splits(split)}
+    if beginnings & {"test", "train"}:
+        rule = "a model knows train, and scores on test would describe the tuning"
+        raise ConfigError(
+            [f"dataset.valid_split must be of dev, but is {split}: {rule}"], where=where
+        )
+    changes = {
+        "evaluator": {"checkpoint": checkpoint, "split": split, "where": None, "label": None},
+        "decoder": {"name": "greedy", "config": {}},
+        "common": {"metric_recorders": {"wandb": {"enabled": False}}},
+    }
+    selection = select(run, merge(tree, changes), where=where).resolved(where)
+    config = selection.config
+    indices = validation_indices(configured_dataset(config), config.dataset, split)
+    tokenizer = str(config.tokenizer.path or config.tokenizer.name)
+    return DevSplit(
+        run=run,
+        model=selection.model,
+        weights=str(selection.weights),
+        split=split,
+        rows=sum(len(index) for index in indices.values()),
+        tokenizer=open_tokenizer(tokenizer, config.common.assets.extra_paths),
+        forward=lambda add: _forward(selection, add),
+    )
+
+
+@final
+class _Passing:
+    """Hands each batch to a function."""
+
+    def __init__(self, add: Callable[[Sequence[Prediction], Sequence[Tensor]], None]) -> None:
+        self.add = add
+
+    def finish(self) -> None:
+        """Do nothing."""
+
+
+def _forward(
+    selection: Selection, add: Callable[[Sequence[Prediction], Sequence[Tensor]], None]
+) -> None:
+    hide_progress_bar()
+    with exit_on_error(), explained(), TemporaryDirectory() as folder:
+        run_recipe(AsrEvalRecipe(selection, _Passing(add)), selection.config, Path(folder))

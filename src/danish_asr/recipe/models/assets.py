@@ -1,8 +1,9 @@
 """fairseq2's asset store as a configuration sees it: cards, and what can be opened from them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from fairseq2.assets import (
     AssetCard,
@@ -23,31 +24,33 @@ from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
-from fairseq2.recipe.config import DatasetSection, TokenizerSection
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
+from danish_asr.base.config_tree import Tree, merge, unknown_key
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container, supported
 from danish_asr.corpus.sources.location import source_of_dataset
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import ConfigT, overlay
-from danish_asr.recipe.config.sections import AsrDatasetSection, AsrModelSection, names_of_splits
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    DatasetSection,
+    ModelSection,
+    TokenizerSection,
+    names_of_splits,
+)
 from danish_asr.recipe.data.dataset import (
     DATASET_FAMILY,
-    MANIFEST_FAMILY,
-    AsrDataset,
+    DanishAsrDataset,
     DanishAsrDatasetConfig,
     open_dataset,
-    open_manifest,
 )
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.share import rows_of_share
 from danish_asr.recipe.models.cards import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD
 
-DATASET_FAMILIES: Final = (DATASET_FAMILY, MANIFEST_FAMILY)
+DATASET_FAMILIES: Final = (DATASET_FAMILY,)
 """The dataset families that this recipe opens; fairseq2 has cards of others."""
 
 DOWNLOAD_HINT: Final = (
@@ -55,6 +58,10 @@ DOWNLOAD_HINT: Final = (
     "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
     "model of your own as model.path"
 )
+
+ConfigT = TypeVar("ConfigT")
+
+_converter = StandardValueConverter()
 
 _PLACEHOLDER: Final = "example_dataset"
 """The dataset of upstream's configurations, for users to replace; its card has no real path."""
@@ -71,9 +78,10 @@ _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
 
 
 def register_datasets(container: DependencyContainer) -> None:
-    """Register the dataset families that this recipe opens."""
-    for name, opener in ((DATASET_FAMILY, open_dataset), (MANIFEST_FAMILY, open_manifest)):
-        register_dataset_family(container, name, AsrDataset, DanishAsrDatasetConfig, opener=opener)
+    """Register the dataset family that this recipe opens."""
+    register_dataset_family(
+        container, DATASET_FAMILY, DanishAsrDataset, DanishAsrDatasetConfig, opener=open_dataset
+    )
 
 
 class ModelDescription(NamedTuple):
@@ -146,13 +154,13 @@ class Assets:
         family = card.maybe_get_field(f"{kind}_family") if card else None
         return card if family and (not families or family.value in families) else None
 
-    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> AsrDataset:
+    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> DanishAsrDataset:
         """Open the dataset of a card, or of a family; raises what makes that impossible."""
         name = card.field("dataset_family").as_(str) if card else section.family
         family = self._container.resolve(DatasetFamily, key=name)
         config = family.get_dataset_config(card) if card else family.config_kls()
         config = overridden(config, section.config_overrides, "dataset")
-        return cast(AsrDataset, family.open_custom_dataset(config))
+        return cast(DanishAsrDataset, family.open_custom_dataset(config))
 
     def model_family(self, card: AssetCard | None = None) -> ModelFamily:
         """Return fairseq2's handler of the card's family; without a card that of CTC models."""
@@ -160,7 +168,7 @@ class Assets:
         return self._container.resolve(ModelFamily, key=name)
 
     def describe_model(
-        self, section: AsrModelSection, card: AssetCard | None, faults: list[str]
+        self, section: ModelSection, card: AssetCard | None, faults: list[str]
     ) -> ModelDescription | None:
         """Describe the model in the card, or of ``model.arch``; add a fault if there is none."""
         family, config = self.model_family(card), None
@@ -247,34 +255,31 @@ class Assets:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 
 
-def configured_dataset(config: AsrConfig) -> AsrDataset:
+def configured_dataset(config: AsrConfig) -> DanishAsrDataset:
     """Open the dataset of a configuration that was checked."""
     assets, section = Assets(config), config.dataset
     card = assets.find("dataset.name", section.name, []) if section.name else None
     return assets.open_dataset(section, card)
 
 
-def training_rows(dataset: AsrDataset, config: AsrConfig) -> Index:
+def training_rows(dataset: DanishAsrDataset, config: AsrConfig) -> Index:
     """Index the rows that a run, or a stage of it, trains on, before the filters, with weights."""
     section = config.dataset
-    split, storage = str(section.train_split), section.storage_config
-    index = dataset.read_index(split, storage, section.train_where).weighted(
-        (weight.where, weight.factor, dataset.read_index(split, storage, weight.where))
-        for weight in section.weights
-    )
+    weights = [(weight.where, weight.factor) for weight in section.weights]
+    index = dataset.read_index(str(section.train_split), section.train_where, weights)
     if section.train_share is not None:
-        index = index.take(rows_of_share(index, section.train_share, config.common.seed))
+        index = index.share(section.train_share, config.common.seed)
     size = section.train_subset
-    return index if size is None else index.subset(size, nested=True)
+    return index if size is None else index.subset(size)
 
 
 def validation_indices(
-    dataset: AsrDataset, section: AsrDatasetSection, splits: str, subset: int | None = None
+    dataset: DanishAsrDataset, section: DatasetSection, splits: str, subset: int | None = None
 ) -> dict[str, Index]:
     """Index the rows to validate on or to evaluate, or about ``subset`` of each, by split."""
     indices = {}
     for name in names_of_splits(splits):
-        index = dataset.read_index(name, section.storage_config, section.valid_where)
+        index = dataset.read_index(name, section.valid_where)
         indices[name] = index if subset is None else index.subset(subset)
     return indices
 
@@ -282,7 +287,7 @@ def validation_indices(
 def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Tokenizer:
     """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
     config = AsrConfig()
-    config.common.assets.extra_paths = card_directories
+    config.common.assets.extra_paths = [*card_directories]
     section = TokenizerSection(name=name_or_file)
     if Path(name_or_file).is_file():
         section = TokenizerSection(path=Path(name_or_file), family=CHAR_TOKENIZER_FAMILY)
@@ -293,14 +298,26 @@ def open_tokenizer(name_or_file: str, card_directories: Sequence[Path]) -> Token
     return tokenizer
 
 
-def overridden(config: ConfigT, overrides: object, section: str) -> ConfigT:
+def overridden(config: ConfigT, overrides: Mapping[str, Any] | None, section: str) -> ConfigT:
     """Return a configuration changed by a section's overrides; raises their ConfigError."""
     if overrides is None:  # also for families without a configuration
         return config
-    changed, faults = overlay(config, overrides, f"{section}.config_overrides")
-    if faults:
+    key, tree = f"{section}.config_overrides", cast(Tree, _converter.unstructure(config))
+    if faults := list(_unknown_overrides(overrides, tree, key)):
         raise ConfigError(faults)
-    return changed
+    try:
+        return cast(ConfigT, _converter.structure(merge(tree, overrides), type(config)))
+    except StructureError as error:
+        raise ConfigError([f"{key} does not fit the card's: {error}"]) from None
+
+
+def _unknown_overrides(overrides: Mapping[str, Any], tree: Tree, path: str) -> Iterator[str]:
+    for name, value in overrides.items():
+        key = f"{path}.{name}"
+        if name not in tree:
+            yield unknown_key(key, name, get_close_matches(name, tree, n=1))
+        elif isinstance(tree[name], dict) and isinstance(value, Mapping):
+            yield from _unknown_overrides(value, tree[name], key)
 
 
 def _conversion(name: str) -> str:

@@ -27,7 +27,7 @@ from danish_asr.recipe.run.run_directory import (
 )
 
 if TYPE_CHECKING:
-    from danish_asr.recipe.config.config import AsrConfig
+    from danish_asr.recipe.config.schema import AsrConfig
 
 
 def card_directories() -> list[Path]:

@@ -37,8 +37,7 @@ _MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
     *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
     *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
-    # The shares that follow from it must stay: they are in the data reader's state.
-    "dataset.mixture_parquet_storage_config.dataset_summary_path",
+    "dataset.mixture_parquet_storage_config.dataset_summary_path",  # without effect
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
     *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),

@@ -172,12 +172,6 @@ def named_twice(models: Iterable[str | Path]) -> bool:
     return len({*meant}) < len(meant)
 
 
-def check_named_once(models: Iterable[str | Path]) -> None:
-    """Raise RunError if a model that is to be averaged is named twice."""
-    if named_twice(models):
-        raise RunError("--with: a model is named twice; its probabilities would count twice")
-
-
 def own_tokenizer(run: Path) -> Path | None:
     """Return the file of the run's own tokenizer (`train.own_tokenizer`), if any."""
     file = run / CHECKPOINTS / TOKENIZER

@@ -39,7 +39,7 @@ def average(run: Path, last: int) -> Path:
         RunError: ``run`` is not a complete run, has too few checkpoints or sharded ones, or the new
             directory exists.
     """
-    run = run.resolve()
+    run = run.absolute()
     steps, cards = checkpoint_steps(run), sorted((run / CARDS_DIR).glob("*.yaml"))
     if not (run / CONFIG_FILE).is_file() or not cards:
         raise RunError(f"{run}: expected the OUTDIR of a complete run, with {CONFIG_FILE} and card")

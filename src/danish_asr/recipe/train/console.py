@@ -29,8 +29,8 @@ from typing_extensions import override
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import unstructure
+from danish_asr.recipe.config.load import unstructure
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run import advice
 from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
 
@@ -152,7 +152,7 @@ class RunReport(MetricRecorder):
     def __init__(self, output_dir: Path, config: AsrConfig) -> None:
         self._config, self._metrics = config, output_dir / METRICS
         self._end = config.regime.num_steps
-        self._score = SCORE_TITLES[config.regime.score_metric or "wer"]
+        self._score = SCORE_TITLES[config.regime.score_metric]
         self._step = max(resumable_steps(output_dir), default=0)
         self._first_step, self._began = self._step, 0.0  # set by the first report
         self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)

@@ -16,7 +16,6 @@ from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.utils.tensor import to_tensor
 from torch import Tensor
-from torch.nn.functional import kl_div, log_softmax
 from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
@@ -40,14 +39,12 @@ _SUMS: Final = (
 class CtcCriterion:
     """The CTC loss of a model, which fairseq2 computes, summed over a batch, and its metrics.
 
-    With a ``consistency_scale``, training adds `consistency_loss`.
-
     Raises:
         RunFailedError: The loss is NaN or infinite.
     """
 
-    def __init__(self, model: RecipeModel, consistency_scale: float | None = None) -> None:
-        self.model, self._consistency_scale = model, consistency_scale
+    def __init__(self, model: RecipeModel) -> None:
+        self.model = model
 
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that validation and training share."""
@@ -56,37 +53,11 @@ class CtcCriterion:
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
-    def prepare_training_bag(self, metric_bag: MetricBag) -> None:
-        """Add also the metric that only training has."""
-        self.prepare_metric_bag(metric_bag)
-        if self._consistency_scale is not None:
-            metric_bag.add("consistency", Mean())
-
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
-        loss: Tensor
-        if self._consistency_scale is None:
-            loss = self.model.module(*batch.as_source_input(), *batch.as_target_input())
-            self._record(loss, batch, metric_bag)
-            return loss
-        # Every row twice, of which the model masks each in its own way. So the model is called
-        # once per backward pass, as DDP and FSDP expect.
-        views = Seq2SeqBatch(
-            batch.source_seqs.repeat(2, 1),
-            [*batch.source_seq_lens] * 2,
-            batch.target_seqs.repeat(2, 1),
-            [*batch.target_seq_lens] * 2,
-        )
-        inputs = (*views.as_source_input(), *views.as_target_input())
-        ctc, logits, layout = self.model.module(*inputs, return_logits=True)
-        loss = ctc / 2
-        # The recorded loss is CTC's alone, to be compared with that of other runs.
+        loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self._record(loss, batch, metric_bag)
-        consistency = consistency_loss(logits, layout.seq_lens_pt)
-        characters = sum(batch.target_seq_lens)
-        per_character = consistency.detach() / characters
-        metric_bag.get("consistency", Mean).update(per_character, weight=characters)
-        return loss + self._consistency_scale * consistency
+        return loss
 
     def with_logits(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
@@ -141,29 +112,6 @@ def _not_finite(ids: Sequence[str], values: Tensor) -> list[str]:
     return [name for name, is_finite in zip(ids, finite.tolist(), strict=True) if not is_finite]
 
 
-def consistency_loss(logits: Tensor, lengths: Tensor) -> Tensor:
-    """Return the loss for the difference of two views, summed over N utterances, in nats: a scalar.
-
-    CR-CTC (Yao et al. 2024, arXiv:2410.05101). The loss of an utterance with targets y, whose views
-    have the logits a and b, is (CTC(a, y) + CTC(b, y)) / 2 + scale * CR(a, b), where
-
-        CR(a, b) = sum over the frames t of (KL(sg(q_t) || p_t) + KL(sg(p_t) || q_t)) / 2,
-
-    p and q are the posteriors over all symbols, blank included, and sg stops the gradient.
-
-    Args:
-        logits: Of the first views of all utterances, then of the second, (2 N, S, V).
-        lengths: Their frames without padding, (2 N).
-    """
-    one, other = log_softmax(logits, dim=-1, dtype=torch.float32).chunk(2)
-    inside = torch.arange(one.size(1), device=lengths.device) < lengths[: len(one), None]
-    frames = sum(
-        kl_div(view, target.detach(), reduction="none", log_target=True).sum(dim=-1)
-        for view, target in ((one, other), (other, one))
-    )
-    return (frames * inside).sum() / 2
-
-
 def chance_loss(frames: Tensor, targets: Tensor, lengths: Tensor, vocabulary: int) -> Tensor:
     """Return the CTC loss, in nats, of a model that gives each symbol the same probability.
 
@@ -212,7 +160,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        self._criterion.prepare_training_bag(metric_bag)
+        self._criterion.prepare_metric_bag(metric_bag)
         metric_bag.add("chance", Mean())
 
     @override

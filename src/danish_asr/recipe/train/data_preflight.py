@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from fairseq2.assets import AssetCard
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.corpus.shards import find_shards, split_names, splitting_hint
-from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.sections import names_of_splits
-from danish_asr.recipe.data.dataset import AsrDataset, DanishAsrDataset, conditions_of_filters
+from danish_asr.corpus.shards import splitting_hint
+from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT
 from danish_asr.recipe.models.assets import DATASET_FAMILIES, Assets, validation_indices
 
@@ -39,16 +38,10 @@ def dataset_faults(assets: Assets, config: AsrConfig, card: AssetCard | None) ->
             yield f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
 
 
-def _split_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
+def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
     """Compare the splits with the dataset's paths; no file is opened."""
-    section, needed, names = config.dataset, "MANIFEST", dataset.splits
-    if isinstance(dataset, DanishAsrDataset):
-        split_key = section.mixture_parquet_storage_config.split_column
-        needed = "MIXTURE_PARQUET"
-        names = split_names(find_shards(dataset.path, split_key=split_key))
-    if section.storage_mode != needed:
-        yield f"dataset.storage_mode must be {needed} for the dataset '{section.name}'"
-    if isinstance(config, AsrEvalConfig):
+    section, names = config.dataset, dataset.splits
+    if not config.trains:
         key, scored = "evaluator.split", names_of_splits(config.evaluator.split)
         splits = []
     else:
@@ -61,15 +54,14 @@ def _split_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
             yield f"{split_of}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
     for split in scored:
         whole, _, corpus = split.partition("_")
-        if corpus and whole in scored and needed == "MIXTURE_PARQUET":
+        if corpus and whole in scored:
             yield f"{key}: '{whole}' and '{split}' have rows in common; name one"
 
 
-def _condition_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Check that rows fulfil the conditions; that writes the indices which the run reads."""
+def _condition_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
+    """Check that rows fulfil the conditions, whose columns alone are read."""
     section = config.dataset
-    filtered = bool(conditions_of_filters(section.mixture_parquet_storage_config))
-    if isinstance(config, AsrEvalConfig):
+    if not config.trains:
         # It reads no training rows; its dataset may have none.
         parts = [("evaluator.where", section.valid_where, section.valid_split)]
     else:
@@ -86,21 +78,19 @@ def _condition_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
             ("dataset.valid_where", section.valid_where, section.valid_split),
         ]
     for key, where, splits in parts:
-        if not where and not filtered:
-            continue
-        for split in names_of_splits(splits):
+        for split in names_of_splits(splits) if where else ():
             try:
-                dataset.read_index(split, section.storage_config, where)
+                dataset.check_condition(split, str(where))
             except ConfigError as error:
                 yield from (f"{key}: {fault}" for fault in error.faults)
             except DatasetError as error:
                 yield f"{key}: {error}"
 
 
-def _score_faults(dataset: AsrDataset, config: AsrConfig) -> Iterator[str]:
+def _score_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
     """Check that the rows to validate on have the score that the run is judged by."""
     section, metric = config.dataset, config.regime.score_metric
-    if metric != "worst_group_wer" or not section.valid_split or isinstance(config, AsrEvalConfig):
+    if metric != "worst_group_wer" or not section.valid_split or not config.trains:
         return
     indices = validation_indices(dataset, section, section.valid_split, section.valid_subset)
     dialects = {name for index in indices.values() for name in index.dialects()[1]}

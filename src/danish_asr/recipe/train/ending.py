@@ -34,7 +34,7 @@ from danish_asr.base.errors import (
     RunFailedError,
 )
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, handled, interrupted
-from danish_asr.recipe.config.training import AsrTrainerSection
+from danish_asr.recipe.config.schema import TrainerSection
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
 
@@ -123,7 +123,7 @@ class StoppableTask(Task):
 
     inner: Task
 
-    def __init__(self, context: RecipeContext, section: AsrTrainerSection) -> None:
+    def __init__(self, context: RecipeContext, section: TrainerSection) -> None:
         self._gangs, self._gang = context.gangs, context.gangs.root
         self._watch = context.resolver.resolve(Stopwatch)
         self._max_seconds = 60 * (section.max_wall_minutes or inf)

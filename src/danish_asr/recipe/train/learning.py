@@ -13,13 +13,7 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
-from fairseq2.recipe.config import (
-    AdafactorConfig,
-    AdafactorGroupConfig,
-    AdamWConfig,
-    AdamWGroupConfig,
-    ParameterGroupConfig,
-)
+from fairseq2.recipe.config import AdamWConfig
 from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
@@ -29,10 +23,10 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
-from danish_asr.base.errors import MissingExtraError, user_code
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.optimizers import find_optimizer
-from danish_asr.recipe.config.training import ALL_LAYERS, HEAD, in_steps, top_layers
+from danish_asr.base.errors import MissingExtraError
+from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
+from danish_asr.recipe.config.optimizers import OPTIMIZERS
+from danish_asr.recipe.config.schema import AsrConfig, GroupConfig, LeanAdamWConfig
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -102,30 +96,29 @@ def keep_layers(model: Wav2Vec2AsrModel, kept: Sequence[int]) -> None:
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:
     """Register the optimizer ``optimizer.name`` in fairseq2's container, unless it is there."""
-    kind = find_optimizer(name)
+    kind = OPTIMIZERS[name]
     if kind.code is not None:
         factory = partial(_create, kind.code)
-        register_component(container, Optimizer, name, config_kls=kind.settings, factory=factory)
+        register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
 
 
 def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:
     settings = dict(vars(config))
     groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-    with user_code(resolve_name(code), "making the optimizer"):
-        optimizer: Optimizer = resolve_name(code)(groups, **settings)
+    optimizer: Optimizer = resolve_name(code)(groups, **settings)
     return optimizer
 
 
 def optimizer_faults(name: str) -> list[str]:
     """Return why the optimizer ``optimizer.name`` cannot be used here."""
-    extra = find_optimizer(name).extra
+    extra = OPTIMIZERS[name].extra
     if extra is None or find_spec(extra) is not None:
         return []
     return [f"optimizer.name: {MissingExtraError(name, extra)}"]
 
 
 def group_faults(
-    groups: Sequence[ParameterGroupConfig], schedule: object, names: Iterable[str]
+    groups: Sequence[GroupConfig], schedule: object, names: Iterable[str]
 ) -> Iterator[str]:
     """Yield the groups that match no parameter, and lists of rates of another length."""
     remaining = set(names)
@@ -150,20 +143,6 @@ def group_faults(
         if isinstance(value, Sequence) and len(value) != count:
             rule = f"must be a number, or one for each of {count} groups of parameters"
             yield f"lr_scheduler.config.{name} {rule}, but is {value!r}"
-
-
-def layer_groups(config: Any, decay: float, num_layers: int) -> list[ParameterGroupConfig]:
-    """Return groups whose learning rates fall by ``decay`` from encoder layer to encoder layer.
-
-    Clark et al., "ELECTRA", ICLR 2020. The head, and the encoder's last norm, keep ``config.lr``.
-    """
-    kind = AdafactorGroupConfig if isinstance(config, AdafactorConfig) else AdamWGroupConfig
-    layers = [
-        kind(params=rf"encoder\.layers\.{layer}\.", lr=config.lr * decay ** (num_layers - layer))
-        for layer in range(num_layers)
-    ]
-    below = config.lr * decay ** (num_layers + 1)
-    return [*layers, kind(params=r"encoder_frontend\.|masker\.", lr=below)]
 
 
 def use_fused(config: object, device: torch.device) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from typing_extensions import override
 
-from danish_asr.recipe.config.sections import MaskingSection
+from danish_asr.recipe.config.schema import MaskingSection
 from danish_asr.recipe.train.console import log
 
 
@@ -45,8 +45,6 @@ def masking_faults(
     if masking.channel and masking.channel_span and masking.channel_span >= channels:
         rule = f"must be below the model's {channels} channels, but is {masking.channel_span}"
         faults.append(f"masking.channel_span {rule}")
-    if masking.consistency_scale and not (masking.time or masking.channel):
-        faults.append("masking.consistency_scale must be null without masking")
     return faults
 
 

@@ -20,8 +20,7 @@ from fairseq2.recipe.base import RecipeContext
 from torch.nn import Parameter
 
 from danish_asr.base.files import publish
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.sections import FULL
+from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.models.assets import Assets, configured_dataset, training_rows
 from danish_asr.recipe.run.run_directory import (
@@ -64,9 +63,8 @@ def write_own_tokenizer(run: Path, config: AsrConfig) -> None:
 def _words(index: Index, profile: str) -> set[str]:
     """The different words of the normalised texts."""
     normalize, words = normalizer(profile), set[str]()
-    for chunk in index.table.column("text").chunks:
-        for text in chunk.to_pylist():
-            words.update(normalize(text).split(" "))
+    for text in index.rows["text"]:
+        words.update(normalize(text).split(" "))
     return words
 
 

@@ -15,50 +15,46 @@ import torch
 from fairseq2.assets import AssetCard
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
-from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
-from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.config.loading import is_faulty, unstructure
-from danish_asr.recipe.config.training import top_layers
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.load import top_layers, unstructure
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
+from danish_asr.recipe.data.settings import transforms_of_training
 from danish_asr.recipe.models.assets import Assets, ModelDescription
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
 from danish_asr.recipe.train.data_preflight import dataset_faults
 from danish_asr.recipe.train.learning import (
     group_faults,
     keep_layers,
-    layer_groups,
     optimizer_faults,
 )
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
 
 
-def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> AsrConfig:
+def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
     """Return the configuration completed from its cards; the given one is not changed.
 
-    Errors call it ``where``, and report the ``faults`` that its values have with those found here.
+    Errors call it ``where``.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
-    faults = list(faults)
+    faults = list[str]()
     try:
         config = with_named_model(config)
         config = with_own_tokenizer(config, config.common.assets.prev_checkpoint_dir)
         assets = Assets(config)
     except ConfigError as error:
-        raise ConfigError([*faults, *error.faults], where=where) from None
+        raise ConfigError(error.faults, where=where) from None
     section_of_assets = replace(config.common.assets, extra_paths=assets.extra_paths)
-    # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
-    common = replace(config.common, assets=section_of_assets, cluster="none")
+    common = replace(config.common, assets=section_of_assets)
     config = replace(config, common=common)
-    faults.extend(_summary_faults(config))
     dataset_name = config.dataset.name
     dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
     if dataset_card is not None or not dataset_name:
@@ -73,7 +69,7 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
     description = assets.describe_model(config.model, model_card, faults)
     module = _build_without_memory(config, description, faults) if description else None
     if description is not None and module is not None:
-        if description.has_new_head and model_card and isinstance(config, AsrEvalConfig):
+        if description.has_new_head and model_card and not config.trains:
             # The sole fault: others, as that of a missing tokenizer, follow from it.
             name = model_card.name.removesuffix("-hf")  # of `import_model`
             fault = f"model.path: '{name}' is an encoder without a head; train it first"
@@ -81,24 +77,24 @@ def resolve(config: AsrConfig, *, where: str, faults: Sequence[str] = ()) -> Asr
         faults.extend(_model_faults(config, description, model_card, size))
         if description.has_new_head:
             config = _with_head_size(config, size)
-    if config.optimizer is not None:  # an evaluation has none
+    if config.trains:
         config = with_accumulation(config, faults)
         faults.extend(optimizer_faults(config.optimizer.name))
         if module is not None:
-            faults.extend(_training_faults(config, module, faults))
+            faults.extend(_training_faults(config, module))
+    faults.extend(_transform_faults(config.dataset))
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
     if faults:
         raise ConfigError(faults, where=where)
     return config
 
 
-def dump(config: AsrConfig, *, where: str, faults: Sequence[str]) -> None:
-    """Print a configuration whose values are sound; then raise the faults that a run would."""
+def dump(config: AsrConfig, *, where: str) -> None:
+    """Print a configuration; then raise the faults that a run would."""
     try:
-        config = resolve(config, where=where, faults=faults)
+        config = resolve(config, where=where)
     finally:
-        if not faults:
-            sys.stdout.write(to_yaml(unstructure(config)))
+        sys.stdout.write(to_yaml(unstructure(config)))
 
 
 def tokenizer_card(config: AsrConfig) -> AssetCard | None:
@@ -107,13 +103,16 @@ def tokenizer_card(config: AsrConfig) -> AssetCard | None:
     return Assets(config).find("tokenizer.name", name, []) if name else None
 
 
-def _summary_faults(config: AsrConfig) -> Iterator[str]:
-    file = config.dataset.mixture_parquet_storage_config.dataset_summary_path
-    if config.dataset.storage_mode != "MIXTURE_PARQUET" or isinstance(config, AsrEvalConfig):
-        return
-    if file and not Path(file).is_file():
-        rule = f"must be a file, but is '{file}'; a built dataset has {STATISTICS_FILE}"
-        yield f"dataset.mixture_parquet_storage_config.dataset_summary_path {rule}"
+def _transform_faults(section: DatasetSection) -> Sequence[str]:
+    try:
+        transforms_of_training(
+            section.asr_task_config,
+            speed_factors=section.speed_factors,
+            transforms=section.transforms,
+        )
+    except ConfigError as error:
+        return error.faults
+    return ()
 
 
 def _with_tokenizer_name(
@@ -188,26 +187,18 @@ def _weights_faults(card: AssetCard) -> Iterator[str]:
             )
 
 
-def _training_faults(config: AsrConfig, module: Any, faults: Sequence[str]) -> Iterator[str]:
+def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
     """Compare the layers to freeze and the groups of parameters with the model."""
     layers, frozen = len(module.encoder.layers), config.trainer.freeze_encoder_layers
     if frozen > layers:
         rule = f"must be at most {layers}, the number of encoder layers"
         yield f"trainer.freeze_encoder_layers {rule}, but is {frozen}"
-    if not is_faulty("trainer.unfreeze", faults):
-        most = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
-        if most > layers:
-            yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
+    most = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
+    if most > layers:
+        yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
     optimizer: Any = config.optimizer.config
-    keys = ("optimizer.config.groups", "optimizer.layer_decay")
-    if not any(is_faulty(key, faults) for key in keys):
-        names = (name for name, _ in module.named_parameters())
-        decay, groups = config.optimizer.layer_decay, optimizer.groups
-        if decay is not None:
-            if groups:
-                yield "optimizer.layer_decay must be null with optimizer.config.groups"
-            groups = layer_groups(optimizer, decay, layers)
-        yield from group_faults(groups, config.lr_scheduler.config, names)
+    names = (name for name, _ in module.named_parameters())
+    yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)
 
 
 def with_accumulation(
@@ -219,10 +210,6 @@ def with_accumulation(
     """
     minutes, task = config.trainer.effective_audio_minutes, config.dataset.asr_task_config
     if minutes is None or faults:
-        return config
-    if task.batching_strategy is not BatchingStrategy.LENGTH:
-        rule = "must be null with dataset.asr_task_config.batching_strategy=STATIC"
-        faults.append(f"trainer.effective_audio_minutes {rule}, but is {minutes:g}")
         return config
     processes = processes or rank_info().world_size
     minutes_in_batches = processes * task.max_num_elements / SAMPLE_RATE / 60

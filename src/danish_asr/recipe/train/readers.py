@@ -12,13 +12,12 @@ from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.recipe.base import RecipeContext
-from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorageConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.corpus import DANISH
-from danish_asr.recipe.config.config import AsrConfig, AsrEvalConfig
-from danish_asr.recipe.data.dataset import AsrDataset
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader, create_reader
 from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unknown
@@ -35,7 +34,7 @@ _RISKY: Final = 5.0
 class ReaderSetup(NamedTuple):
     """What a reader takes beside the configuration."""
 
-    dataset: AsrDataset
+    dataset: DanishAsrDataset
     tokenizer: Tokenizer
     gangs: Gangs
     frames: FrameCount
@@ -44,7 +43,7 @@ class ReaderSetup(NamedTuple):
     def of(cls, context: RecipeContext) -> Self:
         """That of a run."""
         frames, tokenizer = model_frames(context.model.config), run_tokenizer(context)
-        return cls(context.default_dataset.as_(AsrDataset), tokenizer, context.gangs, frames)
+        return cls(context.default_dataset.as_(DanishAsrDataset), tokenizer, context.gangs, frames)
 
 
 def model_frames(model: object) -> FrameCount:
@@ -60,10 +59,16 @@ def training_indices(context: RecipeContext, config: AsrConfig) -> dict[int, Ind
 
 def _checked_index(context: RecipeContext, config: AsrConfig) -> Index:
     section = config.dataset
-    dataset = context.default_dataset.as_(AsrDataset)
+    dataset = context.default_dataset.as_(DanishAsrDataset)
     index = training_rows(dataset, config)
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
+    if index.audio.decoded_shards:
+        log.info(
+            "{:,} Parquet files lack the column encoded_size, so reading is slower; convert the "
+            "dataset again",
+            index.audio.decoded_shards,
+        )
     unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
     report_removed(unknown, section.text_profile)
     report_languages({partition.language for partition in index.partitions}, section.text_profile)
@@ -185,22 +190,19 @@ def open_reader(
 ) -> BatchReader:
     """Open the rows of an index as the configuration says."""
     section = config.dataset
-    storage, task = section.storage_config, section.asr_task_config
+    task = section.asr_task_config
     if not training and section.valid_elements is not None:
         task = replace(task, max_num_elements=section.valid_elements)
-    if section.train_where and isinstance(storage, MixtureParquetStorageConfig):
-        # The file has the hours of all rows.
-        storage = replace(storage, dataset_summary_path=None)
     return create_reader(
         index,
         tokenizer=setup.tokenizer,
         gangs=setup.gangs,
         dtype=waveform_dtype(setup.gangs, config),
         num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
-        storage_config=storage,
         task_config=task,
         training=training,
         seed=config.common.seed,
+        beta_corpus=section.mixture_parquet_storage_config.beta_corpus,
         text_profile=section.text_profile,
         speed_factors=section.speed_factors,
         transforms=section.transforms,
@@ -215,11 +217,10 @@ def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
     Autocast reduces the precision inside the model, after the first layer has the waveform.
     """
     trainer = config.trainer
-    trains = not isinstance(config, AsrEvalConfig)
     sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if trains and sharded and trainer.mixed_precision.mode == "static":
-        return trainer.mixed_precision.dtype
-    return config.model.dtype
+    if config.trains and sharded and trainer.mixed_precision.mode == "static":
+        return cast(torch.dtype, getattr(torch, trainer.mixed_precision.dtype))
+    return torch.float32
 
 
 class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error

@@ -21,7 +21,6 @@ import torch
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
-from fairseq2.recipe.config import WandbConfig
 from torch.nn import Module
 
 from danish_asr import __version__
@@ -31,8 +30,8 @@ from danish_asr.base.fairseq2_private import provide_wandb_ids
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.optimizers import find_optimizer
+from danish_asr.recipe.config.optimizers import OPTIMIZERS
+from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.data.targets import FilterStatistics
 from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
 from danish_asr.recipe.run.run_directory import (
@@ -66,7 +65,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     """
     regime = config.regime
     model = 4 * sum(p.numel() for p in module.parameters())
-    state_bytes = find_optimizer(config.optimizer.name).state_bytes
+    state_bytes = OPTIMIZERS[config.optimizer.name].state_bytes
     state = 0
     for parameter in module.parameters():
         if parameter.requires_grad:

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 
 from danish_asr.base.cluster import CpuMeter, usable_cpus
-from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.run_directory import ENVIRONMENT
 from danish_asr.recipe.train.console import log
 

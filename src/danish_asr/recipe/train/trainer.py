@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, NoReturn, final
 
+import torch
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import NOOP_EARLY_STOPPER
@@ -28,7 +29,7 @@ from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.fairseq2_private import delete_together, set_data_epoch, trainer_state
-from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
 from danish_asr.recipe.train.console import log, step_line
@@ -61,7 +62,7 @@ class StoppableTraining(StoppableTask):
         self._optimizer = resolver.resolve(Optimizer)
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()
-        lr = config.optimizer.config.lr  # type: ignore[attr-defined] # each optimizer has it
+        lr = config.optimizer.config.lr
         rates = {first: stage.lr or lr for first, stage in section.stages.items()}
         self._lr_factors = {first: rate / lr for first, rate in rates.items()}
         self._stopper = patience_stopper(context.output_dir, self._regime)
@@ -75,7 +76,7 @@ class StoppableTraining(StoppableTask):
         shared: dict[str, Any] = {
             # Only sharded parameters can be static, which is fairseq2's default.
             "amp": mode == "auto" or (mode == "static" and not sharded),
-            "amp_dtype": section.mixed_precision.dtype,
+            "amp_dtype": getattr(torch, section.mixed_precision.dtype),
             "seed": config.common.seed + 3,
         }
         self._validator: Validator = NOOP_VALIDATOR

@@ -1,8 +1,9 @@
 """The training recipe: from a configuration to a trained model."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast, final
+from typing import cast, final
 
 import torch
 from fairseq2.metrics import format_as_float
@@ -11,7 +12,7 @@ from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
-from fairseq2.recipe.base import RecipeContext, TrainRecipe
+from fairseq2.recipe.base import EvalRecipe, RecipeContext, TrainRecipe
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.trainer import Trainer
@@ -21,11 +22,11 @@ from typing_extensions import override
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import run_recipe
+from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults, unstructure
-from danish_asr.recipe.config.sections import FULL
-from danish_asr.recipe.config.training import ALL_LAYERS
+from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
+from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
+from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.models.assets import register_datasets
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.train import learning, record
@@ -46,11 +47,11 @@ def run(request: cli.Request, tree: Tree) -> None:
     hide_progress_bar()
     output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with exit_on_error():
-        config, faults = load_with_faults(AsrConfig, tree)
+        config = load(tree, where=request.where)
         if request.dump_config:
-            dump(config, where=request.where, faults=faults)
+            dump(config, where=request.where)
             return
-        config = resolve(config, where=request.where, faults=faults)
+        config = resolve(config, where=request.where)
         rank, processes = rank_info()
         if rank == 0:
             _check_run(output_dir, config, processes, trust=request.trust)
@@ -67,7 +68,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
                     recipe = AsrRecipe(config.optimizer.name, threads=threads)
-                    run_recipe(recipe, config, output_dir)
+                    run_with(recipe, config, output_dir)
             if rank == 0:
                 record.write_model_card(output_dir, tokenizer_card(config))
 
@@ -83,6 +84,16 @@ def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bo
         cli.note(note)
 
 
+def run_with(recipe: TrainRecipe | EvalRecipe, config: AsrConfig, output_dir: Path) -> None:
+    """Run a recipe with a configuration, which is also written to ``config.yaml``."""
+
+    def write() -> None:
+        if rank_info().rank == 0:
+            publish_text(output_dir / run_directory.CONFIG_FILE, to_yaml(unstructure(config)))
+
+    run_recipe(recipe, sections_of(config), output_dir, write)
+
+
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
@@ -91,10 +102,8 @@ def register_common(container: DependencyContainer) -> None:
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
         descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
-    for priority, name in enumerate(("chance", "consistency"), start=91):
-        title = f"{name.title()} (nats per character)"
-        descriptor = MetricDescriptor(name, title, priority, format_as_float)
-        container.collection.register_instance(MetricDescriptor, descriptor)
+    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
+    container.collection.register_instance(MetricDescriptor, chance)
 
 
 def _format_score(value: object) -> str:
@@ -119,13 +128,13 @@ class AsrRecipe(TrainRecipe):
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
-            return RunReport(context.output_dir, context.config.as_(AsrConfig))
+            return RunReport(context.output_dir, context.config.as_(Fairseq2Config).asr)
 
         container.collection.register(MetricRecorder, report)
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
-        config, root = context.config.as_(AsrConfig), context.gangs.root
+        config, root = context.config.as_(Fairseq2Config).asr, context.gangs.root
         use_threads(self._threads)
         module = cast(Wav2Vec2AsrModel, model.module)
         model_config = cast(Wav2Vec2AsrConfig, model.config)
@@ -141,11 +150,8 @@ class AsrRecipe(TrainRecipe):
             to_device(module, root.device)
         root.barrier()
         learning.Freezing(config).freeze_permanently(module)
-        optimizer: Any = config.optimizer.config
-        learning.use_fused(optimizer, root.device)
-        decay, layers = config.optimizer.layer_decay, len(module.encoder.layers)
-        if decay is not None:
-            optimizer.groups = learning.layer_groups(optimizer, decay, layers)
+        optimizer: Any = context.config.as_(Fairseq2Config).optimizer
+        learning.use_fused(optimizer.config, root.device)
         log.info("{}", _headline(context, module))
         if root.rank == 0:
             record.check_free_space(context.output_dir, module, config)
@@ -157,18 +163,18 @@ class AsrRecipe(TrainRecipe):
 
     @override
     def create_trainer(self, context: RecipeContext) -> Trainer:
-        config = context.config.as_(AsrConfig)
+        config = context.config.as_(Fairseq2Config).asr
         # The text is checked first: the model takes longer to load.
         indices = training_indices(context, config)
         learning.unwrap_names(context.model.module)
-        criterion = CtcCriterion(context.model, config.masking.consistency_scale)
+        criterion = CtcCriterion(context.model)
         setup = ReaderSetup.of(context)
         reader = training_reader(setup, config, indices)
         if reader.filtered and context.gangs.root.rank == 0:
             record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
-            config.regime.set_steps(epoch)
+            config = replace(config, regime=config.regime.with_steps(epoch))
             log.info("Validation after every {} steps.", config.regime.validate_every_n_steps)
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.later_steps
@@ -181,12 +187,14 @@ class AsrRecipe(TrainRecipe):
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return {*learning.Freezing(context.config.as_(AsrConfig)).stages.values()} == {ALL_LAYERS}
+        return {*learning.Freezing(context.config.as_(Fairseq2Config).asr).stages.values()} == {
+            ALL_LAYERS
+        }
 
     @property
     @override
     def config_kls(self) -> type[object]:
-        return AsrConfig
+        return Fairseq2Config
 
 
 def _share_encoder(context: RecipeContext, module: Wav2Vec2AsrModel, *, masks: bool) -> None:

@@ -16,8 +16,8 @@ from typing_extensions import override
 
 from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.training import AsrRegimeSection
+from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
+from danish_asr.recipe.data.index import UNKNOWN_DIALECT
 from danish_asr.recipe.models.assets import validation_indices
 from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
@@ -82,7 +82,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         _, logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
-            {split, f"{_DIALECT}{dialect}"} & {*self._groups}
+            {split, f"{_DIALECT}{dialect or UNKNOWN_DIALECT}"} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
         hypotheses = decode(self._decoder, logits, layout.seq_lens)
@@ -225,9 +225,9 @@ class PatienceStopper(EarlyStopper):
         return self.exhausted
 
 
-def patience_stopper(output_dir: Path, regime: AsrRegimeSection) -> PatienceStopper | None:
+def patience_stopper(output_dir: Path, regime: RegimeSection) -> PatienceStopper | None:
     """Return a run's stopper, with its validations so far; None if it has no patience set."""
     if regime.early_stopping_patience is None:
         return None
-    history = validation_scores(output_dir, regime.score_metric or "")
+    history = validation_scores(output_dir, regime.score_metric)
     return PatienceStopper(regime.early_stopping_patience, history)

@@ -1,0 +1,119 @@
+"""The results of an evaluation: ``predictions.jsonl`` and ``evaluation.json`` beside it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, final
+
+from fairseq2.gang import Gang
+from torch import Tensor
+
+from danish_asr.base.errors import RunFailedError
+from danish_asr.base.files import publish_json
+from danish_asr.base.next_step import next_step
+from danish_asr.base.schema import VERSION_DIR
+from danish_asr.decoding.decoders import GREEDY, Decoder
+from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
+from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.evaluate.selection import CONFIGURATION, Selection
+from danish_asr.recipe.models.assets import validation_indices
+from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
+from danish_asr.recipe.train.console import log
+from danish_asr.scoring.digests import digests_of
+from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
+
+
+class Receiver(Protocol):
+    """What takes the results of a model, on each process."""
+
+    def add(self, predictions: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
+        """Take the rows of a batch, and the log-probabilities of each, (S, V) without padding."""
+
+    def finish(self) -> None:
+        """Take note that each row was added once, on one of the processes."""
+
+
+@final
+class Results:
+    """Gathers the predictions of all processes and writes them as one file.
+
+    ``about`` is the content of ``evaluation.json``, without the hashes of the predictions.
+    """
+
+    def __init__(self, directory: Path, gang: Gang, about: Mapping[str, Any]) -> None:
+        self._directory, self._gang, self._about = directory, gang, about
+        self._predictions: list[Prediction] = []
+
+    def add(self, predictions: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
+        """Keep the predictions of a batch."""
+        del log_probs
+        self._predictions += predictions
+
+    def finish(self) -> None:
+        """Write both files.
+
+        Raises:
+            RunFailedError: There is not one prediction for each row to score.
+        """
+        # Ranks may be on several hosts and share only the output directory.
+        gang = self._gang
+        files = [self._directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
+        if gang.rank != 0:
+            write_predictions(files[gang.rank], self._predictions)
+        gang.barrier()
+        if gang.rank == 0:
+            for file in files[1:]:
+                self._predictions += read_predictions(file)
+            _publish(self._directory, self._predictions, self._about)
+            for file in files[1:]:
+                file.unlink()
+        gang.barrier()
+
+
+def about_evaluation(
+    selection: Selection, dataset: DanishAsrDataset, decoder: Decoder, rows: Mapping[str, int]
+) -> dict[str, Any]:
+    """Return what is scored; ``rows`` are the number of those of each split that are scored."""
+    config = selection.config
+    path = dataset.path.resolve()
+    about: dict[str, Any] = {
+        "dataset": config.dataset.name,
+        "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
+        "model": config.model.name,
+        "checkpoint": config.evaluator.checkpoint,
+        "step": selection.step,
+        "run": str(config.common.assets.prev_checkpoint_dir or ""),
+        "weights": selection.weights,
+        "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
+        CONFIGURATION: selection.configuration_sha256,
+    }
+    if config.decoder.name != GREEDY:
+        about["decoder"] = dict(vars(config.decoder))
+        if settings := getattr(decoder, "settings", None):  # such as tuned values
+            about["decoder"]["settings"] = settings
+    rows_in_split = rows
+    if config.evaluator.where:
+        about["where"] = config.evaluator.where
+        section = replace(config.dataset, valid_where=None)
+        indices = validation_indices(dataset, section, str(config.evaluator.split))
+        rows_in_split = {name: len(index) for name, index in indices.items()}
+    return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
+
+
+def _publish(
+    directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
+) -> None:
+    rows = sum(about["rows"].values())
+    if len({p.id for p in predictions}) != rows or len(predictions) != rows:
+        raise RunFailedError(
+            f"{len(predictions)} predictions were made for {rows} rows; every row must "
+            "be scored once. `danish-asr verify` finds ids that occur twice."
+        )
+    file = directory / PREDICTIONS
+    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
+    of_file = {"predictions": PREDICTIONS, **digests_of(predictions)._asdict()}
+    publish_json(directory / EVALUATION, {**about, **of_file})
+    log.info("{} predictions written to {}.", rows, file)
+    log.info("{}", next_step("score", file, why="rates with intervals, and a page"))
+    if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
+        log.warning("{}", NOTHING_HELD_OUT)

@@ -1,0 +1,114 @@
+"""What an evaluation scores, and where its results go."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.base.files import to_yaml
+from danish_asr.recipe.evaluate.selection import select
+from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
+from tests.recipe.running import evaluate
+
+NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}
+OF_UPSTREAM = {**NAMED, "dataset": {"name": "tiny", "valid_split": "dev"}}
+TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_split": "dev"}}
+JOB = {"trainer": {"max_wall_minutes": 10.0}, "regime": {"score_profile": "plain"}}
+"""What a batch job and a reader of other profiles add."""
+
+
+@pytest.mark.parametrize("more", [{}, JOB], ids=["alone", "in_a_job"])
+@pytest.mark.parametrize(
+    ("tree", "split"), [(NAMED, "test"), (OF_UPSTREAM, "dev"), (TRAINING, "test")]
+)
+def test_without_a_run_the_named_model_is_scored(
+    tmp_path: Path, tree: dict[str, Any], split: str, more: dict[str, Any]
+) -> None:
+    selection = select(tmp_path / "new", {**tree, **more})
+    assert not selection.faults
+    assert (selection.step, selection.model) == (None, "omniASR_CTC_300M")
+    assert selection.output_dir == tmp_path / "new" / "eval" / "omniASR_CTC_300M" / split
+
+
+@pytest.mark.parametrize("more", [{}, JOB], ids=["alone", "in_a_job"])
+@pytest.mark.parametrize("tree", [{}, NAMED, OF_UPSTREAM, TRAINING])
+def test_of_a_run_the_best_checkpoint_is_scored(
+    finished_run: Path, tree: dict[str, Any], more: dict[str, Any]
+) -> None:
+    tree = {"dataset": {"name": "tiny"}, **tree, **more}
+    selection = select(finished_run, tree)
+    assert not selection.faults
+    assert selection.step in {2, 4}
+    assert selection.output_dir == finished_run / "eval" / "best" / "test"
+
+
+def test_a_named_checkpoint_or_model_is_scored_whatever_else_is_there(finished_run: Path) -> None:
+    of_step = select(finished_run, {**NAMED, "evaluator": {"checkpoint": "step_2"}})
+    assert of_step.model == "step 2"
+    as_it_is = select(finished_run, {**NAMED, "evaluator": {"checkpoint": "none"}})
+    assert as_it_is.model == "omniASR_CTC_300M"
+
+
+def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
+    (fault,) = select(tmp_path, {"dataset": {"name": "tiny"}}).faults
+    assert fault.startswith("evaluator.checkpoint")
+
+
+def test_a_job_evaluates_a_named_model(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    tree = {
+        "model": {"name": "finished"},
+        "dataset": {"name": "tiny"},
+        "common": {"assets": {"extra_paths": [str(dataset / "cards")]}},
+    }
+    file = tmp_path / "model.yaml"
+    file.write_text(to_yaml(tree))
+    own = ["trainer.max_wall_minutes=60", "model.config_overrides=null", "evaluator.amp=false"]
+    assert evaluate(tmp_path / "new", dataset, *own, config=file) == 0
+    assert (tmp_path / "new" / "eval" / "finished" / "test" / PREDICTIONS).is_file()
+
+
+@pytest.fixture
+def run(tmp_path: Path, finished_run: Path) -> Path:
+    shutil.copytree(finished_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+OTHERS = [
+    ("decoder.name=beam", "decoder.config={beam: 6}"),
+    ("evaluator.where=age > 30",),
+    ("evaluator.amp_dtype=torch.float16",),
+]
+
+
+@pytest.mark.parametrize("values", OTHERS, ids=["decoder", "where", "precision"])
+def test_results_of_another_configuration_are_not_replaced(
+    run: Path, dataset: Path, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    label = "evaluator.label=mine"
+    assert evaluate(run, dataset, label) == 0
+    folder = run / "eval" / "best" / "test" / "mine"
+    before = (folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()
+    assert evaluate(run, dataset, label, *values) == 2
+    assert "evaluator.label" in capsys.readouterr().err
+    assert ((folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()) == before
+
+
+def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
+    run: Path, dataset: Path
+) -> None:
+    file = run / "eval" / "best" / "test" / EVALUATION
+    assert evaluate(run, dataset) == 0
+    first = json.loads(file.read_text())
+    scores = run / "checkpoints" / "scores"
+    best, other = (2, 4) if first["step"] == 2 else (4, 2)
+    (scores / f"step_{best}.txt").write_text("-1000\n")
+    (scores / f"step_{other}.txt").write_text("0\n")
+    assert evaluate(run, dataset, "regime.score_profile=plain") == 0
+    again = json.loads(file.read_text())
+    assert again["step"] == other
+    assert again["configuration_sha256"] == first["configuration_sha256"]
