@@ -19,12 +19,12 @@ import numpy as np
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.gang import Gangs
 from fairseq2.recipe.task import TaskStopException
+from fairseq2.utils.rich import configure_rich_logging
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.config_tree import read_yaml, value_of
 from danish_asr.base.errors import LogProbsError
-from danish_asr.base.fairseq2_private import configure_logging
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
@@ -135,7 +135,7 @@ def decode_kept(
         TaskStopException: A signal or the time limit stopped it; nothing is written.
     """
     config, directory = selection.config, selection.output_dir
-    configure_logging()
+    configure_rich_logging()
     configure_console()
     if isinstance(kept, Ensemble) and (warning := kept.agreement().warning()):
         log.warning("{}", warning)

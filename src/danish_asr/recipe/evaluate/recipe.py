@@ -14,13 +14,13 @@ from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.decoding.ensemble import open_kept
@@ -66,7 +66,6 @@ from danish_asr.recipe.train.readers import (
     ValidationInterrupted,
     splits_reader,
 )
-from danish_asr.recipe.train.record import keep_wandb_id
 from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.training import register_common
 from danish_asr.recipe.train.validation import AsrValidationUnit
@@ -113,9 +112,7 @@ def _note_models(run: Path, selection: Selection) -> None:
 def _run_model(selection: Selection) -> None:
     config, rank = selection.config, rank_info().rank
     with locked(selection.output_dir, rank), explained():
-        if rank == 0:
-            keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
-        run_recipe(AsrEvalRecipe(selection), config, selection.output_dir)
+        run_evaluation(AsrEvalRecipe(selection), config, selection.output_dir)
 
 
 def _decode_kept(selection: Selection) -> bool:

@@ -6,7 +6,6 @@ written here, later runs and omnilingual-asr's inference pipeline find both.
 
 import json
 import platform
-import secrets
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,6 @@ from torch.nn import Module
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import MissingExtraError, RunError
-from danish_asr.base.fairseq2_private import provide_wandb_ids
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
@@ -107,15 +105,6 @@ def recorder_faults(section: WandbConfig) -> list[str]:
     if not section.enabled or (spec is not None and spec.origin):
         return []
     return [f"common.metric_recorders.wandb.enabled: {MissingExtraError('W&B', 'wandb')}"]
-
-
-def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
-    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it."""
-    file = output_dir / "wandb_run_id"
-    if section.enabled:
-        provide_wandb_ids()
-        if not file.is_file():
-            publish_text(file, secrets.token_hex(4))
 
 
 def write_environment(output_dir: Path, threads: int | None) -> None:

@@ -14,13 +14,13 @@ from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.run import train as run_training
 from fairseq2.recipe.trainer import Trainer
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults, unstructure
@@ -61,13 +61,12 @@ def run(request: cli.Request, tree: Tree) -> None:
                 continuing.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir, threads)
                 write_own_tokenizer(output_dir, config)
-                record.keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
                     recipe = AsrRecipe(config.optimizer.name, threads=threads)
-                    run_recipe(recipe, config, output_dir)
+                    run_training(recipe, config, output_dir)
             if rank == 0:
                 record.write_model_card(output_dir, tokenizer_card(config))
 
