@@ -19,7 +19,7 @@ from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info
+from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
@@ -66,7 +66,6 @@ from danish_asr.recipe.train.readers import (
     ValidationInterrupted,
     splits_reader,
 )
-from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.training import register_common
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import (
@@ -172,7 +171,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config, setup = context.config.as_(AsrEvalConfig), ReaderSetup.of(context)
-        use_threads(choose_threads(config))
+        use_granted_cpus(config.common.torch.num_threads)
         indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)

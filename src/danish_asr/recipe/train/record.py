@@ -44,7 +44,6 @@ from danish_asr.recipe.run.run_directory import (
     own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.threads import THREADS
 
 
 class CheckpointSpace(NamedTuple):
@@ -107,8 +106,8 @@ def recorder_faults(section: WandbConfig) -> list[str]:
     return [f"common.metric_recorders.wandb.enabled: {MissingExtraError('W&B', 'wandb')}"]
 
 
-def write_environment(output_dir: Path, threads: int | None) -> None:
-    """Add this start of the run, with its number of threads, to ``OUTDIR/environment.json``."""
+def write_environment(output_dir: Path) -> None:
+    """Add this start of the run to ``OUTDIR/environment.json``."""
     file = output_dir / ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
@@ -119,7 +118,6 @@ def write_environment(output_dir: Path, threads: int | None) -> None:
         "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        THREADS: threads,
         "git": _git_state(),
     }
     publish_json(file, [*starts, start])
