@@ -79,6 +79,10 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     check_free_space(tmp_path, nn.Linear(2, 2), config)
     config.regime.keep_last_n_checkpoints, config.regime.num_steps = 10**9, 2_000
     assert checkpoint_space(tmp_path, huge, config).number == 3  # two, and one being written
+    config.regime.num_steps, config.regime.keep_last_n_checkpoints = 20_000, 2
+    config.regime.keep_checkpoint_every_n_steps = 2_000
+    # Of ten steps each, the two newest, the best, and one being written.
+    assert checkpoint_space(tmp_path, huge, config).number == 14
 
 
 @pytest.mark.parametrize(

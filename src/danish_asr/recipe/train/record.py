@@ -69,6 +69,8 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
         if parameter.requires_grad:
             state += state_bytes(parameter)
     kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    if regime.num_steps and regime.keep_checkpoint_every_n_steps:
+        kept += regime.num_steps // regime.keep_checkpoint_every_n_steps
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
@@ -87,7 +89,7 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
         raise RunError(
             f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
             f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
-            "(regime.keep_last_n_checkpoints)"
+            "(regime.keep_last_n_checkpoints, regime.keep_checkpoint_every_n_steps)"
         )
 
 
