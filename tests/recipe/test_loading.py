@@ -110,6 +110,30 @@ def test_a_fault_names_key_rule_and_value(key: str, value: object, rule: str) ->
 
 
 @pytest.mark.parametrize(
+    ("key", "value", "other", "refused"),
+    [
+        ("model.dtype", "bfloat16", ("common.seed", 1), True),
+        ("model.dtype", "float32", ("common.seed", 1), False),
+        # Both were tracebacks after the model was loaded.
+        ("regime.validate_at_start", True, ("dataset.valid_split", None), True),
+        ("regime.validate_at_start", True, ("dataset.valid_split", "dev"), False),
+        (
+            *("regime.keep_checkpoint_every_n_steps", 2000),
+            *(("regime.validate_every_n_data_epochs", 0.5), True),
+        ),
+        # An epoch that a stage cuts short would count as a pass over the data.
+        ("regime.num_data_epochs", 2, ("trainer.stages", {5: {"subset": 9}}), True),
+        ("regime.num_data_epochs", 2, ("common.seed", 1), False),
+    ],
+)
+def test_what_would_fail_or_mislead_later_is_refused(
+    key: str, value: object, other: tuple[str, object], *, refused: bool
+) -> None:
+    faults = faults_of(tree_of(key, value), tree_of(*other))
+    assert [fault.split()[0] for fault in faults] == [key] * refused
+
+
+@pytest.mark.parametrize(
     ("timeout", "rank", "minutes"),
     [(1440, 0, []), (86_400, 0, ["1440"]), (86_400, 1, []), (3_601, 0, ["61"])],
 )

@@ -12,7 +12,6 @@ from fairseq2.nn import BatchLayout
 from torch.profiler import profile
 
 from danish_asr.base.config_tree import merge, read_yaml
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.gpus import Card
 from danish_asr.planning.memory import CUDA_BYTES, Model, step_memory
@@ -44,7 +43,7 @@ def deep(layers: int) -> Model:
 def allocated(model: Model, config: AsrConfig, batch: Batch) -> int:
     """The peak of PyTorch's allocations in the second forward and backward pass, on this CPU."""
     gangs = create_fake_gangs(CPU)
-    module: Any = new_model(model.family, model.config, gangs, torch.float32)
+    module: Any = model.family.create_new_model(model.config, gangs, torch.float32, meta=False)
     Freezing(config).freeze_permanently(module)
     if config.trainer.activation_checkpointing.mode == "layerwise":
         model.family.apply_layerwise_ac(module, 1)

@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from fairseq2.metrics.recorders import MetricDescriptorRegistry
@@ -10,9 +11,10 @@ from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.metrics import compute_wer
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
-from danish_asr.recipe.train.validation import ALL, ErrorRates, publish
+from danish_asr.recipe.train.validation import ALL, ErrorRates, dialects_with_few_rows, publish
 from tests.recipe.running import metrics, train
 
 
@@ -72,6 +74,15 @@ def test_counts_of_two_processes_add_up_to_those_of_one() -> None:
     expected = 100 * compute_wer([row[1] for row in rows], [row[0] for row in rows])
     assert published(together)["wer"] == pytest.approx(expected)
     assert published(together)["worst_group_wer"] == 100.0
+
+
+def test_dialects_with_too_few_rows_to_choose_a_checkpoint_by_are_named(dataset: Path) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    codes, names = index.dialects()
+    many = index.take(np.resize(np.flatnonzero(codes == 0), 60))
+    assert names[0] not in dialects_with_few_rows([many])
+    assert dialects_with_few_rows([index]).keys() == {*names}
+    assert sum(dialects_with_few_rows([index]).values()) == len(index)
 
 
 def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) -> None:

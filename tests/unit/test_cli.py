@@ -57,11 +57,9 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
 ) -> None:
     found: list[Any] = []
     monkeypatch.setattr(cli, "run", lambda *given: found.append(given))
-    _run("train", "run", "a.b=1", "-c", "x.yaml", "--config", "y.yaml", "c=d e", "--trust")
+    _run("train", "run", "a.b=1", "-c", "x.yaml", "--config", "y.yaml", "c=d e")
     files = [Path("x.yaml"), Path("y.yaml")]
-    given = cli.Request(
-        output_dir=Path("run"), config_files=files, overrides=["a.b=1", "c=d e"], trust=True
-    )
+    given = cli.Request(output_dir=Path("run"), config_files=files, overrides=["a.b=1", "c=d e"])
     (folder / "run").mkdir()
     (folder / "run" / "config.yaml").touch()
     _run("evaluate", "run")

@@ -15,7 +15,6 @@ from omnilingual_asr.datasets.utils.batching import BatchingStrategy
 from torch import Tensor
 
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config.config import AsrConfig
@@ -49,9 +48,8 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), config.model.dtype
-        module = cast(
-            Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
-        )
+        new_model = self.family.create_new_model
+        module = cast(Wav2Vec2AsrModel, new_model(self.config, gangs, dtype, meta=True))
         keep_layers(module, config.model.keep_layers)
         Freezing(config).freeze_permanently(module)
         return module

@@ -53,7 +53,6 @@ class Request:
     """The root of a built dataset, over the one that the files name."""
     overrides: Sequence[str] = ()
     dump_config: bool = False
-    trust: bool = False
 
     @property
     def where(self) -> str:
@@ -150,12 +149,6 @@ def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Re
         action="store_true",
         help="print the whole configuration, check it, and stop",
     )
-    if module == "recipe":
-        parser.add_argument(
-            "--trust",
-            action="store_true",
-            help="continue a run that another user saved: what is unpickled can run any code",
-        )
     args = parser.parse_args(arguments)
     if args.output_dir is None and not args.dump_config:
         parser.error("OUTDIR is missing")

@@ -187,7 +187,7 @@ class AsrConfig:
                 bool(self.model.name) or self.model.family == WAV2VEC2_ASR_FAMILY
             ),
             "`model.compile` must be false": not self.model.compile,
-            "`model.dtype` must be float32": self.model.dtype is not torch.float16,
+            "`model.dtype` must be float32": self.model.dtype is torch.float32,
             # At 0 fairseq2 takes its log, when the last stage of the schedule begins.
             "`lr_scheduler.config.final_lr_scale` must be above 0": bool(np.all(final)),
             "`lr_scheduler.config.final_lr_scale` must be at most 1000": (
@@ -205,6 +205,13 @@ class AsrConfig:
             ),
             "`trainer.stages` must begin before regime.num_steps": (
                 max(self.trainer.stages, default=-math.inf) < (self.regime.num_steps or math.inf)
+            ),
+            "`regime.validate_at_start` must be false without `dataset.valid_split`": (
+                not self.regime.validate_at_start or self.dataset.valid_split is not None
+            ),
+            # An epoch that a stage cuts short is no pass over the training data.
+            "`regime.num_data_epochs` must be null with `trainer.stages` (set regime.num_steps)": (
+                self.regime.num_data_epochs is None or not self.trainer.stages
             ),
             "`regime.early_stopping_patience` must be null without validation "
             "(`dataset.valid_split` and `regime.validate_every_n_steps`)": (

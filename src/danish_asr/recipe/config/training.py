@@ -129,6 +129,9 @@ class AsrRegimeSection(base.RegimeSection):
     place of ``validate_every_n_steps`` and ``checkpoint_every_n_steps``: so many steps, rounded to
     a multiple of ``publish_metrics_every_n_steps``."""
 
+    score_metric: str = "wer"  # type: ignore[assignment]
+    """What the best checkpoint is best by: wer, cer, loss or worst_group_wer."""
+
     score_profile: str = "coral"
     """The text normalisation under which validation computes WER and CER."""
 
@@ -152,6 +155,10 @@ class AsrRegimeSection(base.RegimeSection):
         rules["`validate_every_n_data_epochs` must be a whole number, or below 1"] = (
             self.part_of_epoch or 0
         ) < 1
+        rules[
+            "`keep_checkpoint_every_n_steps` must be null with a part of an epoch in "
+            "`validate_every_n_data_epochs`, which decides which steps are saved"
+        ] = not self.part_of_epoch or self.keep_checkpoint_every_n_steps is None
         metrics = ", ".join(SCORE_TITLES)
         rules[f"`score_metric` must be one of {metrics}"] = self.score_metric in SCORE_TITLES
         return with_broken(rules, result)

@@ -14,15 +14,15 @@ from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info
+from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
 from danish_asr.decoding.likelihood import Likelihood, ctc_losses
@@ -50,8 +50,6 @@ from danish_asr.recipe.train.readers import (
     ValidationInterrupted,
     splits_reader,
 )
-from danish_asr.recipe.train.record import keep_wandb_id
-from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.training import register_common
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row
@@ -72,11 +70,8 @@ def run(request: cli.Request, tree: Tree) -> None:
         rank = rank_info().rank
         if rank == 0:
             _say_what_is_scored(output_dir, selection, request.overrides)
-        config = selection.config
         with locked(selection.output_dir, rank), explained():
-            if rank == 0:
-                keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
-            run_recipe(AsrEvalRecipe(selection), config, selection.output_dir)
+            run_evaluation(AsrEvalRecipe(selection), selection.config, selection.output_dir)
 
 
 def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:
@@ -113,7 +108,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config, setup = context.config.as_(AsrEvalConfig), ReaderSetup.of(context)
-        use_threads(choose_threads(config))
+        use_granted_cpus(config.common.torch.num_threads)
         indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
@@ -282,4 +277,4 @@ def _forward(
 ) -> None:
     hide_progress_bar()
     with exit_on_error(), explained(), TemporaryDirectory() as folder:
-        run_recipe(AsrEvalRecipe(selection, _Passing(add)), selection.config, Path(folder))
+        run_evaluation(AsrEvalRecipe(selection, _Passing(add)), selection.config, Path(folder))

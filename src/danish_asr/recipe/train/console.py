@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from errno import ENOENT
-from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogger
+from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
@@ -73,15 +73,11 @@ def configure_console() -> None:
         handler = RichHandler(console=console, log_time_format="%X", **options)
     handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
-    # 0.8 gives its handler to the root logger, and leaves those of an earlier run of this process.
-    for owner in (logger, getLogger()):
-        rich_handlers = [old for old in owner.handlers if isinstance(old, RichHandler)]
-        if rich_handlers:
-            for old in [*rich_handlers, *logger.handlers]:
-                owner.removeHandler(old)
-                logger.removeHandler(old)
-                old.close()
-            logger.addHandler(handler)
+    if any(isinstance(old, RichHandler) for old in logger.handlers):
+        for old in [*logger.handlers]:
+            logger.removeHandler(old)
+            old.close()
+        logger.addHandler(handler)
 
 
 def _is_for_users(record: LogRecord) -> bool:

@@ -14,13 +14,13 @@ from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.run import train as run_training
 from fairseq2.recipe.trainer import Trainer
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info
+from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import run_recipe
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults, unstructure
@@ -36,7 +36,6 @@ from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.train.readers import ReaderSetup, training_indices, training_reader
-from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
 
@@ -53,30 +52,26 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolve(config, where=request.where, faults=faults)
         rank, processes = rank_info()
         if rank == 0:
-            _check_run(output_dir, config, processes, trust=request.trust)
-        threads = choose_threads(config, output_dir)
+            _check_run(output_dir, config, processes)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
-                record.write_environment(output_dir, threads)
+                record.write_environment(output_dir)
                 write_own_tokenizer(output_dir, config)
-                record.keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
-                    recipe = AsrRecipe(config.optimizer.name, threads=threads)
-                    run_recipe(recipe, config, output_dir)
+                    recipe = AsrRecipe(config.optimizer.name)
+                    run_training(recipe, config, output_dir)
             if rank == 0:
                 record.write_model_card(output_dir, tokenizer_card(config))
 
 
-def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bool) -> None:
+def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
     """Refuse, with RunError, a directory in which this run cannot begin or continue."""
     continuing.check_new_run(output_dir, config.dataset.name)
-    if not trust:
-        continuing.check_owner(output_dir)
     continuing.check_continuation(output_dir, unstructure(config))
     batches = config.trainer.grad_accumulation.num_batches
     if note := continuing.check_processes(output_dir, processes, batches):
@@ -104,11 +99,11 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch.
 
-    ``optimizer`` is the name of its optimizer; ``threads`` are those of `use_threads`.
+    ``optimizer`` is the name of its optimizer.
     """
 
-    def __init__(self, optimizer: str = ADAMW_OPTIMIZER, *, threads: int | None = None) -> None:
-        self._optimizer, self._threads = optimizer, threads
+    def __init__(self, optimizer: str = ADAMW_OPTIMIZER) -> None:
+        self._optimizer = optimizer
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -124,7 +119,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
         config, root = context.config.as_(AsrConfig), context.gangs.root
-        use_threads(self._threads)
+        use_granted_cpus(config.common.torch.num_threads)
         module = cast(Wav2Vec2AsrModel, model.module)
         model_config = cast(Wav2Vec2AsrConfig, model.config)
         masking = install_masker(module, config.masking, model_config, seed=config.common.seed)
