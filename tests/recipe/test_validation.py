@@ -1,8 +1,11 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
 import math
+import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fairseq2.metrics.recorders import MetricDescriptorRegistry
@@ -72,6 +75,24 @@ def test_counts_of_two_processes_add_up_to_those_of_one() -> None:
     expected = 100 * compute_wer([row[1] for row in rows], [row[0] for row in rows])
     assert published(together)["wer"] == pytest.approx(expected)
     assert published(together)["worst_group_wer"] == 100.0
+
+
+def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
+    tmp_path: Path, dataset: Path
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "tiny")
+    dev = sorted(root.glob("version=0/*/split=dev/**/*.parquet"))
+    for path in dev:
+        table = pq.read_table(path, partitioning=None)
+        place = table.column_names.index("dialect")
+        dialects = ["Fynsk", *[None] * (len(table) - 1)]
+        pq.write_table(table.set_column(place, "dialect", pa.array(dialects, pa.string())), path)
+    run, data = tmp_path / "run", f"dataset.config_overrides={{data: {root}}}"
+    assert train(run, dataset, data, "regime.num_steps=2") == 0
+    (row,) = metrics(run, "valid")
+    fynsk, unknown = row["wer/dialect/Fynsk"], row["wer/dialect/unknown"]
+    assert row["WER of the worst dialect"] == fynsk
+    assert min(fynsk, unknown) <= row["Word Error Rate (WER)"] <= max(fynsk, unknown)
 
 
 def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) -> None:
