@@ -1,9 +1,12 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fairseq2.metrics.recorders import MetricDescriptorRegistry
@@ -83,6 +86,24 @@ def test_dialects_with_too_few_rows_to_choose_a_checkpoint_by_are_named(dataset:
     assert names[0] not in dialects_with_few_rows([many])
     assert dialects_with_few_rows([index]).keys() == {*names}
     assert sum(dialects_with_few_rows([index]).values()) == len(index)
+
+
+def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
+    tmp_path: Path, dataset: Path
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "tiny")
+    dev = sorted(root.glob("version=0/*/split=dev/**/*.parquet"))
+    for path in dev:
+        table = pq.read_table(path, partitioning=None)
+        place = table.column_names.index("dialect")
+        dialects = ["Fynsk", *[None] * (len(table) - 1)]
+        pq.write_table(table.set_column(place, "dialect", pa.array(dialects, pa.string())), path)
+    run, data = tmp_path / "run", f"dataset.config_overrides={{data: {root}}}"
+    assert train(run, dataset, data, "regime.num_steps=2") == 0
+    (row,) = metrics(run, "valid")
+    fynsk, unknown = row["wer/dialect/Fynsk"], row["wer/dialect/unknown"]
+    assert row["WER of the worst dialect"] == fynsk
+    assert min(fynsk, unknown) <= row["Word Error Rate (WER)"] <= max(fynsk, unknown)
 
 
 def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) -> None:

@@ -32,6 +32,7 @@ ALL: Final = "all"
 """The group of every utterance."""
 
 _DIALECT: Final = "dialect/"
+_NO_DIALECT: Final = f"{_DIALECT}{UNKNOWN_DIALECT}"
 
 _FEW: Final = 50
 """Rows. At a WER of 5 % and 6 words a row, half the 95 % interval of 50 rows is 4 points wide."""
@@ -88,7 +89,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         _, logits, layout = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
-            {split, f"{_DIALECT}{dialect or UNKNOWN_DIALECT}"} & {*self._groups}
+            {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
         hypotheses = decode(self._decoder, logits, layout.seq_lens)
@@ -199,7 +200,8 @@ def publish(counts: Tensor, groups: Sequence[str], values: MutableMapping[str, o
         suffix = "" if group == ALL else f"/{group}"
         values[f"wer{suffix}"] = 100 * errors.wer()
         values[f"cer{suffix}"] = 100 * errors.cer()
-        if group.startswith(_DIALECT) and errors.words.reference_length:
+        is_dialect = group.startswith(_DIALECT) and group != _NO_DIALECT
+        if is_dialect and errors.words.reference_length:
             dialects.append(100 * errors.wer())
     if dialects:
         values["worst_group_wer"] = max(dialects)
