@@ -37,15 +37,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs, peaks = [Path(folder, name) for name in "ab"], []
         for python, run in zip(args.pythons, runs, strict=True):
-            peaks.append(recipe(python, "recipe", run, args.demo, args.steps))
+            peaks.append(recipe(python, "train", run, args.demo, args.steps))
         compare(args.pythons, runs, peaks)
         for own, run in zip(args.pythons, runs, strict=True):
             results: list[tuple[list[float], str]] = []
             for python in args.pythons:
                 copy = run.with_name(f"{run.name}-{len(results)}")
                 shutil.copytree(run, copy)
-                recipe(python, "recipe", copy, args.demo, args.steps + more)
-                recipe(python, "recipe.evaluate", copy, args.demo, args.steps + more)
+                recipe(python, "train", copy, args.demo, args.steps + more)
+                recipe(python, "evaluate", copy, args.demo, args.steps + more)
                 scores = copy / "eval" / "best" / "test" / "predictions.jsonl"
                 results.append((losses(copy)[args.steps :], scores.read_text("utf-8")))
             (first, texts), (second, others) = results
@@ -57,7 +57,7 @@ def main() -> None:
             )
 
 
-def recipe(python: str, module: str, run: Path, demo: Path, steps: int) -> float:
+def recipe(python: str, command: str, run: Path, demo: Path, steps: int) -> float:
     """Run a recipe to its end; returns the peak memory of the process in GiB."""
     values = (
         f"common.assets.extra_paths=[{demo.resolve() / 'dataset' / 'cards'}]",
@@ -66,11 +66,11 @@ def recipe(python: str, module: str, run: Path, demo: Path, steps: int) -> float
         *("regime.publish_metrics_every_n_steps=1", "regime.validate_every_n_steps=20"),
         "regime.checkpoint_every_n_steps=20",
     )
-    command = [python, "-m", f"danish_asr.{module}", str(run)]
-    command += ["--config-file", "configs/demo.yaml", "--config", *values]
+    words = [python, "-m", "danish_asr", command, str(run)]
+    words += ["--config", "configs/demo.yaml", *values]
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     process = subprocess.Popen(  # noqa: S603
-        command,
+        words,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
         stdout=subprocess.PIPE,

@@ -13,7 +13,6 @@ from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
@@ -29,7 +28,7 @@ from danish_asr.recipe.train.readers import (
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space, keep_wandb_id
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
-from tests.recipe.running import arguments, copy_until
+from tests.recipe.running import arguments, copy_until, train_main
 
 
 def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
@@ -148,7 +147,7 @@ def train_without_generated_ids(args: list[str]) -> None:
     import wandb.util  # noqa: PLC0415 - takes seconds
 
     vars(wandb.util).pop("generate_id", None)
-    cli.train(args)
+    train_main(args)
 
 
 def test_wandb_records_a_run_and_continues_it(

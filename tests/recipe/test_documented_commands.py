@@ -50,7 +50,6 @@ ONLY_CHECKED = {
     "data/own": "as above",
     "outputs/forget": "minutes; recipe/test_data_options.py",
     "outputs/seeds": "minutes; recipe/test_sweep.py",
-    "outputs/curve": "minutes; unit/report/test_learning_curve.py",
     "data/radio/dataset": "the tests' model writes no text; unit/transcription/test_harvest.py",
     "lm tune": "half a minute; recipe/test_tuning.py",
     "data/both": "the recordings above; unit/test_own_data.py",

@@ -12,12 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.base.stops import PassingOn
 from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.config.keys import defaults
-from danish_asr.recipe.config.overlay import overlay_text
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 from danish_asr.recipe.run.run_directory import PROBE
 
@@ -85,7 +84,7 @@ def probe_command(
         lines.append(f"{verdict}{machine.limit / 2**30:.2f} GiB")
     print(json.dumps(report, indent=1) if as_json else "\n".join(lines))  # noqa: T201
     if write is not None and overlay and report["fits"]:
-        publish_text(write, overlay_text(overlay, tree, lines))
+        publish_text(write, "\n".join([*(f"# {line}" for line in lines), to_yaml(overlay)]))
         note(f"wrote {write}; lay it over the configuration with --config")
     return bool(report["fits"])
 

@@ -137,13 +137,8 @@ def test_a_model_trained_with_join_needs_fewer_spaces_in_pauses(
     run = shutil.copytree(model_directory, tmp_path / "run")
     transforms = [{"name": "join", "probability": 0.5}, {"name": "not_here:Mine"}]
     (run / CONFIG_FILE).write_text(to_yaml({"dataset": {"transforms": transforms}}))
-    cuttings = [
-        load_model(*models, device="cpu").cutting
-        for models in ((run,), (model_directory,), (run, model_directory), (model_directory, run))
-    ]
-    assert [(cutting.gap, cutting.breath) for cutting in cuttings] == [(0.2, 0.19)] + [
-        (0.12, 0.09)
-    ] * 3
+    cuttings = [load_model(folder, device="cpu").cutting for folder in (run, model_directory)]
+    assert [(cutting.gap, cutting.breath) for cutting in cuttings] == [(0.2, 0.19), (0.12, 0.09)]
 
 
 def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:
