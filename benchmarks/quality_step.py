@@ -25,7 +25,7 @@ from fairseq2.gang import create_fake_gangs
 from benchmarks.quality import command, in_process, train_upstream
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
-from danish_asr.recipe import entry as cli
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
@@ -116,7 +116,7 @@ def train(recipe: str, args: argparse.Namespace, steps: int, *, validates: bool)
         try:
             if recipe == "ours":
                 given.append("trainer.freeze_feature_extractor=true")
-                return in_process(log, cli.train, given)
+                return in_process(log, run_as_upstream, "train", given)
             summary = dataset / STATISTICS_FILE
             return in_process(log, train_upstream, args.checkout, summary, given)
         except SystemExit:

@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from danish_asr import cli
 from danish_asr.cli.app import app
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe import entry as recipe
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.loading import load_with_faults
@@ -160,7 +161,7 @@ def run(words: Sequence[str]) -> None:
             with patch.object(sys, "argv", list(words)):
                 cli.main()
         else:
-            getattr(recipe, MODULES[arguments[1]])(arguments[2:])
+            run_as_upstream(MODULES[arguments[1]], arguments[2:])
     except SystemExit as end:
         if end.code:
             raise RuntimeError(f"status {end.code}") from None

@@ -12,7 +12,6 @@ from fairseq2.gang import FakeGang, create_parallel_gangs
 from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.config import AsrConfig
 from danish_asr.recipe.config.sections import AsrDatasetSection, AsrTokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
@@ -156,5 +155,5 @@ def test_wandb_records_a_run_and_continues_it(
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = copy_until(2, finished_run, tmp_path / "run")
     (run / "wandb_run_id").write_text("abc12345")
-    in_processes(1, cli.train, arguments(run, dataset, WANDB))
+    in_processes(1, train_main, arguments(run, dataset, WANDB))
     assert len(list(run.glob("wandb/offline-run-*-abc12345/run-abc12345.wandb"))) == 1

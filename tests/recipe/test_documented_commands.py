@@ -51,7 +51,6 @@ ONLY_CHECKED = {
     "outputs/before": "network: the model that a training on a GPU starts from",
     "outputs/forget": "minutes; recipe/test_data_options.py",
     "outputs/seeds": "minutes; recipe/test_sweep.py",
-    "outputs/curve": "minutes; unit/report/test_learning_curve.py",
     "data/radio/dataset": "the tests' model writes no text; unit/transcription/test_harvest.py",
     "lm tune": "half a minute; recipe/test_tuning.py",
     "data/both": "the recordings above; unit/test_own_data.py",

@@ -109,6 +109,14 @@ def test_a_fault_names_key_rule_and_value(key: str, value: object, rule: str) ->
     assert any(f.startswith(key) and rule in f for f in faults_of(tree_of(key, value)))
 
 
+@pytest.mark.parametrize("section", ["trainer", "regime", "dataset", "optimizer.config"])
+def test_an_unknown_key_is_refused_without_a_list_of_all(section: str) -> None:
+    (fault,) = key_faults(tree_of(f"{section}.qqqq", 1))
+    assert fault.startswith(f"{section}.qqqq")
+    assert f"--help-keys {section}" in fault
+    assert len(fault) < 160
+
+
 @pytest.mark.parametrize(
     ("key", "value", "other", "refused"),
     [

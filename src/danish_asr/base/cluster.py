@@ -2,7 +2,7 @@
 
 ::
 
-    python -m danish_asr.base.cluster -m danish_asr.recipe OUT ...
+    python -m danish_asr.base.cluster -m danish_asr train OUTDIR ...
 
 starts a process for each GPU that the job was given; without one, or with one, the command itself
 is this process. More processes are those of ``torchrun``, whose options it takes, and the exit

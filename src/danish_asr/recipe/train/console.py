@@ -150,6 +150,8 @@ class RunReport(MetricRecorder):
         self._end = config.regime.num_steps
         self._score = SCORE_TITLES[config.regime.score_metric or "wer"]
         self._step = max(resumable_steps(output_dir), default=0)
+        if warmup := advice.long_warmup(self._values()):
+            log.warning("{}", warmup)
         self._first_step, self._began = self._step, 0.0  # set by the first report
         self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)
 
@@ -204,6 +206,9 @@ class RunReport(MetricRecorder):
     def _rows(self, category: str) -> list[dict[str, Any]]:
         return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
 
+    def _values(self) -> dict[str, Any]:
+        return dict(flatten(unstructure(self._config)))
+
     def _show_validations(self, category: str) -> None:
         rows, reports = self._rows(category), self._rows("train")
         if not rows:
@@ -223,6 +228,6 @@ class RunReport(MetricRecorder):
         log.info("Validations{} so far, best by {}\n{}", part, self._score, "\n".join(lines))
         waited = len(rows) - 1 - best
         if category == "valid" and waited % advice.OVERFITTING == 0:
-            config = dict(flatten(unstructure(self._config)))
-            if overfitting := advice.overfitting(reports, rows, self._score, config):
+            overfitting = advice.overfitting(reports, rows, self._score, self._values())
+            if overfitting:
                 log.warning("{}", overfitting)
