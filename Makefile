@@ -1,11 +1,11 @@
-# setup | demo | test | slurm | next | lint | docs | bench | lock | lock-next. Every target sets up .venv first if need be.
+# setup | demo | test | slurm | lint | docs | bench | lock. Every target sets up .venv first if need be.
 PYTHON ?= python3.11
 UV := $(shell command -v uv)
 VENV := .venv
 LOCK := requirements.lock
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test slurm next lint docs bench lock lock-next
+.PHONY: setup demo test slurm lint docs bench lock
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.installed
@@ -46,10 +46,6 @@ test: setup
 slurm: setup
 	$(BIN)/python -m pytest -m slurm tests/integration/test_slurm.py
 
-# The tests on the second stack, fairseq2 0.8 with numpy 2, in .venv-next; not part of CI.
-next:
-	$(MAKE) test VENV=.venv-next LOCK=requirements-next.lock
-
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -61,7 +57,7 @@ docs: setup
 	$(BIN)/mkdocs build
 
 bench: setup
-	@set -e; for script in $(filter-out benchmarks/quality% benchmarks/gpu% benchmarks/stacks.py benchmarks/transcribe_program.py benchmarks/upstream.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
+	@set -e; for script in $(filter-out benchmarks/quality% benchmarks/gpu% benchmarks/transcribe_program.py benchmarks/upstream.py, $(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script; done
 
 # Writes requirements.lock anew from the ranges in pyproject.toml.
 lock: setup
@@ -70,10 +66,3 @@ lock: setup
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file - pyproject.toml \
 	  | grep -v -e '^kenlm' -e '^#' -e '^$$'; } > requirements.lock.new
 	mv requirements.lock.new requirements.lock
-
-# The same for requirements-next.lock; uv alone can replace what other packages ask for.
-lock-next:
-	{ sed -n '/^#/p' requirements-next.lock; \
-	  uv pip compile --quiet --all-extras --python-version 3.11 --override next-overrides.txt \
-	    --no-header --no-annotate --no-emit-package kenlm --no-emit-package danish-asr pyproject.toml; } > requirements-next.lock.new
-	mv requirements-next.lock.new requirements-next.lock

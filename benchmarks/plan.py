@@ -29,7 +29,6 @@ from fairseq2.nn import BatchLayout
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, mixed_precision, step_memory
 from danish_asr.recipe.config.load import load_with_faults
@@ -116,7 +115,9 @@ def measure(case: Case) -> tuple[int, int]:
 
 def train(model: Model, config: AsrConfig, batch: Batch) -> None:
     """Train two steps of two batches of noise."""
-    module: Any = new_model(model.family, model.config, create_fake_gangs(CPU), torch.float32)
+    module: Any = model.family.create_new_model(
+        model.config, create_fake_gangs(CPU), torch.float32, meta=False
+    )
     for frozen, parameter in zip(
         model.build(config).parameters(), module.parameters(), strict=True
     ):

@@ -29,7 +29,7 @@ from benchmarks.quality_table import OURS, RESULT, report, run_of
 from benchmarks.upstream import upstream_recipe
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
-from danish_asr.recipe import entry as cli
+from danish_asr.cli.upstream import run_as_upstream
 
 UPSTREAM: Final = "upstream's recipe"
 STEPS: Final = 200
@@ -109,7 +109,7 @@ def prepare(folder: Path) -> None:
             *("model.arch=tiny", f"dataset.name={data.PRETRAINING}"),
             *("optimizer.config.lr=2e-3", *schedule(1_000)),
         )
-        in_process(folder / "pretrained.log", cli.train, command(model, *given))
+        in_process(folder / "pretrained.log", run_as_upstream, "train", command(model, *given))
 
 
 def command(run: Path, *given: str) -> list[str]:
@@ -142,11 +142,11 @@ def fine_tune(folder: Path, arm: str, seed: int, checkout: Path | None) -> None:
         cpu = in_process(log, train_upstream, checkout, summary, given)
     else:
         changes = [each.replace("ROOMS", str(folder / "rooms")) for each in ARMS[arm]]
-        cpu = in_process(log, cli.train, [*given, *changes])
+        cpu = in_process(log, run_as_upstream, "train", [*given, *changes])
     given += ["evaluator.amp=false", "evaluator.split=dev,test"]
-    in_process(log, cli.evaluate, given)
+    in_process(log, run_as_upstream, "evaluate", given)
     noisy = (f"dataset.name={data.NOISY}", "evaluator.split=test", "evaluator.label=noisy")
-    in_process(log, cli.evaluate, [*given, *noisy])
+    in_process(log, run_as_upstream, "evaluate", [*given, *noisy])
     lines = (run / "metrics" / "train.jsonl").read_text().splitlines()
     # Upstream has no count of the audio alone; in it, the text is one in a thousand.
     names = ("Number of Source Elements", "Number of Elements")

@@ -29,6 +29,7 @@ from benchmarks.quality import in_process, schedule
 from benchmarks.quality_radio import Spoken, make_radio, make_utterances, read_truth
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import VERSION_DIR
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.inference.harvest.command import Settings, harvest
@@ -37,7 +38,6 @@ from danish_asr.inference.harvest.limits import Limits
 from danish_asr.inference.harvest.pieces import Candidate, Piece
 from danish_asr.inference.harvest.selection import PSEUDO, TEXT, Kind, select
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.recipe import entry as cli
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 
@@ -203,8 +203,8 @@ def train(folder: Path, demo: Path, arm: str, seed: int, steps: int) -> None:
         *("optimizer.config.lr=1e-03", *schedule(steps, steps // 50), "common.no_sweep_dir=true"),
         *("masking={time: 0.2, channel: 0.1, channel_span: 10}", "evaluator.split=test"),
     ]
-    in_process(run.with_suffix(".log"), cli.train, given)
-    in_process(run.with_suffix(".log"), cli.evaluate, given)
+    in_process(run.with_suffix(".log"), run_as_upstream, "train", given)
+    in_process(run.with_suffix(".log"), run_as_upstream, "evaluate", given)
 
 
 def report(folder: Path) -> None:

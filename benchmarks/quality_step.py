@@ -23,10 +23,9 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 
 from benchmarks.quality import command, in_process, train_upstream
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
-from danish_asr.recipe import entry as cli
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
@@ -84,7 +83,7 @@ def write_model(folder: Path, arch: str, tokenizer: Path) -> None:
     family = Assets(AsrConfig()).model_family()
     config: Any = family.maybe_get_arch_config(arch)
     config.target_vocab_size = load_char_tokenizer(tokenizer, None).vocab_info.size
-    module = new_model(family, config, create_fake_gangs(CPU), torch.float32)
+    module = family.create_new_model(config, create_fake_gangs(CPU), torch.float32, meta=False)
     torch.save(module.state_dict(), folder / "model.pt")
     card = {
         "name": MODEL,
@@ -117,7 +116,7 @@ def train(recipe: str, args: argparse.Namespace, steps: int, *, validates: bool)
         try:
             if recipe == "ours":
                 given.append("trainer.freeze_feature_extractor=true")
-                return in_process(log, cli.train, given)
+                return in_process(log, run_as_upstream, "train", given)
             summary = dataset / STATISTICS_FILE
             return in_process(log, train_upstream, args.checkout, summary, given)
         except SystemExit:

@@ -17,9 +17,9 @@ main() { # as a function it is read whole, so that the file may change while a j
         --out "$ASR_DATA" ${2:+--part "$index/$2"} "${arguments[@]}"
       if [ "$status" = 124 ]; then status=75; fi
       ;;
-    train) recipe danish_asr.recipe "$ASR_RUN" ;;
+    train) recipe train ;;
     evaluate)
-      recipe danish_asr.recipe.evaluate "$ASR_RUN"
+      recipe evaluate
       [ "$status" = 0 ] || end
       trap '' USR2
       find "$ASR_RUN/eval" -name predictions.jsonl -newer "$tries" -print0 |
@@ -111,11 +111,11 @@ run() {
   [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
 }
 
-# recipe MODULE OUTDIR: run a recipe with a process per GPU of the job.
+# recipe COMMAND: train or evaluate with a process per GPU of the job.
 recipe() {
   split "$ASR_ARGS"
-  run "${launcher[@]}" "$@" --config-file "$ASR_CONFIG" --dataset "$ASR_DATA" \
-    --config "${values[@]}" "${arguments[@]}"
+  run "${launcher[@]}" danish_asr "$1" "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
+    "${values[@]}" "${arguments[@]}"
 }
 
 # end: end the job with `status`. One that ends with 75 is started again: by bsub -Q 75, or here.

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
-from typing import Final
 
 from rich.console import Console
 
@@ -22,8 +21,6 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 from danish_asr.report import ReportOptions, score_file
-
-RECIPE: Final = "danish_asr.recipe"
 
 
 def run_demo(
@@ -42,9 +39,9 @@ def run_demo(
     console.rule("2/5  Conversion to a dataset")
     convert(open_source(str(source)), dataset, name="danish_asr_demo", workers=usable_cpus())
     console.rule("3/5  Training a tiny CTC model from scratch")
-    _recipe(RECIPE, run, dataset, overrides)
+    _recipe("train", run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
-    _recipe(f"{RECIPE}.evaluate", run, dataset, overrides)
+    _recipe("evaluate", run, dataset, overrides)
     console.rule("5/5  Scores")
     results = run / "eval" / "best" / "test"
     score_file(
@@ -77,12 +74,12 @@ def print_next_steps(run: Path, console: Console) -> None:
         console.print(line, soft_wrap=True, highlight=False)
 
 
-def _recipe(module: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
+def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
     """Run a recipe in its own process, as its user would; at a stop signal it saves and ends."""
     config = files("danish_asr.recipe") / "configs" / "demo.yaml"
     command = [
-        *(sys.executable, "-m", module, str(run), "--config-file", str(config)),
-        *("--dataset", str(dataset), "--config", *overrides),
+        *(sys.executable, "-m", "danish_asr", name, str(run), "--config", str(config)),
+        *("--dataset", str(dataset), *overrides),
     ]
     with PassingOn() as processes:
         status = processes.run(command)

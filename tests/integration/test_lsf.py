@@ -30,7 +30,7 @@ from tests.recipe.running import weights
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "lsf").iterdir())
 STEPS = 4
-LONG = "--config regime.num_steps=4000"
+LONG = "regime.num_steps=4000"
 SCONTROL = """#!/bin/bash
 if [ $1 = show ]; then echo "   StartTime=Unknown EndTime=$END Deadline=N/A"; exit; fi
 [ -z "$REQUEUE" ] || kill $PPID
@@ -180,7 +180,7 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
 ) -> None:
     """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
     stopped = run.with_name("stopped")
-    budget = "--config trainer.max_wall_minutes=1e-6"
+    budget = "trainer.max_wall_minutes=1e-6"
     # The shell of a job of Slurm has a rank and no number of tasks.
     settings = {"ASR_RUN": stopped, "ASR_TRIES": 2, "SLURM_PROCID": 0, "SLURM_LOCALID": 0}
     cluster.run("train", ASR_ARGS=budget, **settings)
@@ -195,15 +195,15 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
 
 @pytest.mark.usefixtures("run")
 def test_a_refused_configuration_is_not_started_again(cluster: Cluster) -> None:
-    refused = "--config optimizer.config.lr=fast"
+    refused = "optimizer.config.lr=fast"
     folder = cluster.root / "refused"
     cluster.run("train", ASR_RUN=folder, ASR_ARGS=refused)
     assert cluster.statuses() == [EXIT_REFUSED], cluster.log()
     assert "optimizer.config.lr" in cluster.log()
 
 
-SPLIT = """--config model.name='a b' optimizer.config.betas=(0.9,0.98) "c d" x=a&b $HOME * #e"""
-WORDS = ["--config", "model.name=a b", "optimizer.config.betas=(0.9,0.98)", "c d"]
+SPLIT = """model.name='a b' optimizer.config.betas=(0.9,0.98) "c d" x=a&b $HOME * #e"""
+WORDS = ["model.name=a b", "optimizer.config.betas=(0.9,0.98)", "c d"]
 WORDS += ["x=a&b", "$HOME", "*", "#e"]
 
 
@@ -226,7 +226,7 @@ def programs(folder: Path, text: str) -> Path:
         ("sweep 1", "ASR_SWEEP"),
     ],
 )
-@pytest.mark.parametrize("text", [SPLIT, "--config model.name='x", ""])
+@pytest.mark.parametrize("text", [SPLIT, "model.name='x", ""])
 def test_arguments_pass_as_written_and_an_unclosed_quote_starts_nothing(
     cluster: Cluster, tmp_path: Path, what: str, setting: str, text: str
 ) -> None:
@@ -404,7 +404,7 @@ def descendants(pid: int) -> list[int]:
 def workers(cluster: Cluster) -> list[int]:
     """The processes of a training, without the launcher."""
     found = [(pid, Path("/proc", str(pid), "cmdline")) for pid in descendants(cluster.script_pid())]
-    return [p for p, file in found if b"danish_asr.recipe" in file.read_bytes().split(b"\0")[2:4]]
+    return [p for p, file in found if b"train" in file.read_bytes().split(b"\0")[2:5]]
 
 
 @pytest.mark.usefixtures("run")

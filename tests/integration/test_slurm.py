@@ -26,7 +26,7 @@ class Site:
     def __init__(self, root: Path, slurm: Slurm) -> None:
         self.root, self.slurm = root, slurm
         every = " ".join(f"regime.{what}_every_n_steps=100" for what in ("validate", "checkpoint"))
-        self.arguments = f"--config regime.num_steps={STEPS} {every}"
+        self.arguments = f"regime.num_steps={STEPS} {every}"
         self._settings = {
             **site(root),
             **slurm.environment,
@@ -131,7 +131,7 @@ def test_an_array_trains_a_run_of_a_sweep_in_each_element(cluster: Site, run: Pa
 
 
 def test_what_waits_for_a_job_that_failed_is_ended(cluster: Site, run: Path) -> None:
-    refused = {"ASR_RUN": run.with_name("refused"), "ASR_ARGS": "--config optimizer.config.lr=x"}
+    refused = {"ASR_RUN": run.with_name("refused"), "ASR_ARGS": "optimizer.config.lr=x"}
     train, evaluate = cluster.submit("pipeline", **refused)
     assert cluster.slurm.states(train) == {"FAILED"}
     assert cluster.slurm.field(train, "ExitCode") == ["2:0"]
@@ -140,7 +140,7 @@ def test_what_waits_for_a_job_that_failed_is_ended(cluster: Site, run: Path) -> 
 
 def test_a_process_is_started_for_each_gpu_of_the_job(cluster: Site, run: Path) -> None:
     folder = run.with_name("two")
-    short = "--config regime.num_steps=2 trainer.effective_audio_minutes=null"
+    short = "regime.num_steps=2 trainer.effective_audio_minutes=null"
     (job,) = cluster.submit("train", ASR_RUN=folder, ASR_GPUS="2", ASR_ARGS=short)
     assert cluster.slurm.states(job) == {"COMPLETED"}, cluster.log(job)
     assert len([*folder.glob("checkpoints/step_2/trainer/rank_*.pt")]) == 2

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from danish_asr.recipe.entry import evaluate as eval_main
-from danish_asr.recipe.entry import train as train_main
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.evaluate.recipe import PredictionUnit
 from tests.forks import in_processes
 
@@ -36,6 +35,16 @@ def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) 
         *("regime.checkpoint_every_n_steps=2", "regime.publish_metrics_every_n_steps=1"),
         *overrides,
     ]
+
+
+def train_main(args: Sequence[str]) -> None:
+    """Train in this process, as the program does."""
+    run_as_upstream("train", args)
+
+
+def eval_main(args: Sequence[str]) -> None:
+    """Evaluate in this process, as the program does."""
+    run_as_upstream("evaluate", args)
 
 
 def _status(main: Callable[[list[str]], None], arguments: list[str]) -> int:

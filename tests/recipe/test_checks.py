@@ -9,11 +9,9 @@ import pytest
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_parallel_gangs
-from fairseq2.recipe.config import WandbConfig
 from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
@@ -25,10 +23,10 @@ from danish_asr.recipe.train.readers import (
     report_removed,
     waveform_dtype,
 )
-from danish_asr.recipe.train.record import check_free_space, checkpoint_space, keep_wandb_id
+from danish_asr.recipe.train.record import check_free_space, checkpoint_space
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
-from tests.recipe.running import arguments, copy_until
+from tests.recipe.running import arguments, copy_until, train_main
 
 
 def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
@@ -79,6 +77,10 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     check_free_space(tmp_path, nn.Linear(2, 2), config)
     config.regime.keep_last_n_checkpoints, config.regime.num_steps = 10**9, 2_000
     assert checkpoint_space(tmp_path, huge, config).number == 3  # two, and one being written
+    config.regime.num_steps, config.regime.keep_last_n_checkpoints = 20_000, 2
+    config.regime.keep_checkpoint_every_n_steps = 2_000
+    # Of ten steps each, the two newest, the best, and one being written.
+    assert checkpoint_space(tmp_path, huge, config).number == 14
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,9 @@ def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPat
     assert line.endswith("'漢' (2) '😀' (1)")
 
 
+WANDB = "common.metric_recorders.wandb.enabled=true"
+
+
 def test_a_danish_profile_with_another_language_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -143,21 +148,11 @@ def test_a_danish_profile_with_another_language_is_reported(
     assert "nob_Latn; dataset.text_profile=plain" in lines[0]
 
 
-def train_without_generated_ids(args: list[str]) -> None:
-    import wandb.util  # noqa: PLC0415 - takes seconds
-
-    vars(wandb.util).pop("generate_id", None)
-    cli.train(args)
-
-
 def test_wandb_records_a_run_and_continues_it(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TRAPS, training: upstream makes ids with a function that newer versions do not have."""
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = copy_until(2, finished_run, tmp_path / "run")
-    keep_wandb_id(run, WandbConfig(enabled=True))
-    identifier = (run / "wandb_run_id").read_text()
-    args = arguments(run, dataset, "common.metric_recorders.wandb.enabled=true")
-    in_processes(1, train_without_generated_ids, args)
-    assert len(list(run.glob(f"wandb/offline-run-*-{identifier}/run-{identifier}.wandb"))) == 1
+    (run / "wandb_run_id").write_text("abc12345")
+    in_processes(1, train_main, arguments(run, dataset, WANDB))
+    assert len(list(run.glob("wandb/offline-run-*-abc12345/run-abc12345.wandb"))) == 1

@@ -4,11 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.key_table import described
 
 from danish_asr.base.config_tree import flatten, merge, read_yaml
-from danish_asr.recipe.config import keys
-from danish_asr.recipe.config.load import load_with_faults, unstructure
+from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.train.preflight import with_accumulation
 
@@ -35,9 +33,7 @@ STACKS = {
 
 def resolved(*names: str) -> dict[str, object]:
     tree = merge(*(read_yaml(CONFIGS / f"{name}.yaml") for name in names))
-    config, faults = load_with_faults(AsrConfig, tree)
-    assert not faults
-    return dict(flatten(unstructure(config)))
+    return dict(flatten(unstructure(load(tree, where=names[-1]))))
 
 
 def compare(file: Path, text: str) -> None:
@@ -45,20 +41,6 @@ def compare(file: Path, text: str) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(text)
     assert text == file.read_text()
-
-
-def test_each_key_is_described_in_a_line_with_its_default() -> None:
-    rows = list(described())
-    assert not [row.key for row in rows if not row.effect]
-    assert {*keys.defaults()} <= {row.key for row in rows}
-    names = "\t".join(keys.Key._fields)
-    compare(keys.TABLE, "".join(f"{line}\n" for line in (names, *map("\t".join, rows))))
-    for cached in (keys.defaults, keys._default_tree):
-        cached.cache_clear()
-    assert keys.defaults() == dict(flatten(unstructure(AsrConfig())))
-    assert not keys.key_faults(unstructure(AsrConfig()))
-    evaluation = dict(flatten(unstructure(AsrConfig())))
-    assert evaluation.keys() <= keys.defaults().keys()
 
 
 def test_the_configurations_resolve_to_the_golden_file() -> None:
@@ -90,6 +72,7 @@ def test_a_preset_has_its_batch_on_any_number_of_gpus(
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", str(processes))
     tree = merge(*(read_yaml(CONFIGS / f"{part}.yaml") for part in STACKS[name]))
-    config, faults = load_with_faults(AsrConfig, tree)
-    assert with_accumulation(config, faults).trainer.grad_accumulation.num_batches == batches
+    faults = list[str]()
+    config = with_accumulation(load(tree, where=name), faults)
+    assert config.trainer.grad_accumulation.num_batches == batches
     assert not faults

@@ -1,17 +1,12 @@
 """Failures while a run is running: a message with a hint, and status 1."""
 
 import errno
-import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 from fairseq2.error import OperationalError
 
-from danish_asr.base.errors import EXIT_FAILED, RunFailedError
-from danish_asr.recipe.train.console import RunReport
+from danish_asr.base.errors import RunFailedError
 from danish_asr.recipe.train.ending import explained
-from tests.recipe.running import train
 
 
 def fail(error: Exception, cause: Exception | None = None) -> str:
@@ -39,36 +34,17 @@ def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None
 @pytest.mark.parametrize(
     "error",
     [
-        FileNotFoundError(errno.ENOENT, "No such file", "run/tb"),
-        RuntimeError("Parent directory run/tb does not exist."),  # torch.save
+        FileNotFoundError(errno.ENOENT, "No such file", "lm/3gram.arpa"),
+        PermissionError(errno.EACCES, "Permission denied", "lm/3gram.arpa"),
+        EOFError("Ran out of input"),
+        RuntimeError("PytorchStreamReader failed reading zip archive: no central directory"),
     ],
 )
-def test_a_directory_that_was_removed_is_named(error: Exception) -> None:
-    message = fail(OperationalError("A system error occurred."), error)
-    assert "run/tb" in message
-    assert "was removed" in message
-
-
-@pytest.mark.parametrize("part", [".", "metrics"])
-def test_a_directory_removed_in_mid_run_ends_it_with_a_message(
-    tmp_path: Path,
-    dataset: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    part: str,
-) -> None:
-    report = RunReport._report
-
-    def then(self: Any, values: Any, step: int) -> None:
-        report(self, values, step)
-        if step == 3:
-            shutil.rmtree(tmp_path / "run" / part)
-
-    monkeypatch.setattr(RunReport, "_report", then)
-    assert train(tmp_path / "run", dataset) == EXIT_FAILED
-    printed = capfd.readouterr().err
-    assert "was removed" in printed
-    assert "Traceback" not in printed
+def test_an_error_of_any_other_file_gives_no_advice(error: Exception) -> None:
+    """A damaged download is not the newest checkpoint, nor a missing model a removed OUTDIR."""
+    with pytest.raises(type(error)) as caught, explained():
+        raise error
+    assert caught.value is error
 
 
 def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_no_full_disk() -> None:

@@ -13,6 +13,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import defaults, table
 from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.entry import Request, read_configuration
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
 STORAGE = "dataset.mixture_parquet_storage_config"
@@ -34,7 +35,7 @@ def test_an_unknown_key_a_wrong_type_and_a_bound_are_reported_at_once() -> None:
         nested("regime.num_steps", 0),
     )
     assert unknown.startswith("trainer.freeze_encoder_for_n_step ")
-    assert "trainer.freeze_encoder_for_n_steps" in unknown
+    assert "freeze_encoder_for_n_steps" in unknown.partition(" ")[2]
     assert bound.startswith("regime.num_steps ")
     assert kind.startswith("optimizer.config.lr ")
     assert "'fast'" in kind
@@ -164,6 +165,38 @@ def test_a_configuration_that_was_written_is_read_as_the_same() -> None:
     assert load(written, where="the test") == config
     assert dict(flatten(tree)).items() <= dict(flatten(written)).items()
     assert unstructure(AsrConfig())["optimizer"]["config"]["betas"] == [0.9, 0.98]
+
+
+@pytest.mark.parametrize("section", ["trainer", "regime", "dataset", "optimizer.config"])
+def test_an_unknown_key_is_refused_without_a_list_of_all(section: str) -> None:
+    (fault,) = faults_of(nested(f"{section}.qqqq", 1))
+    assert fault.startswith(f"{section}.qqqq")
+    assert f"--help-keys {section}" in fault
+    assert len(fault) < 160
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other", "refused"),
+    [
+        ("model.dtype", "bfloat16", ("common.seed", 1), True),
+        ("model.dtype", "float32", ("common.seed", 1), False),
+        # Both were tracebacks after the model was loaded.
+        ("regime.validate_at_start", True, ("dataset.valid_split", None), True),
+        ("regime.validate_at_start", True, ("dataset.valid_split", "dev"), False),
+        (
+            *("regime.keep_checkpoint_every_n_steps", 2000),
+            *(("regime.validate_every_n_data_epochs", 0.5), True),
+        ),
+        # An epoch that a stage cuts short would count as a pass over the data.
+        ("regime.num_data_epochs", 2, ("trainer.stages", {5: {"subset": 9}}), True),
+        ("regime.num_data_epochs", 2, ("common.seed", 1), False),
+    ],
+)
+def test_what_would_fail_or_mislead_later_is_refused(
+    key: str, value: object, other: tuple[str, object], *, refused: bool
+) -> None:
+    faults = faults_of(nested(key, value), nested(*other))
+    assert [fault.split()[0] for fault in faults] == [key] * refused
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,18 @@ import pytest
 import torch
 from fairseq2.checkpoint import StandardCheckpointManager
 
-from danish_asr.recipe import entry as cli
 from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from tests.forks import in_processes
-from tests.recipe.running import arguments, copy_until, losses, train, train_with_two, weights
+from tests.recipe.running import (
+    arguments,
+    copy_until,
+    losses,
+    train,
+    train_main,
+    train_with_two,
+    weights,
+)
 
 # Dropout is drawn per process; without it runs can be compared.
 SMALL = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
@@ -44,7 +51,7 @@ def train_with_a_slow_disk(args: list[str]) -> None:
         return list_steps(manager, **options)
 
     StandardCheckpointManager.get_step_numbers = list_late  # type: ignore[assignment, method-assign]
-    cli.train(args)
+    train_main(args)
 
 
 def test_two_processes_delete_the_states_of_previous_checkpoints_together(
@@ -77,7 +84,7 @@ def train_and_note(folder: Path, args: list[str]) -> None:
         return process_batch(unit, batch, metric_bag)
 
     AsrTrainUnit.process_batch = note_and_process  # type: ignore[assignment, method-assign]
-    cli.train(args)
+    train_main(args)
 
 
 def train_until(step: int, run: Path, dataset: Path, processes: int) -> tuple[list[str], str]:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from danish_asr.recipe.entry import evaluate as eval_main
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.forks import in_processes
-from tests.recipe.running import arguments, evaluate
+from tests.recipe.running import arguments, eval_main, evaluate
 
 FOLDER = Path("eval", "best", "train")
 TRAIN = "evaluator.split=train"

@@ -10,7 +10,6 @@ import pytest
 
 from danish_asr.base.config_tree import read_yaml
 from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.entry import evaluate as eval_main
 from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     checkpoint_steps,
@@ -22,6 +21,7 @@ from tests.recipe.running import (
     RECIPE,
     arguments,
     changed,
+    eval_main,
     evaluate,
     metrics,
     same_weights,

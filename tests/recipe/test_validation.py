@@ -1,8 +1,12 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
 import math
+import shutil
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from fairseq2.metrics.recorders import MetricDescriptorRegistry
@@ -10,9 +14,10 @@ from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.metrics import compute_wer
+from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
-from danish_asr.recipe.train.validation import ALL, ErrorRates, publish
+from danish_asr.recipe.train.validation import ALL, ErrorRates, dialects_with_few_rows, publish
 from tests.recipe.running import metrics, train
 
 
@@ -72,6 +77,33 @@ def test_counts_of_two_processes_add_up_to_those_of_one() -> None:
     expected = 100 * compute_wer([row[1] for row in rows], [row[0] for row in rows])
     assert published(together)["wer"] == pytest.approx(expected)
     assert published(together)["worst_group_wer"] == 100.0
+
+
+def test_dialects_with_too_few_rows_to_choose_a_checkpoint_by_are_named(dataset: Path) -> None:
+    index = DanishAsrDataset(dataset).read_index("train")
+    codes, names = index.dialects()
+    many = index.take(np.resize(np.flatnonzero(codes == 0), 60))
+    assert names[0] not in dialects_with_few_rows([many])
+    assert dialects_with_few_rows([index]).keys() == {*names}
+    assert sum(dialects_with_few_rows([index]).values()) == len(index)
+
+
+def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
+    tmp_path: Path, dataset: Path
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "tiny")
+    dev = sorted(root.glob("version=0/*/split=dev/**/*.parquet"))
+    for path in dev:
+        table = pq.read_table(path, partitioning=None)
+        place = table.column_names.index("dialect")
+        dialects = ["Fynsk", *[None] * (len(table) - 1)]
+        pq.write_table(table.set_column(place, "dialect", pa.array(dialects, pa.string())), path)
+    run, data = tmp_path / "run", f"dataset.config_overrides={{data: {root}}}"
+    assert train(run, dataset, data, "regime.num_steps=2") == 0
+    (row,) = metrics(run, "valid")
+    fynsk, unknown = row["wer/dialect/Fynsk"], row["wer/dialect/unknown"]
+    assert row["WER of the worst dialect"] == fynsk
+    assert min(fynsk, unknown) <= row["Word Error Rate (WER)"] <= max(fynsk, unknown)
 
 
 def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) -> None:

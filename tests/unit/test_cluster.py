@@ -14,7 +14,6 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base.cluster import (
-    CpuMeter,
     check_tasks,
     cpu_quota,
     rank_info,
@@ -119,14 +118,6 @@ def test_the_quota_of_a_container_limits_the_cpus(
         (tmp_path / group / "cpu.max").write_text(f"{limit}\n")
     assert cpu_quota(tmp_path, "0::/a/b\n") == cpus
     assert cpu_quota(tmp_path, "4:cpu:/a/b\n") is None
-
-
-def test_cpus_that_others_use_are_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle, own, clock = iter([10.0, 10.5]), iter([1.0, 3.0]), iter([0.0, 2.0])
-    monkeypatch.setattr(CpuMeter, "_idle_seconds", staticmethod(lambda: next(idle)))
-    monkeypatch.setattr(time, "process_time", lambda: next(own))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    assert CpuMeter().free() == 1.25  # one by this process, and a quarter of one is idle
 
 
 def test_cpus_of_a_job_of_slurm_count_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m danish_asr.base.cluster -m danish_asr.recipe OUT ...
+    python -m danish_asr.base.cluster -m danish_asr train OUTDIR ...
 
 starts a process for each GPU that the job was given; without one, or with one, the command itself
 is this process. More processes are those of ``torchrun``, whose options it takes, and the exit
@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -98,14 +97,11 @@ def usable_cpus() -> int:
     both, in its variables.
     """
     granted = len(os.sched_getaffinity(0))
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
     quota = cpu_quota()
     if quota is not None:
         granted = min(granted, max(1, int(quota)))
-    return max(1, min(granted, job_cpus() or granted) // _local_processes())
-
-
-def _local_processes() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
+    return max(1, min(granted, job_cpus() or granted) // processes)
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup"), groups: str | None = None) -> float | None:
@@ -128,30 +124,12 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup"), groups: str | None = None) ->
     return min(quotas, default=None)
 
 
-class CpuMeter:
-    """Measures, from its creation on, how many CPUs are free for this process."""
+def use_granted_cpus(configured: int | None) -> None:
+    """Let PyTorch compute with `usable_cpus` threads, unless somebody has chosen their number."""
+    import torch  # noqa: PLC0415 - slow
 
-    def __init__(self) -> None:
-        self._began = self._idle_seconds(), time.process_time(), time.monotonic()
-
-    def free(self) -> float | None:
-        """Return how many of the process's CPUs were idle or used by itself; None: not Linux."""
-        now = self._idle_seconds(), time.process_time(), time.monotonic()
-        idle, own, passed = (after - before for before, after in zip(self._began, now, strict=True))
-        if not now[0] or passed <= 0:
-            return None
-        return (idle / _local_processes() + own) / passed
-
-    @staticmethod
-    def _idle_seconds() -> float:
-        names = {f"cpu{number}" for number in os.sched_getaffinity(0)}
-        ticks = 0
-        with suppress(OSError):
-            for line in Path("/proc/stat").read_text().splitlines():
-                name, *times = line.split()
-                if name in names:
-                    ticks += int(times[3]) + int(times[4])  # idle, and waiting for a disk
-        return ticks / os.sysconf("SC_CLK_TCK")
+    if configured is None and "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(usable_cpus())
 
 
 def job_cpus() -> int | None:

@@ -19,6 +19,9 @@ Tree = dict[str, Any]
 
 _SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
 
+_LISTED: Final = 6
+"""The most keys that a fault names; a section has up to sixty."""
+
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adafactor}'"
 
 
@@ -136,8 +139,14 @@ def unknown_key(path: str, key: object, keys: Iterable[str], elsewhere: Sequence
 
     ``elsewhere`` are the dotted keys of other sections that have its name.
     """
-    close = elsewhere or get_close_matches(str(key), keys, n=1)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(keys))}"
+    known = sorted(keys)
+    if close := elsewhere or get_close_matches(str(key), known, n=1):
+        hint = f"did you mean {' or '.join(close)}?"
+    elif len(known) <= _LISTED:
+        hint = f"known: {', '.join(known)}"
+    else:
+        section = path.rpartition(".")[0] or "SECTION"
+        hint = f"`danish-asr train --help-keys {section}` describes those that are"
     return f"{path} is not a key of this configuration; {hint}"
 
 

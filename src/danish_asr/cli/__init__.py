@@ -33,7 +33,7 @@ from danish_asr.cli.app import app
 
 _ORDER: Final = (
     *("demo", "doctor", "synthesize", "convert", "combine", "verify", "explore", "harvest"),
-    *("fetch", "plan", "train", "evaluate", "sweep", "runs", "advise"),
+    *("fetch", "plan", "train", "evaluate", "sweep", "runs"),
     *("average", "score", "compare", "report", "audit", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(

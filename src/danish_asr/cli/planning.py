@@ -1,4 +1,4 @@
-"""The commands around runs: plan, sweep, runs, advise."""
+"""The commands around runs: plan, sweep, runs."""
 
 # ruff: noqa: PLC0415
 
@@ -116,28 +116,3 @@ def runs(
     from danish_asr.report.run_table import report_runs
 
     report_runs(root, csv=csv, html=html)
-
-
-@app.command(
-    examples=[
-        "advise outputs/300m",
-        "advise outputs/lr",
-        "advise outputs/curve --learning-curve",
-    ]
-)
-def advise(
-    root: Annotated[Path, Argument(metavar="OUTDIR", help="A run, or the directory of a sweep.")],
-    *,
-    learning_curve: Annotated[
-        bool,
-        Option("--learning-curve", help="What more hours give: a sweep over dataset.train_share."),
-    ] = False,
-) -> None:
-    """Say what to try next, with the evidence, by a run's metrics and evaluations."""
-    from danish_asr.report.learning_curve import report_learning_curve
-    from danish_asr.report.run_table import report_advice
-
-    if learning_curve:
-        report_learning_curve(root)
-    else:
-        report_advice(root)

@@ -88,10 +88,6 @@ def train(
     config: Files = None,
     dataset: Dataset = None,
     dump_config: _Dump = False,
-    trust: Annotated[
-        bool,
-        Option("--trust", help="Continue a run of another user; what it saved can run any code."),
-    ] = False,
     prepare: Annotated[
         bool, Option("--prepare", help="First convert CoRal, if that is the dataset and missing.")
     ] = False,
@@ -108,9 +104,7 @@ def train(
 
     if not config and not (output_dir / CONFIG_FILE).is_file():
         config = preset(dataset)
-    request = _request(
-        output_dir, values or (), config or (), dataset, dump=dump_config, trust=trust
-    )
+    request = _request(output_dir, values or (), config or (), dataset, dump=dump_config)
     if prepare:
         try:
             _convert_missing(request)
@@ -175,7 +169,6 @@ def _request(
     dataset: Path | None,
     *,
     dump: bool,
-    trust: bool = False,
 ) -> "Request":
     from danish_asr.recipe.config.keys import defaults
     from danish_asr.recipe.entry import Request
@@ -199,5 +192,4 @@ def _request(
         dataset=dataset,
         overrides=values,
         dump_config=dump,
-        trust=trust,
     )

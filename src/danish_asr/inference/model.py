@@ -16,7 +16,6 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from danish_asr.base.errors import RunError, TranscriptionError
-from danish_asr.base.fairseq2_private import supported
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.alignment import separator_of
 from danish_asr.decoding.decoders import GREEDY, Decoders
@@ -77,8 +76,7 @@ def load_model(
     family = assets.model_family(card)
     with explained():
         gangs = create_fake_gangs(torch_device)
-        options = {"mmap": False, "progress": False, "load_rank0_only": False}
-        module = supported(family.load_model, card, gangs, torch.float32, None, **options)
+        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
     settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
     asr = cast(Wav2Vec2AsrModel, module)
     if torch_device.type == "cpu":

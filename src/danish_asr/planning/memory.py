@@ -13,7 +13,6 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from torch import Tensor
 
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
 from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, OPTIMIZERS
@@ -46,9 +45,8 @@ class Model(NamedTuple):
     def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
         """Build it without memory; what never learns requires no gradient."""
         gangs, dtype = create_fake_gangs(CPU), torch.float32
-        module = cast(
-            Wav2Vec2AsrModel, new_model(self.family, self.config, gangs, dtype, meta=True)
-        )
+        new_model = self.family.create_new_model
+        module = cast(Wav2Vec2AsrModel, new_model(self.config, gangs, dtype, meta=True))
         keep_layers(module, config.model.keep_layers)
         Freezing(config).freeze_permanently(module)
         return module
@@ -102,7 +100,7 @@ def step_memory(
     checkpointing = trainer.activation_checkpointing
     every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
     settings = Settings(on_gpu, mixed_precision(config), every)
-    activations = _cached_peak(config, model, module, batch, settings)
+    activations = _cached_peak(model, module, batch, settings)
     # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
     values = cast(Any, config.optimizer.config)
     foreach = config.optimizer.name == "adamw" and values.impl == "foreach"
@@ -125,7 +123,7 @@ _peaks: dict[str, Counter[str]] = {}
 
 
 def _cached_peak(
-    config: AsrConfig, model: Model, module: Wav2Vec2AsrModel, batch: Batch, settings: Settings
+    model: Model, module: Wav2Vec2AsrModel, batch: Batch, settings: Settings
 ) -> Counter[str]:
     """Return the `peak` of a batch; the search for a plan that fits asks for it again and again."""
     learning = [name for name, p in module.named_parameters() if p.requires_grad]

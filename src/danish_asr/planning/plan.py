@@ -198,7 +198,7 @@ def _plan(
             "evaluator.amp_dtype=torch.float16"
         )
     if warmup := long_warmup(dict(flatten(unstructure(config)))):
-        notes.append(str(warmup))
+        notes.append(warmup)
     if epoch and plan.epochs and plan.epochs > _TOO_MANY:
         notes.append(
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "

@@ -12,10 +12,9 @@ from rich.table import Table
 
 from danish_asr.base.config_tree import flatten
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.gpus import CARDS, NO_BFLOAT16, Card, here
-from danish_asr.recipe.config.overlay import overlay_text
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def show_plan(
         _print(console, plan, price_per_hour)
     if write and card and plan.remedies:
         title = f"Over {request.where}, to fit {gpus} x {card.name}: `danish-asr plan`"
-        publish_text(write, overlay_text(plan.overlay, tree, [title]))
+        publish_text(write, f"# {title}\n{to_yaml(plan.overlay)}")
         note(f"wrote {write}; lay it over the configuration with --config")
     elif write:
         note(f"{write} not written: there is nothing to change")

@@ -215,9 +215,8 @@ class _Runner:
         take(run, error=RunError, advice=_IN_USE, work="run").release()
         log = run.with_name(f"{run.name}.log")
         self._console.print(f"{run.name}: log: {log}")
-        command = [sys.executable, "-m", "danish_asr.recipe", str(run)]
-        command += ["--config-file", str(self._sweep.out / BASE)]
-        command += ["--config", *self._sweep.runs[run.name]]
+        command = [sys.executable, "-m", "danish_asr", "train", str(run)]
+        command += ["--config", str(self._sweep.out / BASE), *self._sweep.runs[run.name]]
         command.append(f"{_LIMIT}={left if left < inf else 'null'}")
         with log.open("ab") as file:
             status = self._processes.run(command, stdout=file, stderr=file)

@@ -1,13 +1,12 @@
-"""The command line of both recipes, up to the import of torch and fairseq2.
+"""The start of both recipes, up to the import of torch and fairseq2.
 
-That takes seconds, so arguments, files and keys are checked before.
+That takes seconds, so files and keys are checked before.
 """
 
 import math
 import os
 import signal
 import sys
-from argparse import OPTIONAL, ZERO_OR_MORE, ArgumentParser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +25,6 @@ from danish_asr.base.config_tree import (
 from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError, DatasetError
 from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
 from danish_asr.recipe.config.load import ineffective_keys, load
-from danish_asr.recipe.config.overlay import stale_overlays
 
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
@@ -53,7 +51,6 @@ class Request:
     """The root of a built dataset, over the one that the files name."""
     overrides: Sequence[str] = ()
     dump_config: bool = False
-    trust: bool = False
 
     @property
     def where(self) -> str:
@@ -63,29 +60,12 @@ class Request:
         return " with ".join(sources) or "the configuration"
 
 
-def train(arguments: Sequence[str] | None = None) -> None:
-    """Train as the command line says; None: that of the process.
-
-    Exits with status 0 when training is complete, 75 when the run stopped early at a signal or its
-    time limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
-    """
-    run(TRAIN, _parse(arguments, "recipe", "Train a CTC model on Danish speech."))
-
-
-def evaluate(arguments: Sequence[str] | None = None) -> None:
-    """Score a split with a run's checkpoint or a named model.
-
-    Exits with status 0 when every row is scored, 75 when it stopped early at a signal or its time
-    limit and the same command continues it, 2 when the configuration is refused, 1 otherwise.
-    """
-    run(
-        EVALUATE,
-        _parse(arguments, "recipe.evaluate", "Score a split and write predictions.jsonl."),
-    )
-
-
 def run(recipe: str, request: Request) -> None:
-    """Check the configuration's keys, then run the module ``recipe`` with it."""
+    """Check the configuration's keys, then run the module ``recipe`` with it.
+
+    Exits with status 0 when it is complete, 75 when it stopped early at a signal or its time limit
+    and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    """
     with handled({number: signal.getsignal(number) for number in STOP_SIGNALS}):
         exit_at_stops()
         stop_with_launcher()
@@ -121,58 +101,6 @@ def refuse(error: DanishAsrError) -> NoReturn:
     sys.exit(EXIT_REFUSED)
 
 
-def _parse(arguments: Sequence[str] | None, module: str, description: str) -> Request:
-    parser = ArgumentParser(
-        prog=f"python -m danish_asr.{module}", description=description, allow_abbrev=False
-    )
-    parser.add_argument(
-        "output_dir",
-        type=Path,
-        nargs=OPTIONAL,
-        metavar="OUTDIR",
-        help="directory of the run; an unfinished run in it is continued",
-    )
-    parser.add_argument(
-        "--config-file",
-        dest="config_files",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="YAML file with what differs from the defaults; may be repeated, the last one wins",
-    )
-    parser.add_argument(
-        "--config",
-        dest="overrides",
-        action="extend",
-        nargs=ZERO_OR_MORE,
-        default=[],
-        metavar="NAME=VALUE",
-        help="values over the file's, e.g. --config regime.num_steps=100 optimizer.config.lr=1e-5",
-    )
-    parser.add_argument(
-        "--dataset",
-        type=Path,
-        metavar="DIR",
-        help="root of a built dataset, in place of the one that the configuration names",
-    )
-    parser.add_argument(
-        "--dump-config",
-        action="store_true",
-        help="print the whole configuration, check it, and stop",
-    )
-    if module == "recipe":
-        parser.add_argument(
-            "--trust",
-            action="store_true",
-            help="continue a run that another user saved: what is unpickled can run any code",
-        )
-    args = parser.parse_args(arguments)
-    if args.output_dir is None and not args.dump_config:
-        parser.error("OUTDIR is missing")
-    return Request(**vars(args))
-
-
 def read_configuration(request: Request) -> Tree:
     """Merge the files and overrides; name, once, the keys whose values have no effect here.
 
@@ -185,11 +113,6 @@ def read_configuration(request: Request) -> Tree:
     if rank_info().rank == 0:
         _note_ineffective(tree, values)
         _note_seconds(values.get(_TIMEOUT))
-        for file in stale_overlays(request.config_files, files, overrides):
-            note(
-                f"{file} was planned for another configuration, so it may not fit or may waste "
-                "memory; run `danish-asr plan --write` again"
-            )
     return tree
 
 

@@ -21,7 +21,6 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.report.components import curves_chart, render_template
 from danish_asr.report.corpora_table import corpora_table
-from danish_asr.report.run_advice import DIALECT, advise_run
 from danish_asr.report.run_history import (
     COMPLETE,
     FAILED_STATE,
@@ -34,6 +33,9 @@ from danish_asr.report.tables import say
 from danish_asr.scoring.error_analysis import WorstUtterance
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.settings import Settings
+
+DIALECT: Final = "wer/dialect/"
+"""The beginning of a validation's key of a dialect's WER."""
 
 RELOAD: Final = 30
 """Seconds after which a page that is followed is written, and loaded, again."""
@@ -102,7 +104,6 @@ def render_run(history: History, page: Path, *, reload: int | None = None) -> st
         name=run.name,
         history=history,
         reload=reload,
-        advice=advise_run(history),
         numbers=_numbers(history),
         best=history.best,
         titles=SCORE_TITLES,

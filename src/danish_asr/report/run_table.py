@@ -1,9 +1,10 @@
-"""``danish-asr runs`` and ``advise``: all runs below a directory, as a table, CSV and a page."""
+"""``danish-asr runs``: all runs below a directory, as a table, CSV and a page."""
 
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import cycle
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,16 +14,14 @@ from rich.console import Console
 from danish_asr.base.config_tree import short_names
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
-from danish_asr.recipe.run.advice import LOSS, Advice
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
     FAILED,
-    SWEEP,
     resumable_steps,
 )
 from danish_asr.report import wording
-from danish_asr.report.run_advice import advise_run, advise_values, standing_of
 from danish_asr.report.run_history import (
     COMPLETE,
     FAILED_STATE,
@@ -51,6 +50,9 @@ _TIMES: Final = ("hours", "audio h/h")
 
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#3f9fd6", "#7f7f7f")
 """Of Okabe and Ito, the yellow ones darker: colour-blind readers can distinguish them too."""
+
+_SATURATED: Final = 80.0
+"""Per cent; above it the loss says more than an error rate."""
 
 _LINES: Final = ("-", "--", ":", "-.")
 
@@ -128,7 +130,7 @@ class Runs:
             )
         self.root = root.resolve()
         self.rows = sorted(
-            rows, key=lambda row: standing_of(row.history) if row.history else (True, (1.0, 0.0))
+            rows, key=lambda row: _standing(row.history) if row.history else (True, (1.0, 0.0))
         )
         self.histories = [row.history for row in self.rows if row.history]
         self.keys: list[str] = []
@@ -136,7 +138,6 @@ class Runs:
             first, *others = [history.config.get(key) for history in self.histories]
             if any(value != first for value in others) and not key.startswith(_LEFT_OUT):
                 self.keys.append(key)
-        self.is_sweep = (self.root / SWEEP).is_file()
         self.metric = " or ".join(dict.fromkeys(history.score for history in self.histories))
 
     def values(self, row: Row) -> dict[str, str]:
@@ -163,13 +164,6 @@ class Runs:
             table.append(cells)
         return headings, table
 
-    @cached_property
-    def advice(self) -> list[Advice]:
-        """What the runs of a sweep together say, or what the only run does."""
-        if len(self.rows) == 1 and self.histories:
-            return advise_run(self.histories[0])
-        return advise_values(self.histories, self.keys) if self.is_sweep else []
-
     def panels(self) -> Iterator[Panel]:
         """Yield the curves of all runs, laid over one another."""
         titles = {history.score: "%" for history in self.histories if history.score != LOSS}
@@ -178,6 +172,18 @@ class Runs:
             curves = {name: curve for name, curve in curves.items() if len(curve)}
             if curves:
                 yield Panel(f"{title}, dev", unit, curves, logarithmic=title == LOSS)
+
+
+def _standing(history: History) -> tuple[bool, tuple[float, float]]:
+    """Return what orders runs, the best first; those that were not validated come last."""
+    standings = []
+    for row in history.validations:
+        if history.score in row:
+            score = row[history.score]
+            if history.score != LOSS:
+                score = min(score, _SATURATED)
+            standings.append((score, row.get(LOSS, inf)))
+    return not standings, min(standings, default=(0.0, 0.0))
 
 
 def _find_runs(root: Path) -> Iterator[Path]:
@@ -196,7 +202,7 @@ def report_runs(
     html: Path | None = None,
     console: Console | None = None,
 ) -> None:
-    """Print the runs below ``root``, why some failed, and advice; write a table and a page.
+    """Print the runs below ``root``, and why some failed; write a table and a page.
 
     Raises:
         RunError: There is no run.
@@ -212,7 +218,9 @@ def report_runs(
     if left_out := [column[0] for column in columns if column not in shown]:
         names = ", ".join(left_out)
         say(f"the terminal is too narrow: {names} left out; --csv and --html have all", console)
-    _print(runs, console)
+    for row in runs.rows:
+        if row.reason:
+            say(f"{row.name}: {row.state}: {row.reason}", console)
     if csv:
         publish_text(
             csv, to_csv(pd.DataFrame([row.line() | runs.values(row) for row in runs.rows]))
@@ -221,29 +229,6 @@ def report_runs(
     if html:
         publish_text(html, render_runs(runs, html))
         say(f"wrote {html}", console)
-
-
-def report_advice(root: Path, console: Console | None = None) -> None:
-    """Print what a run shows, or what the runs below a directory do.
-
-    Raises:
-        RunError: There is no run.
-        PredictionsError: An evaluation of a run cannot be scored.
-    """
-    console, runs = console or Console(), Runs(root)
-    _print(runs, console)
-    if len(runs.rows) > 1 and not runs.is_sweep:
-        say(f"{root} is no sweep, so its runs are not compared; name one of them", console)
-    elif not runs.advice and not any(row.reason for row in runs.rows):
-        say("nothing to say: neither the metrics nor the evaluations show a problem", console)
-
-
-def _print(runs: Runs, console: Console) -> None:
-    for row in runs.rows:
-        if row.reason:
-            say(f"{row.name}: {row.state}: {row.reason}", console)
-    for advice in runs.advice:
-        say(f"advice: {advice}", console)
 
 
 def render_runs(runs: Runs, file: Path) -> str:
@@ -271,6 +256,5 @@ def render_runs(runs: Runs, file: Path) -> str:
         cells=cells,
         styles=styles,
         links=links,
-        advice=runs.advice,
         charts={panel.title: curves_chart(panel, styles) for panel in runs.panels()},
     )

@@ -56,9 +56,7 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
     return Fairseq2Config(
         asr=config,
-        model=_section(
-            base.ModelSection if config.trains else base.ReferenceModelSection, tree["model"]
-        ),
+        model=_section(kind, tree["model"]),
         pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
         dataset=_section(base.DatasetSection, tree["dataset"]),
         tokenizer=_section(base.TokenizerSection, tree["tokenizer"]),

@@ -141,9 +141,20 @@ def help_text(name: str, width: int = 80) -> str:
 
 def near_keys(name: str) -> list[str]:
     """Return the keys and sections that an unknown ``name`` may mean, the nearest first."""
-    last, keys = name.rpartition(".")[2], [row.key for row in table()]
-    same = [key for key in keys if key.endswith(f".{last}")]
-    return same if 0 < len(same) <= _SUGGESTED else get_close_matches(name, keys, n=1)
+    return same_name(name) or get_close_matches(name, [row.key for row in table()], n=1)
+
+
+def same_name(key: str) -> list[str]:
+    """Return the dotted keys of other sections with the same name; none if there are many."""
+    name = key.rpartition(".")[2]
+    same = [row.key for row in table() if row.key.endswith(f".{name}")]
+    return same if len(same) <= _SUGGESTED else []
+
+
+def names_in(section: str) -> list[str]:
+    """Return the names of the keys of a section."""
+    places = [row.key.rpartition(".") for row in table()]
+    return [name for place, _, name in places if place == section]
 
 
 @cache

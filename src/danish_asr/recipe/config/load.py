@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
-from danish_asr.recipe.config.keys import near_keys
+from danish_asr.recipe.config.keys import names_in, same_name
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TaskSection
 from danish_asr.text.profiles import normalizer
 
@@ -150,7 +150,8 @@ def _validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
 def _fault(key: str, rule: str, fault: Mapping[str, Any]) -> str:
     """Say what is wrong with the value of a key."""
     if fault["type"] == "unexpected_keyword_argument":
-        return unknown_key(key, fault["loc"][-1], near_keys(key))
+        section, _, name = key.rpartition(".")
+        return unknown_key(key, name, names_in(section), same_name(key))
     if fault["type"] == "missing":
         return f"{key} is missing"
     return f"{key} must be {rule}, but is {_as_yaml(fault['input'])}"
@@ -301,6 +302,14 @@ def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
         )
     if regime.validate_at_start and not config.dataset.valid_split:
         yield "regime.validate_at_start must be false without dataset.valid_split"
+    if regime.num_data_epochs is not None and config.trainer.stages:
+        # An epoch that a stage cuts short is no pass over the training data.
+        yield "regime.num_data_epochs must be null with trainer.stages; set regime.num_steps"
+    if part is not None and regime.keep_checkpoint_every_n_steps is not None:
+        yield (
+            "regime.keep_checkpoint_every_n_steps must be null with a part of an epoch in "
+            "validate_every_n_data_epochs, which decides which steps are saved"
+        )
     for name, of in _MULTIPLES:
         interval, unit = getattr(regime, name), getattr(regime, of)
         if part is not None and name in {"validate_every_n_steps", "checkpoint_every_n_steps"}:

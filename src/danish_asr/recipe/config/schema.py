@@ -713,7 +713,8 @@ class EvaluatorSection(Section):
     `best`, or `none` if OUTDIR holds no run and a model is named."""
 
     split: str | None = None
-    """The splits to score, separated by commas. Null: `test`."""
+    """The splits to score, separated by commas. Null: `test`, but for the checkpoint `none`
+    without `dataset.train_split`, as upstream evaluates, `dataset.valid_split`."""
 
     where: str | None = None
     """Score the rows that fulfil this SQL condition, in the directory of `label`. Null: all."""

@@ -97,8 +97,7 @@ class Index:
         """
         if size >= len(self):
             return self
-        names = zip(self._corpora(), self.rows["id"].fill_null(""), strict=True)
-        return self.take(self._first(size / len(self), 0, names, np.ones(len(self))))
+        return self.take(self._first(size / len(self), pl.col("id"), np.ones(len(self)), seed=0))
 
     def share(self, share: float, seed: int) -> Self:
         """About this share of each dialect's hours; a larger share has these rows too.
@@ -106,29 +105,22 @@ class Index:
         Speakers are taken one after the other, in an order that the seed and their names fix; of
         the last one of a dialect only as much as is needed. A row without a speaker is its own.
         """
-        speakers = self.rows.select(pl.coalesce("speaker_id", "id"))["speaker_id"]
-        names = zip(self._corpora(), speakers.fill_null(""), strict=True)
-        return self.take(self._first(share, seed, names, self.lengths))
-
-    def _corpora(self) -> Iterable[str]:
-        corpora = [partition.corpus for partition in self.partitions]
-        return (corpora[code] for code in self.partition_of.tolist())
+        unit = pl.coalesce("speaker_id", "id")
+        return self.take(self._first(share, unit, self.lengths, seed=seed))
 
     def _first(
-        self, share: float, seed: int, names: Iterable[tuple[str, str]], amounts: NDArray[Any]
+        self, share: float, unit: pl.Expr, amounts: NDArray[Any], *, seed: int
     ) -> NDArray[np.int64]:
-        """The rows with this share of each dialect's amount, ascending, by a hash of their names.
+        """The rows with this share of each dialect's amount, ascending; at least one of each.
 
-        At least one row of each dialect.
+        Units of rows are taken in the order of a hash of seed, corpus and name.
         """
-        places = dict[tuple[str, str], int]()
-        place_of = np.empty(len(self), np.uint64)
-        for row, name in enumerate(names):
-            if name not in places:
-                content = f"{seed} {' '.join(name)}".encode()
-                digest = hashlib.blake2b(content, digest_size=8).digest()
-                places[name] = int.from_bytes(digest, "little")
-            place_of[row] = places[name]
+        corpora = pl.Series("corpus", [partition.corpus for partition in self.partitions])
+        names = self.rows.select(
+            pl.format("{} {} {}", pl.lit(seed), corpora[self.partition_of], unit.fill_null(""))
+        ).to_series()
+        digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
+        place_of = np.frombuffer(b"".join(digests), "<u8")
         codes, _ = self.dialects()
         order = np.lexsort((np.arange(len(self)), place_of, codes))
         chosen = np.zeros(len(self), np.bool_)

@@ -6,14 +6,17 @@ utterance's own, so that they hold for quiet recordings too. A :class:`LengthTra
 length.
 """
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy.fft
 import soundfile
 import soxr
 import torch
@@ -29,6 +32,10 @@ Waveform: TypeAlias = NDArray[np.float32]
 
 _N_FFT: Final = 400
 _HOP: Final = 200
+_LEAST_LEVEL: Final = 1e-12
+_LEAST_BLOCK: Final = 1 << 12
+_RESPONSES: Final = 256  # with a second of echo each, 40 MB
+_MAPPED_FILES: Final = 4_096
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
 _SUFFIXES = {".flac", ".ogg", ".wav"}
@@ -209,24 +216,6 @@ class _FromFolder(_Sometimes):
         files = Path(self.folder).expanduser().rglob("*")
         return sorted(file for file in files if file.suffix.lower() in _SUFFIXES)
 
-    def _recording(self, rng: np.random.Generator, samples: int | None) -> NDArray[np.float32]:
-        """Return mono sound at 16 kHz: ``samples`` from a random place, repeated, or all."""
-        file = self._files[rng.integers(len(self._files))]
-        share = rng.random()
-        try:
-            with soundfile.SoundFile(file) as sound:
-                count = sound.frames
-                if samples is not None:
-                    count = min(count, samples * sound.samplerate // SAMPLE_RATE + 1)
-                    sound.seek(int(share * (sound.frames - count + 1)))
-                mono = sound.read(count, np.float32, always_2d=True).mean(axis=1)
-                rate = sound.samplerate
-        except soundfile.LibsndfileError as error:
-            raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
-        if rate != SAMPLE_RATE:
-            mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
-        return mono if samples is None else np.resize(mono, samples)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Noise(_FromFolder):
@@ -237,8 +226,12 @@ class Noise(_FromFolder):
 
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        noise = self._recording(rng, len(waveform))
-        return _mixed(waveform, noise, rng.uniform(self.least_db, self.most_db))
+        file, place = self._files[rng.integers(len(self._files))], rng.random()
+        noise = _part_of(file, place, len(waveform))
+        ratio = 10 ** (-rng.uniform(self.least_db, self.most_db) / 20)
+        noise *= np.float32(ratio * _level(waveform) / max(_level(noise), _LEAST_LEVEL))
+        noise += waveform
+        return noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,24 +244,97 @@ class Reverb(_FromFolder):
 
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        recording = self._recording(rng, None)
-        response = recording[int(np.abs(recording).argmax()) :]
-        size = _fast_size(len(waveform) + len(response) - 1)
-        spectrum = np.fft.rfft(waveform, size) * np.fft.rfft(response, size)
-        wet = np.fft.irfft(spectrum, size)[: len(waveform)]
-        return np.asarray(wet * (_level(waveform) / max(_level(wet), 1e-12)))
+        file = self._files[rng.integers(len(self._files))]
+        wet = _response(file).convolved(waveform)
+        wet *= np.float32(_level(waveform) / max(_level(wet), _LEAST_LEVEL))
+        return wet
 
 
-def _fast_size(samples: int) -> int:
-    """The next even size without large prime factors, for which the transform is fast."""
-    power = 1 << max(samples - 1, 15).bit_length()
-    return min(n for n in (power, power * 15 // 16, power * 3 // 4, power * 5 // 8) if n >= samples)
+class _Response(NamedTuple):
+    """An impulse response, for the overlap-add method in blocks of ``step`` samples."""
+
+    spectrum: NDArray[np.complex64]  # of a block and its echo
+    size: int  # samples of a block and its echo, at most two blocks
+    step: int
+
+    def convolved(self, waveform: Waveform) -> Waveform:
+        """The waveform with its echo, cut to the waveform's length."""
+        count = -(-len(waveform) // self.step)
+        blocks = np.zeros((count, self.step), np.float32)
+        blocks.reshape(-1)[: len(waveform)] = waveform
+        spectra = scipy.fft.rfft(blocks, self.size, axis=1)
+        spectra *= self.spectrum
+        echoed = scipy.fft.irfft(spectra, self.size, axis=1)
+        blocks[:] = echoed[:, : self.step]
+        blocks[1:, : self.size - self.step] += echoed[:-1, self.step :]
+        return blocks.reshape(-1)[: len(waveform)]
 
 
-def _mixed(waveform: Waveform, noise: NDArray[Any], ratio_db: float) -> NDArray[Any]:
-    factor = _level(waveform) / max(_level(noise), 1e-12) * 10 ** (-ratio_db / 20)
-    return waveform + noise * factor
+@lru_cache(_RESPONSES)
+def _response(file: Path) -> _Response:
+    """Read the response of a room from its direct sound on."""
+    with _opened(file) as sound:
+        recording = _at_16_khz(_mono(sound.read(dtype="float32")), sound.samplerate)
+    response = recording[int(np.abs(recording).argmax()) :]
+    size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
+    return _Response(scipy.fft.rfft(response, size), size, size - len(response) + 1)
 
 
-def _level(waveform: NDArray[Any]) -> float:
-    return float(np.sqrt(np.mean(np.square(waveform, dtype=np.float64))))
+def _part_of(file: Path, place: float, samples: int) -> Waveform:
+    """A new array of mono sound at 16 kHz: from this part of the way on, repeated if short.
+
+    Its level is not the file's: 16 bits stay 16 bits.
+    """
+    rate, frames, read = _reader(file)
+    count = min(frames, samples * rate // SAMPLE_RATE + 1)
+    mono = _at_16_khz(_mono(read(int(place * (frames - count + 1)), count)), rate)
+    return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
+
+
+@lru_cache(_MAPPED_FILES)
+def _reader(file: Path) -> tuple[int, int, Callable[[int, int], NDArray[np.float32]]]:
+    """The rate and the frames of a recording, and a function that reads so many from a place."""
+    # Slow to import, and few need it.
+    from scipy.io import wavfile  # noqa: PLC0415
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks without sound
+            rate, mapped = wavfile.read(file, mmap=True)
+        if mapped.dtype == np.int16:
+            return rate, len(mapped), lambda begin, count: mapped[begin : begin + count].astype("f")
+    except ValueError:  # another format
+        pass
+    with _opened(file) as sound:
+        rate, frames = sound.samplerate, sound.frames
+
+    def read(begin: int, count: int) -> NDArray[np.float32]:
+        with _opened(file) as sound:
+            sound.seek(begin)
+            return sound.read(count, "float32")
+
+    return rate, frames, read
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[soundfile.SoundFile]:
+    try:
+        with soundfile.SoundFile(file) as sound:
+            yield sound
+    except soundfile.LibsndfileError as error:
+        raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
+
+
+def _mono(samples: NDArray[np.float32]) -> Waveform:
+    return samples if samples.ndim == 1 else samples.mean(axis=1)
+
+
+def _at_16_khz(mono: Waveform, rate: int) -> Waveform:
+    if rate == SAMPLE_RATE:
+        return mono
+    return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY))
+
+
+def _level(waveform: Waveform) -> float:
+    """Root mean square; not by ``np.dot``, which may wake a pool of threads."""
+    return float(np.sqrt(np.einsum("i,i->", waveform, waveform) / len(waveform)))

@@ -14,12 +14,13 @@ from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info
+from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
@@ -27,7 +28,7 @@ from danish_asr.decoding.decoders import Decoder, make_decoder
 from danish_asr.decoding.likelihood import Likelihood, ctc_losses
 from danish_asr.decoding.ngram_tuning import DevSplit
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.fairseq2 import Fairseq2Config
+from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
 from danish_asr.recipe.evaluate.results import Receiver, Results, about_evaluation
 from danish_asr.recipe.evaluate.selection import BEST, NO_CHECKPOINT, Selection, select
@@ -49,9 +50,7 @@ from danish_asr.recipe.train.readers import (
     ValidationInterrupted,
     splits_reader,
 )
-from danish_asr.recipe.train.record import keep_wandb_id
-from danish_asr.recipe.train.threads import choose_threads, use_threads
-from danish_asr.recipe.train.training import register_common, run_with
+from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row
 
@@ -71,11 +70,10 @@ def run(request: cli.Request, tree: Tree) -> None:
         rank = rank_info().rank
         if rank == 0:
             _say_what_is_scored(output_dir, selection, request.overrides)
-        config = selection.config
         with locked(selection.output_dir, rank), explained():
-            if rank == 0:
-                keep_wandb_id(selection.output_dir, config.common.metric_recorders.wandb)
-            run_with(AsrEvalRecipe(selection), config, selection.output_dir)
+            write_configuration(selection.config, selection.output_dir)
+            recipe = AsrEvalRecipe(selection)
+            run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
 
 
 def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:
@@ -112,7 +110,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config, setup = context.config.as_(Fairseq2Config).asr, ReaderSetup.of(context)
-        use_threads(choose_threads(config))
+        use_granted_cpus(config.common.torch.num_threads)
         indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
         reader = splits_reader(setup, config, indices)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
@@ -281,4 +279,5 @@ def _forward(
 ) -> None:
     hide_progress_bar()
     with exit_on_error(), explained(), TemporaryDirectory() as folder:
-        run_recipe(AsrEvalRecipe(selection, _Passing(add)), selection.config, Path(folder))
+        recipe = AsrEvalRecipe(selection, _Passing(add))
+        run_evaluation(recipe, sections_of(selection.config), Path(folder))

@@ -19,8 +19,6 @@ from fairseq2.composition.assets import register_checkpoint_models, register_fil
 from fairseq2.data.tokenizers import Tokenizer, TokenizerFamily, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from fairseq2.datasets import DatasetFamily
-from fairseq2.device import CPU
-from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
@@ -30,7 +28,7 @@ from fairseq2.utils.uri import Uri
 
 from danish_asr.base.config_tree import Tree, merge, unknown_key
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.fairseq2_private import library_container, supported
+from danish_asr.base.fairseq2_private import library_container
 from danish_asr.corpus.sources.location import source_of_dataset
 from danish_asr.recipe.config.schema import (
     AsrConfig,
@@ -217,7 +215,7 @@ class Assets:
         """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
         downloads = self._container.resolve(AssetDownloadManager)
         function = getattr(downloads, f"download_{kind}")
-        return cast(Path, supported(function, uri, name, progress=False))
+        return cast(Path, function(uri, name, progress=False))
 
     def tokenizer_file(self, section: TokenizerSection) -> Path:
         """Return the file of a tokenizer that can be opened."""
@@ -231,9 +229,8 @@ class Assets:
         name = card.field("tokenizer_family").as_(str)
         family = self._container.resolve(TokenizerFamily, key=name)
         config = family.get_tokenizer_config(card)
-        options = {"config": config, "gangs": create_fake_gangs(CPU), "progress": False}
         try:
-            return supported(family.load_tokenizer, card, **options)
+            return family.load_tokenizer(card, config, progress=False)
         except AssetDownloadError as error:
             reason = error.__cause__ or error
             fault = f"tokenizer.name: '{card.name}' cannot be downloaded: {reason}"
@@ -249,8 +246,7 @@ class Assets:
             raise ConfigError([f"tokenizer.family {section.family} must be char_tokenizer"])
         config = overridden(family.config_kls(), section.config_overrides, "tokenizer")
         try:
-            gangs = create_fake_gangs(CPU)
-            return supported(family.load_custom_tokenizer, path, config, gangs=gangs)
+            return family.load_custom_tokenizer(path, config)
         except TokenizerModelError as error:
             raise ConfigError([f"tokenizer.path: {error}"]) from None
 

@@ -4,7 +4,6 @@ Each check raises RunError before anything is written; ``tidy`` and ``fit_to_pro
 prepare a run that continues.
 """
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -99,24 +98,6 @@ def check_new_run(output_dir: Path, dataset: str | None) -> None:
     for file in (*path.glob("*"), *path.glob("*/*")):
         if file.suffix.lower() in _DATA:
             raise RunError(f"OUTDIR {output_dir}: it holds data ({file.name}); name another")
-
-
-def check_owner(output_dir: Path) -> None:
-    """Refuse, with RunError, to continue a run that another user saved: pickles can run code."""
-    steps = resumable_steps(output_dir)
-    if not steps:
-        return
-    newest = output_dir / CHECKPOINTS / f"step_{steps[-1]}"
-    for path in (newest.parent, newest, *sorted(newest.rglob("*"))):
-        owner = path.stat().st_uid
-        if owner != os.geteuid():
-            raise RunError(
-                f"{path} belongs to user {owner}, but this is user {os.geteuid()}. To continue a "
-                "run, the states of its trainer, optimizer and data reader are unpickled, and a "
-                "pickle can run any code. If you trust whoever can write there, add --trust. "
-                f"Otherwise start a new run in another OUTDIR with model.path={newest}: of a "
-                "model, only tensors are read."
-            )
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:

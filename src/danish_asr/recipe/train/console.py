@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from errno import ENOENT
-from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler, getLogger
+from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler
 from pathlib import Path
 from typing import Any, Final, TextIO, final
 
@@ -73,15 +73,11 @@ def configure_console() -> None:
         handler = RichHandler(console=console, log_time_format="%X", **options)
     handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
-    # 0.8 gives its handler to the root logger, and leaves those of an earlier run of this process.
-    for owner in (logger, getLogger()):
-        rich_handlers = [old for old in owner.handlers if isinstance(old, RichHandler)]
-        if rich_handlers:
-            for old in [*rich_handlers, *logger.handlers]:
-                owner.removeHandler(old)
-                logger.removeHandler(old)
-                old.close()
-            logger.addHandler(handler)
+    if any(isinstance(old, RichHandler) for old in logger.handlers):
+        for old in [*logger.handlers]:
+            logger.removeHandler(old)
+            old.close()
+        logger.addHandler(handler)
 
 
 def _is_for_users(record: LogRecord) -> bool:
@@ -154,6 +150,8 @@ class RunReport(MetricRecorder):
         self._end = config.regime.num_steps
         self._score = SCORE_TITLES[config.regime.score_metric]
         self._step = max(resumable_steps(output_dir), default=0)
+        if warmup := advice.long_warmup(self._values()):
+            log.warning("{}", warmup)
         self._first_step, self._began = self._step, 0.0  # set by the first report
         self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)
 
@@ -208,6 +206,9 @@ class RunReport(MetricRecorder):
     def _rows(self, category: str) -> list[dict[str, Any]]:
         return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
 
+    def _values(self) -> dict[str, Any]:
+        return dict(flatten(unstructure(self._config)))
+
     def _show_validations(self, category: str) -> None:
         rows, reports = self._rows(category), self._rows("train")
         if not rows:
@@ -227,6 +228,6 @@ class RunReport(MetricRecorder):
         log.info("Validations{} so far, best by {}\n{}", part, self._score, "\n".join(lines))
         waited = len(rows) - 1 - best
         if category == "valid" and waited % advice.OVERFITTING == 0:
-            config = dict(flatten(unstructure(self._config)))
-            if overfitting := advice.overfitting(reports, rows, self._score, config):
+            overfitting = advice.overfitting(reports, rows, self._score, self._values())
+            if overfitting:
                 log.warning("{}", overfitting)

@@ -1,12 +1,10 @@
 """How a run ends early: at a stop signal, at its time limit, or by an error in plain words."""
 
 import errno
-import logging
 import os
 import re
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
@@ -16,9 +14,7 @@ from types import FrameType
 from typing import Final
 
 from fairseq2.assets import AssetDownloadError
-from fairseq2.checkpoint import CheckpointError
 from fairseq2.gang import all_sum
-from fairseq2.model_checkpoint import ModelCheckpointError
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.task import Task, TaskStopException
 from fairseq2.utils.stopwatch import Stopwatch
@@ -38,33 +34,14 @@ from danish_asr.recipe.config.schema import TrainerSection
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
 
-_CANNOT_WRITE: Final = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO}
-)
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file write failed")
+"""What torch's writer says of a full disk, which it does not raise as an OSError."""
 
-_NOT_WRITABLE: Final = (
-    "The disk or quota is full, or not writable. What was saved is kept: free some space, and the "
-    "same command continues"
+_DISK_FULL: Final = (
+    "The disk or quota is full. What was saved is kept: free some space, and the same command "
+    "continues"
 )
-_WANDB: Final = (
-    "Weights & Biases cannot record the run: run `wandb login`, set WANDB_MODE=offline, or set "
-    "common.metric_recorders.wandb.enabled=false"
-)
-_BROKEN_CHECKPOINT: Final = (
-    "the newest directory in OUTDIR/checkpoints holds an incomplete file: delete it, and the same "
-    "command continues from the one before, or scores it"
-)
-_REMOVED: Final = (
-    "OUTDIR or the dataset, or a part of it, was removed while the run used it. The same command "
-    "continues from the checkpoints that are left, and without one begins again"
-)
-_TORCH_HINTS: Final = {
-    re.compile("PytorchStreamWriter|unexpected pos|file write failed"): _NOT_WRITABLE,
-    re.compile("Parent directory .* does not exist"): _REMOVED,
-    re.compile("central directory|zip archive|unexpected EOF"): _BROKEN_CHECKPOINT,
-}
-"""What to do about an error of torch's own, by its text."""
-
 _OUT_OF_MEMORY: Final = (
     "the GPU's memory is too small for a batch. "
     "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
@@ -73,31 +50,21 @@ _OUT_OF_MEMORY: Final = (
     "trainer.freeze_encoder_layers; `danish-asr plan` says how much. Checkpointing may change in "
     "the same OUTDIR. In validation, lower dataset.valid_max_num_elements"
 )
-_HINTS: Final[dict[type[Exception], str]] = {
-    OutOfMemoryError: _OUT_OF_MEMORY,
-    CheckpointError: _BROKEN_CHECKPOINT,
-    UnpicklingError: (
-        "only tensors are read from a model's file: if you trust this one, load it where it was "
-        "made and save its state_dict() again"
-    ),
-    ModelCheckpointError: (
-        "the weights do not belong to the model that is described: check model.arch, "
-        "model.config_overrides and the tokenizer, or name a run or a card"
-    ),
-    EOFError: _BROKEN_CHECKPOINT,
-    FileNotFoundError: _REMOVED,
-    AssetDownloadError: DOWNLOAD_HINT,
-}
-"""What to do about an error; the first type that is among it and its causes counts."""
+_ONLY_TENSORS: Final = (
+    "only tensors are read from a model's file: if you trust this one, load it where it was made "
+    "and save its state_dict() again"
+)
 
 _FOR_USERS: Final = (
+    "fairseq2.checkpoint",
     "fairseq2.cluster",
     "fairseq2.device",
+    "fairseq2.model_checkpoint",
     "fairseq2.nn.utils.grad",
     "fairseq2.recipe.error",
     "fairseq2.utils.env",
 )
-"""Modules whose errors a user can fix without a hint, and preflight does not find."""
+"""Modules whose errors say enough for a user, and preflight does not find."""
 
 
 class StoppedAtStep(TaskStopException):
@@ -159,13 +126,6 @@ class StoppableTask(Task):
 @contextmanager
 def explained() -> Iterator[None]:
     """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
-    raises, in_thread = logging.raiseExceptions, threading.excepthook
-    # On a full disk the log cannot be written either; each line would give a traceback, as would
-    # TensorBoard's thread, which hands its error to the next who records.
-    logging.raiseExceptions = False
-    threading.excepthook = lambda failed: (
-        None if type(failed.thread).__module__.startswith("tensorboard.") else in_thread(failed)
-    )
     try:
         yield
     except RunFailedError:
@@ -179,27 +139,25 @@ def explained() -> Iterator[None]:
         cause = chain[-1].__context__
         if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
             raise cause from None
-        if hint := _hint(chain):
-            raise RunFailedError(f"{_messages(chain)}\n{hint}.") from error
+        if fix := _fix(chain):
+            raise RunFailedError(f"{_messages(chain)}\n{fix}.") from error
         if type(error).__module__.startswith(_FOR_USERS):
             raise RunFailedError(_messages(chain)) from error
         raise
-    finally:
-        logging.raiseExceptions, threading.excepthook = raises, in_thread
 
 
-def _hint(chain: Sequence[BaseException]) -> str | None:
+def _fix(chain: Sequence[BaseException]) -> str | None:
     for error in chain:
-        if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
-            return _NOT_WRITABLE
-    for pattern, hint in _TORCH_HINTS.items():
-        if any(pattern.search(str(error)) for error in chain):
-            return hint
-    if type(chain[0]).__module__.startswith("wandb."):  # an optional dependency
-        return _WANDB
-    for kind, hint in _HINTS.items():
-        if any(isinstance(error, kind) for error in chain):
-            return hint
+        if isinstance(error, OutOfMemoryError):
+            return _OUT_OF_MEMORY
+        if isinstance(error, AssetDownloadError):
+            return DOWNLOAD_HINT
+        if isinstance(error, UnpicklingError):
+            return _ONLY_TENSORS
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return _DISK_FULL
+        if _TORCH_CANNOT_WRITE.search(str(error)):
+            return _DISK_FULL
     return None
 
 

@@ -19,7 +19,6 @@ from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.fairseq2_private import new_model
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import top_layers, unstructure
@@ -132,7 +131,7 @@ def _build_without_memory(
     """Build a model on the meta device, which finds sizes that do not fit each other."""
     gangs, settings = create_fake_gangs(CPU), description.config
     try:
-        module: Any = new_model(description.family, settings, gangs, torch.float32, meta=True)
+        module: Any = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
         faults.append(f"model.config_overrides: no model can be built with these values: {error}")
         return None

@@ -6,7 +6,6 @@ written here, later runs and omnilingual-asr's inference pipeline find both.
 
 import json
 import platform
-import secrets
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from torch.nn import Module
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import MissingExtraError, RunError
-from danish_asr.base.fairseq2_private import provide_wandb_ids
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
@@ -45,7 +43,6 @@ from danish_asr.recipe.run.run_directory import (
     own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.threads import THREADS
 
 
 class CheckpointSpace(NamedTuple):
@@ -71,6 +68,8 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
         if parameter.requires_grad:
             state += state_bytes(parameter)
     kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    if regime.num_steps and regime.keep_checkpoint_every_n_steps:
+        kept += regime.num_steps // regime.keep_checkpoint_every_n_steps
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
@@ -89,7 +88,7 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
         raise RunError(
             f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
             f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
-            "(regime.keep_last_n_checkpoints)"
+            "(regime.keep_last_n_checkpoints, regime.keep_checkpoint_every_n_steps)"
         )
 
 
@@ -108,17 +107,8 @@ def recorder_faults(section: WandbConfig) -> list[str]:
     return [f"common.metric_recorders.wandb.enabled: {MissingExtraError('W&B', 'wandb')}"]
 
 
-def keep_wandb_id(output_dir: Path, section: WandbConfig) -> None:
-    """Give a run an id in W&B, in the file where fairseq2's recorder looks for it."""
-    file = output_dir / "wandb_run_id"
-    if section.enabled:
-        provide_wandb_ids()
-        if not file.is_file():
-            publish_text(file, secrets.token_hex(4))
-
-
-def write_environment(output_dir: Path, threads: int | None) -> None:
-    """Add this start of the run, with its number of threads, to ``OUTDIR/environment.json``."""
+def write_environment(output_dir: Path) -> None:
+    """Add this start of the run to ``OUTDIR/environment.json``."""
     file = output_dir / ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
@@ -129,7 +119,6 @@ def write_environment(output_dir: Path, threads: int | None) -> None:
         "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        THREADS: threads,
         "git": _git_state(),
     }
     publish_json(file, [*starts, start])

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import cast, final
+from typing import Any, cast, final
 
 import torch
 from fairseq2.metrics import format_as_float
@@ -12,16 +12,17 @@ from fairseq2.models.wav2vec2 import Wav2Vec2Model
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
-from fairseq2.recipe.base import EvalRecipe, RecipeContext, TrainRecipe
+from fairseq2.recipe.base import RecipeContext, TrainRecipe
 from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
+from fairseq2.recipe.run import train as run_training
 from fairseq2.recipe.trainer import Trainer
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info
+from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.fairseq2_private import run_recipe
+from danish_asr.base.fairseq2_private import write_configuration_with
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
@@ -37,7 +38,6 @@ from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
 from danish_asr.recipe.train.readers import ReaderSetup, training_indices, training_reader
-from danish_asr.recipe.train.threads import choose_threads, use_threads
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
 
@@ -54,44 +54,41 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolve(config, where=request.where)
         rank, processes = rank_info()
         if rank == 0:
-            _check_run(output_dir, config, processes, trust=request.trust)
-        threads = choose_threads(config, output_dir)
+            _check_run(output_dir, config, processes)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
-                record.write_environment(output_dir, threads)
+                record.write_environment(output_dir)
                 write_own_tokenizer(output_dir, config)
-                record.keep_wandb_id(output_dir, config.common.metric_recorders.wandb)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
-                    recipe = AsrRecipe(config.optimizer.name, threads=threads)
-                    run_with(recipe, config, output_dir)
+                    write_configuration(config, output_dir)
+                    recipe = AsrRecipe(config.optimizer.name)
+                    run_training(recipe, sections_of(config), output_dir)
             if rank == 0:
                 record.write_model_card(output_dir, tokenizer_card(config))
 
 
-def _check_run(output_dir: Path, config: AsrConfig, processes: int, *, trust: bool) -> None:
+def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
     """Refuse, with RunError, a directory in which this run cannot begin or continue."""
     continuing.check_new_run(output_dir, config.dataset.name)
-    if not trust:
-        continuing.check_owner(output_dir)
     continuing.check_continuation(output_dir, unstructure(config))
     batches = config.trainer.grad_accumulation.num_batches
     if note := continuing.check_processes(output_dir, processes, batches):
         cli.note(note)
 
 
-def run_with(recipe: TrainRecipe | EvalRecipe, config: AsrConfig, output_dir: Path) -> None:
-    """Run a recipe with a configuration, which is also written to ``config.yaml``."""
+def write_configuration(config: AsrConfig, output_dir: Path) -> None:
+    """Let the recipe that runs next write this configuration to ``config.yaml``."""
 
     def write() -> None:
         if rank_info().rank == 0:
             publish_text(output_dir / run_directory.CONFIG_FILE, to_yaml(unstructure(config)))
 
-    run_recipe(recipe, sections_of(config), output_dir, write)
+    write_configuration_with(write)
 
 
 def register_common(container: DependencyContainer) -> None:
@@ -115,11 +112,11 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch.
 
-    ``optimizer`` is the name of its optimizer; ``threads`` are those of `use_threads`.
+    ``optimizer`` is the name of its optimizer.
     """
 
-    def __init__(self, optimizer: str = ADAMW_OPTIMIZER, *, threads: int | None = None) -> None:
-        self._optimizer, self._threads = optimizer, threads
+    def __init__(self, optimizer: str = ADAMW_OPTIMIZER) -> None:
+        self._optimizer = optimizer
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -135,7 +132,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
         config, root = context.config.as_(Fairseq2Config).asr, context.gangs.root
-        use_threads(self._threads)
+        use_granted_cpus(config.common.torch.num_threads)
         module = cast(Wav2Vec2AsrModel, model.module)
         model_config = cast(Wav2Vec2AsrConfig, model.config)
         masking = install_masker(module, config.masking, model_config, seed=config.common.seed)

@@ -5,7 +5,7 @@ from danish_asr.base.stops import exit_at_stops
 if __name__ == "__main__":
     exit_at_stops()  # before the imports, which take seconds
 
-from danish_asr.recipe.entry import train
+from danish_asr.cli.upstream import run_as_upstream
 
 if __name__ == "__main__":
-    train()
+    run_as_upstream("train")
