@@ -1,10 +1,14 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from fairseq2.recipe.config import WandbConfig
 
+from danish_asr.recipe.train.record import recorder_faults
 from tests.recipe.running import evaluate, train
 from tests.shards import utterance, write_shard
 
@@ -118,6 +122,32 @@ def test_a_recorder_without_its_library_is_refused(
     assert split.startswith("dataset.train_split")
     assert missing.startswith("common.metric_recorders.wandb.enabled")
     assert missing.endswith("pip install 'danish-asr[wandb]'")
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its library tries for ever, deaf to stop signals."""
+    section = WandbConfig(enabled=True)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        Thread(target=server.serve_forever, daemon=True).start()
+        assert recorder_faults(section) == []
+        server.shutdown()
+    (fault,) = recorder_faults(section)
+    assert fault.startswith("common.metric_recorders.wandb.enabled")
+    assert "WANDB_MODE=offline" in fault
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert recorder_faults(section) == []
 
 
 def test_an_evaluation_needs_no_training_rows(
