@@ -129,7 +129,7 @@ class AsrRegimeSection(base.RegimeSection):
     place of ``validate_every_n_steps`` and ``checkpoint_every_n_steps``: so many steps, rounded to
     a multiple of ``publish_metrics_every_n_steps``."""
 
-    score_metric: str = "wer"  # type: ignore[assignment]
+    score_metric: str = "wer"
     """What the best checkpoint is best by: wer, cer, loss or worst_group_wer."""
 
     score_profile: str = "coral"

@@ -1,6 +1,6 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -88,7 +88,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self.before_step: Callable[[], None] = lambda: None
         self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
-        self.frees_layers: Container[int] = ()
+        self.frees_layers: Collection[int] = ()
         self._sharding = sharding
         self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
         self._begin_epoch(0, 0, [])
