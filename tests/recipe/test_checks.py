@@ -15,7 +15,7 @@ from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
-from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.criterion import chance_loss
 from danish_asr.recipe.train.readers import (
     check_symbols,
@@ -81,6 +81,12 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     config.regime.keep_checkpoint_every_n_steps = 2_000
     # Of ten steps each, the two newest, the best, and one being written.
     assert checkpoint_space(tmp_path, huge, config).number == 14
+
+
+def test_the_line_of_the_second_step_has_its_seconds_and_no_memory_on_a_cpu() -> None:
+    line = step_line(2, 1.5, CPU)
+    assert "1.50" in line
+    assert "GiB" not in line
 
 
 @pytest.mark.parametrize(

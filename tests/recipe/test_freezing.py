@@ -6,9 +6,7 @@ import pytest
 
 from tests.recipe.running import (
     changed,
-    copy_until,
     losses,
-    same_weights,
     saved_optimizer,
     train,
     train_with_two,
@@ -64,15 +62,6 @@ def test_two_processes_freeze_what_one_does(
     train_with_two(run, dataset, *STAGED, *overrides)
     assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
     assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
-
-
-def test_a_run_continues_bit_for_bit_on_either_side_of_the_frozen_steps(
-    tmp_path: Path, dataset: Path, staged: Path
-) -> None:
-    for last in (1, 2, 3):
-        run = copy_until(last, staged, tmp_path / f"from_{last}")
-        assert train(run, dataset, *STAGED, TWICE) == 0
-        assert same_weights(run, staged)
 
 
 def test_stages_in_epochs_begin_where_those_in_steps_do(

@@ -1,11 +1,20 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from danish_asr.recipe.config.config import AsrConfig
+from danish_asr.recipe.config.loading import load_with_faults
+from fairseq2.recipe.config import WandbConfig
 
-from tests.recipe.running import evaluate, train
+from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.entry import Request, read_configuration
+from danish_asr.recipe.train.preflight import resolve
+from danish_asr.recipe.train.record import recorder_faults
+from tests.recipe.running import arguments, evaluate, train
 from tests.shards import utterance, write_shard
 
 
@@ -16,6 +25,18 @@ def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
     assert "Opening tiny dataset" not in error, "something was built first"
     lines = error.partition("error: ")[2].splitlines()
     return [line.removeprefix("  - ") for line in lines[1:]]
+
+
+def refused(run: Path, dataset: Path, *overrides: str) -> list[str]:
+    """The faults of a configuration, as `resolve` finds them."""
+    _, _, file, _, *values = arguments(run, dataset, *overrides)
+    request = Request(output_dir=run, config_files=[Path(file)], overrides=values)
+    try:
+        config, found = load_with_faults(AsrConfig, read_configuration(request))
+        resolve(config, where=request.where, faults=found)
+    except ConfigError as error:
+        return [*error.faults]
+    return []
 
 
 def test_rules_names_and_splits_are_refused_in_one_pass(
@@ -82,6 +103,11 @@ UNUSABLE = [
         "optimizer.config.groups=[{params: 'encoder\\.'}, {params: encoder.layers}]",
         *("optimizer.config.groups[1].params", "begin with encoder, encoder_frontend, final_"),
     ),
+    ("trainer.stages={2: {where: gender = 'x'}}", "trainer.stages.2.where", ""),
+    *(
+        (f"dataset.weights=[{{where: age > 0, factor: {factor}}}]", "dataset", "weights[0].factor")
+        for factor in ("0", "-1", ".inf", ".nan", "many")
+    ),
     (
         "trainer.freeze_encoder_layers=2",
         *("trainer.freeze_encoder_layers", "at most 1, the number of encoder layers, but is 2"),
@@ -92,16 +118,15 @@ UNUSABLE = [
 
 @pytest.mark.parametrize("case", UNUSABLE, ids=" ".join)
 def test_what_cannot_be_used_is_refused_with_what_could(
-    tmp_path: Path, dataset: Path, case: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, dataset: Path, case: tuple[str, ...]
 ) -> None:
     """TRAPS, names: an unknown name or a wrong path ends in a stack trace, or only warns.
 
     TRAPS, training: so do a group that matches no parameter, and more layers than there are.
     """
     *overrides, key, text = case
-    assert train(tmp_path / "run", dataset, *overrides) == 2
-    assert any(fault.startswith(key) and text in fault for fault in faults(capsys))
-    assert not (tmp_path / "run").exists()
+    found = refused(tmp_path / "run", dataset, *overrides)
+    assert any(fault.startswith(key) and text in fault for fault in found)
 
 
 def test_a_recorder_without_its_library_is_refused(
@@ -118,6 +143,32 @@ def test_a_recorder_without_its_library_is_refused(
     assert split.startswith("dataset.train_split")
     assert missing.startswith("common.metric_recorders.wandb.enabled")
     assert missing.endswith("pip install 'danish-asr[wandb]'")
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its library tries for ever, deaf to stop signals."""
+    section = WandbConfig(enabled=True)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        Thread(target=server.serve_forever, daemon=True).start()
+        assert recorder_faults(section) == []
+        server.shutdown()
+    (fault,) = recorder_faults(section)
+    assert fault.startswith("common.metric_recorders.wandb.enabled")
+    assert "WANDB_MODE=offline" in fault
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert recorder_faults(section) == []
 
 
 def test_an_evaluation_needs_no_training_rows(

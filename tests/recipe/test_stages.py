@@ -1,14 +1,12 @@
-"""Stages of one run: each has rows and a learning rate of its own, and a run continues in it."""
+"""Stages of one run: each has rows and a learning rate of its own."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.recipe.running import (
-    copy_until,
     losses,
     metrics,
-    same_weights,
     train,
     train_with_two,
 )
@@ -33,18 +31,6 @@ def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     return run
 
 
-def test_a_run_that_was_killed_continues_bit_for_bit_in_each_stage(
-    tmp_path: Path, dataset: Path, staged: Path
-) -> None:
-    for last in (1, 2, 3, 4):
-        run = copy_until(last, staged, tmp_path / f"from_{last}")
-        assert train(run, dataset, *STAGED, TWICE) == 0
-        assert same_weights(run, staged, 6)
-        names = ("Step", "CTC Loss", "Learning Rate", "Data Epoch")
-        rows = [[row[name] for name in names] for row in metrics(staged, "train")]
-        assert [[row[name] for name in names] for row in metrics(run, "train")] == rows
-
-
 def test_two_processes_have_the_stages_of_one(tmp_path: Path, dataset: Path, staged: Path) -> None:
     train_with_two(tmp_path / "run", dataset, *STAGED, ONCE)
     assert losses(tmp_path / "run") == pytest.approx(losses(staged), rel=1e-5)
@@ -60,10 +46,3 @@ def test_a_stage_changes_the_rate_from_its_first_step_on(
     there = [row["Learning Rate"] for row in metrics(staged, "train")]
     assert there == pytest.approx(rates)
     assert losses(staged)[:2] == losses(tmp_path / "run")[:2]
-
-
-def test_a_stage_without_rows_is_refused(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(tmp_path / "run", dataset, "trainer.stages={2: {where: gender = 'x'}}") == 2
-    assert "trainer.stages.2.where" in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 
 from danish_asr import demo
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.base.stops import STOP_SIGNALS
+from danish_asr.base.stops import STOP_SIGNALS, close_in_time
 from danish_asr.planning.sweep import run_sweep
 from danish_asr.recipe import entry
 from danish_asr.recipe.train import ending
@@ -150,6 +150,35 @@ def test_an_error_that_a_library_makes_of_a_stop_ends_as_that_stop(
     if isinstance(stopped.value, SystemExit):
         assert stopped.value.code == EXIT_STOPPED
     assert "unexpected error" not in capfd.readouterr().err
+
+
+HELD = """
+import sys, threading, time
+from danish_asr.base.stops import close_in_time, exit_if_held
+def wait_for_a_server():
+    threading.Thread(target=time.sleep, args=[600]).start()
+    time.sleep(600)
+assert close_in_time(lambda: None, 60)
+assert not close_in_time(wait_for_a_server, 0.5)
+print("saved")
+exit_if_held(75)
+"""
+
+
+def test_what_waits_for_its_server_does_not_hold_the_process() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", HELD], cwd=ROOT, stdout=subprocess.PIPE, timeout=120, check=False
+    )
+    assert process.returncode == EXIT_STOPPED
+    assert process.stdout == b"saved\n"
+
+
+def test_what_closing_raises_is_raised() -> None:
+    def fail() -> None:
+        raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        close_in_time(fail, 60)
 
 
 SAVES = """#!/bin/sh

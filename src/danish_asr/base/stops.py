@@ -6,8 +6,10 @@ Imports are few and light: an entry point calls `exit_at_stops` before it import
 import atexit
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
+
+
+_left_behind: Final[list[Thread]] = []
 
 
 def discard_output() -> None:
@@ -100,6 +105,41 @@ def _exit(number: int, _frame: FrameType | None) -> NoReturn:
 def _say(text: str) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":
         os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
+
+
+def close_in_time(close: Callable[[], object], seconds: float) -> bool:
+    """Call ``close`` and return whether it ended in time; what it raises is raised.
+
+    One that has not ended, such as a library that waits for its server, is left behind, and
+    `exit_if_held` keeps it from holding the process.
+    """
+    errors = []
+
+    def call() -> None:
+        try:
+            close()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    closing = Thread(target=call, daemon=True)
+    closing.start()
+    closing.join(seconds)
+    if errors:
+        raise errors[0]
+    if closing.is_alive():
+        _left_behind.append(closing)
+    return not closing.is_alive()
+
+
+def exit_if_held(status: int) -> None:
+    """End the process at once if something was left behind, whose library would not let it end.
+
+    To be called when locks and files are released.
+    """
+    if any(closing.is_alive() for closing in _left_behind):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 class PassingOn:

@@ -22,8 +22,20 @@ from danish_asr.base.config_tree import (
     read_yaml,
     value_of,
 )
-from danish_asr.base.errors import EXIT_REFUSED, ConfigError, DanishAsrError, DatasetError
-from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, exit_at_stops, handled
+from danish_asr.base.errors import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    ConfigError,
+    DanishAsrError,
+    DatasetError,
+)
+from danish_asr.base.stops import (
+    STOP_SIGNALS,
+    exception_at_stops,
+    exit_at_stops,
+    exit_if_held,
+    handled,
+)
 from danish_asr.recipe.config.load import ineffective_keys, load
 
 TRAIN: Final = "recipe.train.training"
@@ -80,8 +92,13 @@ def run(recipe: str, request: Request) -> None:
         if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
             note("loading PyTorch and fairseq2, checking the configuration")
         module = import_module(f"danish_asr.{recipe}")
-        with exception_at_stops():
-            module.run(request, tree)
+        try:
+            with exception_at_stops():
+                module.run(request, tree)
+        except SystemExit as end:
+            exit_if_held(end.code if isinstance(end.code, int) else EXIT_FAILED)
+            raise
+        exit_if_held(0)
 
 
 def _checked_early(recipe: str, tree: Tree) -> Tree:

@@ -29,7 +29,13 @@ from danish_asr.base.errors import (
     DanishAsrError,
     RunFailedError,
 )
-from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, handled, interrupted
+from danish_asr.base.stops import (
+    STOP_SIGNALS,
+    close_in_time,
+    exception_at_stops,
+    handled,
+    interrupted,
+)
 from danish_asr.recipe.config.schema import TrainerSection
 from danish_asr.recipe.models.assets import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
@@ -65,6 +71,8 @@ _FOR_USERS: Final = (
     "fairseq2.utils.env",
 )
 """Modules whose errors say enough for a user, and preflight does not find."""
+
+_CLOSE_SECONDS: Final = 60.0
 
 
 class StoppedAtStep(TaskStopException):
@@ -120,7 +128,9 @@ class StoppableTask(Task):
 
     @override
     def close(self) -> None:
-        self.inner.close()
+        # W&B waits here until its server has all metrics, and for ever if that is gone.
+        if not close_in_time(self.inner.close, _CLOSE_SECONDS):
+            log.warning("The recorders of metrics have not ended in {} s.", _CLOSE_SECONDS)
 
 
 @contextmanager

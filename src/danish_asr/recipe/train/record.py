@@ -5,6 +5,7 @@ written here, later runs and omnilingual-asr's inference pipeline find both.
 """
 
 import json
+import os
 import platform
 import shutil
 import subprocess
@@ -13,8 +14,10 @@ from collections.abc import Mapping
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.request import url2pathname
+from threading import Thread
+from typing import Any, Final, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, url2pathname, urlopen
 
 import torch
 from fairseq2.assets import AssetCard
@@ -23,6 +26,7 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from torch.nn import Module
 
 from danish_asr import __version__
+from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.files import publish_json, publish_text, to_yaml
@@ -43,6 +47,8 @@ from danish_asr.recipe.run.run_directory import (
     own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
+
+_ANSWER_SECONDS: Final = 5
 
 
 class CheckpointSpace(NamedTuple):
@@ -99,12 +105,42 @@ def write_training_data(output_dir: Path, filtered: FilterStatistics) -> None:
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
-    """Return why Weights & Biases, if enabled, cannot be used here."""
-    spec = find_spec("wandb") if section.enabled else None
-    # A directory ``wandb``, as its runs leave one, is a package without an origin.
-    if not section.enabled or (spec is not None and spec.origin):
+    """Return why Weights & Biases, if enabled, cannot be used here.
+
+    Its library would try to reach its server for ever, before the first step.
+    """
+    if not section.enabled:
         return []
-    return [f"common.metric_recorders.wandb.enabled: {MissingExtraError('W&B', 'wandb')}"]
+    key, spec = "common.metric_recorders.wandb.enabled", find_spec("wandb")
+    # A directory ``wandb``, as its runs leave one, is a package without an origin.
+    if spec is None or not spec.origin:
+        return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
+    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    needs_server = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
+    if rank_info().rank == 0 and needs_server and not answers(server):
+        fix = "WANDB_MODE=offline records it in OUTDIR/wandb, and `wandb sync` uploads it later"
+        return [f"{key}: {server} does not answer within {_ANSWER_SECONDS} s; {fix}"]
+    return []
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
+    statuses = []
+
+    def ask() -> None:
+        request = Request(url, method="HEAD")  # noqa: S310 - the address that W&B takes
+        try:
+            with urlopen(request, timeout=_ANSWER_SECONDS) as response:  # noqa: S310
+                statuses.append(response.status)
+        except HTTPError as error:
+            statuses.append(error.code)
+        except OSError:
+            pass
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(_ANSWER_SECONDS)
+    return bool(statuses)
 
 
 def write_environment(output_dir: Path) -> None:

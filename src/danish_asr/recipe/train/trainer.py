@@ -115,6 +115,12 @@ class StoppableTraining(StoppableTask):
                     self._gangs.close()
                     raise
 
+    @override
+    def close(self) -> None:
+        # It may take longer than recorders have.
+        self._checkpoints.maybe_complete_save_operation(blocking=True)
+        super().close()
+
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
         last = self._regime.num_data_epochs
