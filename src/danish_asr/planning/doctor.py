@@ -213,8 +213,6 @@ def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
     from danish_asr.corpus.verify import verify  # noqa: PLC0415 - slow: pyarrow
     from danish_asr.recipe.models.assets import configured_dataset  # noqa: PLC0415
 
-    if config.dataset.storage_mode != "MIXTURE_PARQUET":
-        return
     version = configured_dataset(config).path
     root = version.parent if version.name.startswith("version=") else version
     verification = verify(root, sample=_SAMPLE)

@@ -138,8 +138,8 @@ class Index:
         for name in ("id", "text"):
             column = self.rows[name].fill_null("")
             digest.update(column.str.len_bytes().cast(pl.Int32).to_numpy().tobytes())
-            for begin in range(0, len(self), _ROWS_AT_ONCE):
-                digest.update("".join(column.slice(begin, _ROWS_AT_ONCE)).encode())
+            for part in column.to_frame().iter_slices(_ROWS_AT_ONCE):
+                digest.update(part[name].str.join("").item().encode())
         return digest.hexdigest()
 
 
