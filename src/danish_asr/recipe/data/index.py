@@ -179,7 +179,7 @@ def read_index(
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
     chosen = masks[where] if where else np.ones(len(frame), np.bool_)
-    frame = frame.filter(chosen)
+    frame = frame.filter(chosen) if where else frame  # a filter copies all texts
     shard_of = frame[_SHARD].to_numpy()
     partition_of_shard = [shard.partition for shard in shards]
     partitions = tuple(sorted({partition_of_shard[number] for number in np.unique(shard_of)}))

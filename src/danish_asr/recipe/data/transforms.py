@@ -334,7 +334,7 @@ def _opened(file: Path) -> Iterator[soundfile.SoundFile]:
 
 
 def _mono(samples: NDArray[np.float32]) -> Waveform:
-    return samples if samples.ndim == 1 else samples.mean(axis=1)
+    return samples if samples.ndim == 1 else np.asarray(samples.mean(axis=1), np.float32)
 
 
 def _at_16_khz(mono: Waveform, rate: int) -> Waveform:
