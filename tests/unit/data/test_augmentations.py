@@ -30,11 +30,13 @@ def decibels(one: float, other: float) -> float:
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Noise in stereo at another rate in a folder below, and a room with one echo after 0.1 s."""
+    """Noise in stereo at another rate in a folder below, short noise, and a room with one echo."""
     folder = tmp_path_factory.mktemp("recordings")
     (folder / "noise" / "free-sound").mkdir(parents=True)
     noise = np.random.default_rng(0).normal(0, 0.05, (44_100, 2))
     soundfile.write(folder / "noise" / "free-sound" / "a.WAV", noise, 44_100)
+    (folder / "short").mkdir()
+    soundfile.write(folder / "short" / "b.wav", noise[:10_000, 0], RATE, "FLOAT")
     (folder / "rooms").mkdir()
     room = np.zeros(4_000)
     room[200], room[1_800] = 0.8, 0.4
@@ -42,9 +44,10 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_noise_has_the_ratio_that_was_drawn(recordings: Path) -> None:
+@pytest.mark.parametrize("folder", ["noise", "short", "rooms"])
+def test_noise_has_the_ratio_that_was_drawn(folder: str, recordings: Path) -> None:
     clean = speech()
-    transform = Noise(folder=str(recordings / "noise"), least_db=12, most_db=12)
+    transform = Noise(folder=str(recordings / folder), least_db=12, most_db=12)
     added = transform(clean.copy(), rng()) - clean
     assert decibels(np.mean(clean**2), np.mean(added**2)) == pytest.approx(12, abs=0.01)
 
@@ -56,6 +59,18 @@ def test_a_room_adds_its_echo_after_the_direct_sound(recordings: Path) -> None:
     assert np.flatnonzero(np.abs(wet) > 0.01).tolist() == [1_000, 2_600]
     assert wet[2_600] / wet[1_000] == pytest.approx(0.5, rel=1e-3)
     assert np.mean(wet**2) == pytest.approx(np.mean(click**2), rel=1e-3)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5, 3.7])
+def test_a_room_is_the_convolution_with_its_response_whatever_the_length(
+    recordings: Path, seconds: float
+) -> None:
+    response, _ = soundfile.read(recordings / "rooms" / "room.flac")
+    clean = np.random.default_rng(3).normal(0, 0.1, int(seconds * RATE)).astype(np.float32)
+    expected = np.convolve(clean, response[200:])[: len(clean)]
+    expected *= np.sqrt(np.mean(clean**2) / np.mean(expected**2))
+    wet = Reverb(folder=str(recordings / "rooms"))(clean.copy(), rng())
+    assert wet == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["noise", "reverb"])

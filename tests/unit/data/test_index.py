@@ -38,6 +38,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> DanishAsrDataset:
     [
         ("corpus = 'b' and gender = 'male'", [f"b-train-{n}" for n in (1, 3, 5)]),
         ("audio_size < 9000", ["a-train-0", "b-train-0"]),
+        ("corpus = 'b'", [f"b-train-{n}" for n in range(7)]),
         ("dialect is null and split = 'train' and id like 'b%'", ["b-train-2", "b-train-5"]),
     ],
 )

@@ -138,8 +138,8 @@ class Index:
         for name in ("id", "text"):
             column = self.rows[name].fill_null("")
             digest.update(column.str.len_bytes().cast(pl.Int32).to_numpy().tobytes())
-            for begin in range(0, len(self), _ROWS_AT_ONCE):
-                digest.update("".join(column.slice(begin, _ROWS_AT_ONCE)).encode())
+            for part in column.to_frame().iter_slices(_ROWS_AT_ONCE):
+                digest.update(part[name].str.join("").item().encode())
         return digest.hexdigest()
 
 
@@ -164,23 +164,22 @@ def read_index(
     conditions = [*([where] if where else []), *(condition for condition, _ in weights)]
     columns = {*TEXT, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
     audio, frames, row_groups = list[ShardAudio](), list[pl.DataFrame](), 0
-    for number, (frame, footer) in enumerate(_read_shards(shards, columns)):
-        sizes = frame["encoded_size"].to_numpy() if "encoded_size" in frame.columns else None
-        audio.append(ShardAudio.locate(shards[number].path, footer, sizes))
-        row_group = np.searchsorted(audio[-1].group_ends, frame[_ROW].to_numpy(), side="right")
+    for number, (frame, shard_audio) in enumerate(_read_shards(shards, columns)):
+        row_group = np.searchsorted(shard_audio.group_ends, frame[_ROW].to_numpy(), side="right")
         frames.append(
             frame.with_columns(
                 pl.Series(_ROW_GROUP, row_groups + row_group, pl.Int32),
                 pl.lit(number, pl.Int32).alias(_SHARD),
             )
         )
-        row_groups += len(audio[-1].group_ends)
+        row_groups += len(shard_audio.group_ends)
+        audio.append(shard_audio)
     frame = _joined(frames, root)
     if frame.is_empty():
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
     chosen = masks[where] if where else np.ones(len(frame), np.bool_)
-    frame = frame.filter(chosen)
+    frame = frame.filter(chosen) if where else frame  # a filter copies all texts
     shard_of = frame[_SHARD].to_numpy()
     partition_of_shard = [shard.partition for shard in shards]
     partitions = tuple(sorted({partition_of_shard[number] for number in np.unique(shard_of)}))
@@ -258,8 +257,8 @@ def _content(column: pl.Series) -> str:
 
 def _read_shards(
     shards: Sequence[Shard], columns: Collection[str]
-) -> list[tuple[pl.DataFrame, pq.FileMetaData]]:
-    """Some columns of each shard, with the row's number in the file, and the file's footer.
+) -> list[tuple[pl.DataFrame, ShardAudio]]:
+    """Some columns of each shard, with the row's number in the file, and where its audio is.
 
     Columns that a shard does not have are left out, but those of ``TEXT`` are made, and those of
     the path are added.
@@ -268,7 +267,7 @@ def _read_shards(
         return list(pool.map(lambda shard: _read_shard(shard, columns), shards))
 
 
-def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, pq.FileMetaData]:
+def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
     try:
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
@@ -289,7 +288,9 @@ def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, p
     added |= {name: pl.lit(None, pl.String) for name in {*TEXT} & {*columns} - {*read}}
     if "id" in added:
         stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])
-        added["id"] = pl.format(f"{stem}#{{}}", pl.col(_ROW))
+        added["id"] = pl.lit(f"{stem}#") + pl.col(_ROW).cast(pl.String)
     frame = cast(pl.DataFrame, pl.from_arrow(table.combine_chunks()))
     rows = pl.Series(_ROW, np.arange(footer.num_rows, dtype=np.int32))
-    return frame.with_columns(rows).with_columns(**added), footer
+    sizes = frame["encoded_size"].to_numpy() if "encoded_size" in read else None
+    audio = ShardAudio.locate(shard.path, footer, sizes)
+    return frame.with_columns(rows).with_columns(**added), audio

@@ -8,7 +8,7 @@ length.
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -227,7 +227,7 @@ class Noise(_FromFolder):
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
         file, place = self._files[rng.integers(len(self._files))], rng.random()
-        noise = _part_of(file, place, len(waveform))
+        noise = _recording(file).part(place, len(waveform))
         ratio = 10 ** (-rng.uniform(self.least_db, self.most_db) / 20)
         noise *= np.float32(ratio * _level(waveform) / max(_level(noise), _LEAST_LEVEL))
         noise += waveform
@@ -280,20 +280,35 @@ def _response(file: Path) -> _Response:
     return _Response(scipy.fft.rfft(response, size), size, size - len(response) + 1)
 
 
-def _part_of(file: Path, place: float, samples: int) -> Waveform:
-    """A new array of mono sound at 16 kHz: from this part of the way on, repeated if short.
+@dataclass(frozen=True, eq=False)
+class _Recording:
+    """A recording of which parts are read."""
 
-    Its level is not the file's: 16 bits stay 16 bits.
-    """
-    rate, frames, read = _reader(file)
-    count = min(frames, samples * rate // SAMPLE_RATE + 1)
-    mono = _at_16_khz(_mono(read(int(place * (frames - count + 1)), count)), rate)
-    return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
+    file: Path
+    rate: int
+    frames: int
+    mapped: NDArray[np.int16] | None
+    """Of a WAV file with 16 bits: ``(frames,)`` or ``(frames, channels)``, mapped into memory."""
+
+    def part(self, place: float, samples: int) -> Waveform:
+        """A new array of mono sound at 16 kHz: from ``place``, 0 to 1, on; repeated if it is short.
+
+        Full scale is 1, or 32,768 if the file is mapped.
+        """
+        count = min(self.frames, samples * self.rate // SAMPLE_RATE + 1)
+        begin = int(place * (self.frames - count + 1))
+        if self.mapped is not None:
+            sound = self.mapped[begin : begin + count].astype(np.float32)
+        else:
+            with _opened(self.file) as file:
+                file.seek(begin)
+                sound = file.read(count, "float32")
+        mono = _at_16_khz(_mono(sound), self.rate)
+        return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
 
 
 @lru_cache(_MAPPED_FILES)
-def _reader(file: Path) -> tuple[int, int, Callable[[int, int], NDArray[np.float32]]]:
-    """The rate and the frames of a recording, and a function that reads so many from a place."""
+def _recording(file: Path) -> _Recording:
     # Slow to import, and few need it.
     from scipy.io import wavfile  # noqa: PLC0415
 
@@ -302,18 +317,11 @@ def _reader(file: Path) -> tuple[int, int, Callable[[int, int], NDArray[np.float
             warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks without sound
             rate, mapped = wavfile.read(file, mmap=True)
         if mapped.dtype == np.int16:
-            return rate, len(mapped), lambda begin, count: mapped[begin : begin + count].astype("f")
+            return _Recording(file, rate, len(mapped), mapped)
     except ValueError:  # another format
         pass
     with _opened(file) as sound:
-        rate, frames = sound.samplerate, sound.frames
-
-    def read(begin: int, count: int) -> NDArray[np.float32]:
-        with _opened(file) as sound:
-            sound.seek(begin)
-            return sound.read(count, "float32")
-
-    return rate, frames, read
+        return _Recording(file, sound.samplerate, sound.frames, None)
 
 
 @contextmanager
@@ -326,7 +334,7 @@ def _opened(file: Path) -> Iterator[soundfile.SoundFile]:
 
 
 def _mono(samples: NDArray[np.float32]) -> Waveform:
-    return samples if samples.ndim == 1 else samples.mean(axis=1)
+    return samples if samples.ndim == 1 else np.asarray(samples.mean(axis=1), np.float32)
 
 
 def _at_16_khz(mono: Waveform, rate: int) -> Waveform:
