@@ -31,7 +31,7 @@ from rich.table import Table
 
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, mixed_precision, step_memory
-from danish_asr.recipe.config.load import load_with_faults
+from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.models.assets import Assets
 
@@ -98,8 +98,7 @@ def measure(case: Case) -> tuple[int, int]:
         "freeze_encoder_layers": case.frozen,
     }
     tree = {"model": {"arch": case.arch}, "dataset": {"name": "none"}, "trainer": trainer}
-    config, faults = load_with_faults(AsrConfig, tree)
-    assert not faults, faults
+    config = load(tree, where="the benchmark")
     family: Any = Assets(config).model_family()
     described = replace(family.maybe_get_arch_config(case.arch), use_masking=False)
     model, batch = Model(family, described), Batch(case.rows, case.seconds * 16_000)

@@ -6,11 +6,10 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from danish_asr.recipe.config.config import AsrConfig
-from danish_asr.recipe.config.loading import load_with_faults
-from fairseq2.recipe.config import WandbConfig
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config.load import load
+from danish_asr.recipe.config.schema import WandbConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.train.preflight import resolve
 from danish_asr.recipe.train.record import recorder_faults
@@ -32,33 +31,31 @@ def refused(run: Path, dataset: Path, *overrides: str) -> list[str]:
     _, _, file, _, *values = arguments(run, dataset, *overrides)
     request = Request(output_dir=run, config_files=[Path(file)], overrides=values)
     try:
-        config, found = load_with_faults(AsrConfig, read_configuration(request))
-        resolve(config, where=request.where, faults=found)
+        resolve(load(read_configuration(request), where=request.where), where=request.where)
     except ConfigError as error:
         return [*error.faults]
     return []
 
 
-def test_rules_names_and_splits_are_refused_in_one_pass(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        # Found without PyTorch.
+        {"optimizer.config.lr": "-1", "regime.num_steps": "0"},
+        # Found in the cards and the dataset.
+        {
+            "dataset.train_split": "trian",
+            "dataset.valid_split": "'dev,dav'",
+            "model.name": "omniASR_CTC_3OOM",
+        },
+    ],
+)
+def test_all_values_and_then_all_names_are_refused_at_once(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], overrides: dict[str, str]
 ) -> None:
-    status = train(
-        tmp_path / "run",
-        dataset,
-        "optimizer.config.lr=-1",
-        "regime.num_steps=0",
-        "dataset.train_split=trian",
-        "dataset.valid_split='dev,dav'",
-        "model={name: omniASR_CTC_3OOM}",
-    )
-    assert status == 2
-    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)] == [
-        "regime.num_steps",
-        "optimizer.config.lr",
-        "dataset.train_split",
-        "dataset.valid_split",
-        "model.name",
-    ]
+    values = [f"{key}={value}" for key, value in overrides.items()]
+    assert train(tmp_path / "run", dataset, *values, "model.config_overrides=null") == 2
+    assert {fault.split()[0].rstrip(":") for fault in faults(capsys)} == {*overrides}
     assert not (tmp_path / "run").exists()
 
 
@@ -76,7 +73,7 @@ UNUSABLE = [
     ),
     (
         "dataset.weights=[{where: age > 0, factor: 1e6}]",
-        *("dataset", "`weights[0].factor` must be above 0 and at most 1000, but is 1e+06"),
+        *("dataset.weights[0].factor", "1000"),
     ),
     (
         "dataset.weights=[{where: age > 0, factor: 2}, {where: age > 0}]",
@@ -84,11 +81,11 @@ UNUSABLE = [
     ),
     (
         "dataset.weights=[{where: age > 0, factor: 2}, {where: age > 0, factor: two}]",
-        *("dataset.weights[1].factor", "must be a number, but is 'two'"),
+        *("dataset.weights[1].factor", "'two'"),
     ),
     (
         "dataset.weights=[{where: age > 0, facotr: 2}]",
-        *("dataset.weights[0].facotr", "did you mean factor?"),
+        *("dataset.weights[0].facotr", ""),
     ),
     (
         "dataset.weights=[{where: age > 0, factor: 2}, {where: \"corpus = 'ft'\", factor: 2}]",
@@ -105,7 +102,7 @@ UNUSABLE = [
     ),
     ("trainer.stages={2: {where: gender = 'x'}}", "trainer.stages.2.where", ""),
     *(
-        (f"dataset.weights=[{{where: age > 0, factor: {factor}}}]", "dataset", "weights[0].factor")
+        (f"dataset.weights=[{{where: age > 0, factor: {factor}}}]", "dataset.weights[0].factor", "")
         for factor in ("0", "-1", ".inf", ".nan", "many")
     ),
     (
