@@ -189,13 +189,12 @@ def test_an_evaluation_refuses_a_path_without_a_model(
     assert faults(capsys)[0].startswith(f"model.path {path} must be")
 
 
-def test_an_evaluation_is_refused_in_one_pass_too(
+def test_all_values_of_an_evaluation_are_refused_at_once(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = ["evaluator.split=exam", "dataset.text_profile=x"]
+    wrong = ["regime.score_profile=y", "dataset.text_profile=x"]
     assert evaluate(tmp_path / "empty", dataset, *wrong) == 2
-    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)][:3] == [
-        "evaluator.checkpoint",
+    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)] == [
         "dataset.text_profile",
-        "evaluator.split",
+        "regime.score_profile",
     ]

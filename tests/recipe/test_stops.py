@@ -114,7 +114,7 @@ def test_a_part_of_an_epoch_is_a_multiple_of_the_steps_of_a_report(
     regime = RegimeSection(
         num_steps=9, validate_every_n_data_epochs=part, publish_metrics_every_n_steps=reports
     )
-    regime.set_steps(epoch)
+    regime = regime.with_steps(epoch)
     assert regime.validate_every_n_steps == regime.checkpoint_every_n_steps == steps
     assert regime.validate_every_n_data_epochs is None
 
