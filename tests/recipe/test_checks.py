@@ -83,6 +83,18 @@ def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> N
     assert checkpoint_space(tmp_path, huge, config).number == 14
 
 
+def test_without_keep_last_n_checkpoints_the_newest_is_kept_and_without_all_three_keys_all_are(
+    tmp_path: Path,
+) -> None:
+    config, module = AsrConfig(), nn.Linear(2, 2)
+    config.regime.num_steps, config.regime.checkpoint_every_n_steps = 20_000, 1_000
+    config.regime.keep_last_n_checkpoints = None
+    config.regime.keep_best_n_checkpoints = 1
+    assert checkpoint_space(tmp_path, module, config).number == 3  # and one being written
+    config.regime.keep_best_n_checkpoints = None
+    assert checkpoint_space(tmp_path, module, config).number == 21
+
+
 def test_the_line_of_the_second_step_has_its_seconds_and_no_memory_on_a_cpu() -> None:
     line = step_line(2, 1.5, CPU)
     assert "1.50" in line

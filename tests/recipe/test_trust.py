@@ -108,6 +108,7 @@ def test_code_in_other_files_is_refused(
 def test_only_a_run_that_continues_reads_more_than_weights(
     foreign: Path, dataset: Path, use: Use
 ) -> None:
+    """TRAPS, names: fairseq2 unpickles the states of trainer, optimizer and data reader."""
     for kind in ("trainer", "optimizer", "data_reader"):
         put_code(foreign, kind)
     status = use(foreign, dataset, foreign.with_name("other"))

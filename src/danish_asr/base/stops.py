@@ -23,6 +23,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIG
 
 
 _left_behind: Final[list[Thread]] = []
+"""What `close_in_time` did not wait for."""
 
 
 def discard_output() -> None:

@@ -73,9 +73,11 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     for parameter in module.parameters():
         if parameter.requires_grad:
             state += state_bytes(parameter)
-    kept = (regime.keep_last_n_checkpoints or 0) + (regime.keep_best_n_checkpoints or 0)
+    beside_newest = regime.keep_best_n_checkpoints or 0
     if regime.num_steps and regime.keep_checkpoint_every_n_steps:
-        kept += regime.num_steps // regime.keep_checkpoint_every_n_steps
+        beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
+    # The newest one is never deleted; without any of the three keys none is.
+    kept = beside_newest + (regime.keep_last_n_checkpoints or int(beside_newest > 0))
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
