@@ -122,10 +122,9 @@ def storage_faults(storage: MixtureParquetStorageConfig) -> Iterator[str]:
 
 def _written(value: object) -> str:
     """A value as in YAML."""
-    words = {None: "null", True: "true", False: "false"}
     if isinstance(value, BatchingStrategy):
-        return value.name
-    return words[value] if value is None or isinstance(value, bool) else str(value)
+        return str(value.name)
+    return "null" if value is None else str(value).lower()
 
 
 def make_transforms(entries: Sequence[Mapping[str, object]]) -> list[AnyTransform]:
