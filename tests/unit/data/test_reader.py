@@ -215,9 +215,9 @@ class Weighted(DanishAsrDataset):
     """A dataset with weights, as a configuration gives them."""
 
     @override
-    def read_index(self, *args: Any, **options: Any) -> Index:
+    def read_index(self, split: str, where: str | None = None, weights: Any = ()) -> Index:
         weights = [("corpus = 'b'", 0.4), ("dialect = 'Fynsk'", 2.5)]
-        return super().read_index(*args, weights=weights, **options)
+        return super().read_index(split, where, weights)
 
 
 def test_weights_give_any_number_of_processes_and_a_resumed_run_the_same_rows(

@@ -104,14 +104,13 @@ def _repeats(index: Index, kept: Rows, beta_corpus: float | None) -> list[float]
     corpora = sorted({partition.corpus for partition in index.partitions})
     corpus_of_partition = np.array([corpora.index(p.corpus) for p in index.partitions])
     corpus_of = corpus_of_partition[index.partition_of]
-    hours = np.bincount(corpus_of, index.lengths.astype(np.float64))
-    kept_hours = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(corpora))
-    present = np.flatnonzero(kept_hours)
+    samples = np.bincount(corpus_of, index.lengths).astype(np.float64)
+    kept_samples = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(corpora))
+    present = np.flatnonzero(kept_samples)
     repeats = np.ones(len(corpora))
-    repeats[present] = corpus_shares(hours, beta_corpus)[present] / kept_hours[present]
+    repeats[present] = corpus_shares(samples, beta_corpus)[present] / kept_samples[present]
     repeats[present] /= repeats[present].min()
-    shown: list[float] = repeats[corpus_of_partition].tolist()
-    return shown
+    return [float(repeats[corpus]) for corpus in corpus_of_partition]
 
 
 def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.float64]:
