@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.corpus import ConvertOptions, command
 from danish_asr.planning.gpus import Card
 from danish_asr.recipe import entry as cli
@@ -68,6 +69,28 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     assert "KEY=VALUE comes after OUTDIR" in _run("train", "regime.num_steps=3")
     assert "holds no run yet" in _run("evaluate", "new")
     assert "KEY=VALUE needs no option" in _run("train", "run", "-c", "regime.num_steps=3")
+
+
+@pytest.mark.usefixtures("folder")
+def test_upstreams_command_line_asks_for_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Any] = []
+    monkeypatch.setattr(cli, "run", lambda *given: found.append(given))
+    lines = [
+        "run --config-file x.yaml --config-file y.yaml --config a=1 c=d --dataset . --dump-config",
+        "run --dump-config --dataset=. --config-file=x.yaml --config-file=y.yaml --config=a=1 c=d",
+    ]
+    for line in lines:
+        with pytest.raises(SystemExit) as end:
+            run_as_upstream("evaluate", line.split())
+        assert not end.value.code
+    asked = cli.Request(
+        output_dir=Path("run"),
+        config_files=[Path("x.yaml"), Path("y.yaml")],
+        dataset=Path(),
+        overrides=["a=1", "c=d"],
+        dump_config=True,
+    )
+    assert found == [(cli.EVALUATE, asked)] * 2
 
 
 def _built(root: Path, name: str) -> Path:

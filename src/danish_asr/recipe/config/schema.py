@@ -967,6 +967,7 @@ ONLY_DEFAULT: Final[dict[str, object]] = {
     f"{_STORAGE}.fragment_streaming.partition_filters": None,
     f"{_STORAGE}.fragment_streaming.limit": None,
     f"{_STORAGE}.fragment_loading.filters": None,
+    f"{_STORAGE}.fragment_loading.drop_null": False,
     f"{_TASK}.batching_strategy": "LENGTH",
     f"{_TASK}.max_bucket_size": None,
     f"{_TASK}.drop_remainder": False,
