@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.evaluate.selection import select
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
@@ -26,8 +27,7 @@ JOB = {"trainer": {"max_wall_minutes": 10.0}, "regime": {"score_profile": "plain
 def test_without_a_run_the_named_model_is_scored(
     tmp_path: Path, tree: dict[str, Any], split: str, more: dict[str, Any]
 ) -> None:
-    selection = select(tmp_path / "new", {**tree, **more})
-    assert not selection.faults
+    selection = select(tmp_path / "new", {**tree, **more}, where="the test")
     assert (selection.step, selection.model) == (None, "omniASR_CTC_300M")
     assert selection.output_dir == tmp_path / "new" / "eval" / "omniASR_CTC_300M" / split
 
@@ -38,21 +38,26 @@ def test_of_a_run_the_best_checkpoint_is_scored(
     finished_run: Path, tree: dict[str, Any], more: dict[str, Any]
 ) -> None:
     tree = {"dataset": {"name": "tiny"}, **tree, **more}
-    selection = select(finished_run, tree)
-    assert not selection.faults
+    selection = select(finished_run, tree, where="the test")
     assert selection.step in {2, 4}
     assert selection.output_dir == finished_run / "eval" / "best" / "test"
 
 
 def test_a_named_checkpoint_or_model_is_scored_whatever_else_is_there(finished_run: Path) -> None:
-    of_step = select(finished_run, {**NAMED, "evaluator": {"checkpoint": "step_2"}})
+    of_step = select(
+        finished_run, {**NAMED, "evaluator": {"checkpoint": "step_2"}}, where="the test"
+    )
     assert of_step.model == "step 2"
-    as_it_is = select(finished_run, {**NAMED, "evaluator": {"checkpoint": "none"}})
+    as_it_is = select(
+        finished_run, {**NAMED, "evaluator": {"checkpoint": "none"}}, where="the test"
+    )
     assert as_it_is.model == "omniASR_CTC_300M"
 
 
 def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
-    (fault,) = select(tmp_path, {"dataset": {"name": "tiny"}}).faults
+    with pytest.raises(ConfigError) as refused:
+        select(tmp_path, {"dataset": {"name": "tiny"}}, where="the test")
+    (fault,) = refused.value.faults
     assert fault.startswith("evaluator.checkpoint")
 
 

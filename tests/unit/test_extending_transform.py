@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.files import from_yaml
-from danish_asr.recipe.config.schema import DatasetSection
+from danish_asr.recipe.config.load import load
 from tests.shards import reader, utterance, write_shard
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-transform.md"
@@ -27,9 +26,9 @@ def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, A
     (tmp_path / "noise.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     tree: Any = from_yaml(config)
-    section = StandardValueConverter().structure({"name": "any", **tree["dataset"]}, DatasetSection)
-    assert "transforms" not in str(vars(section.validate()))
-    return list(section.transforms)
+    return load(
+        {"dataset": {"name": "any", **tree["dataset"]}}, where="the page"
+    ).dataset.transforms
 
 
 def waves(root: Path, tokenizer: Tokenizer, **options: Any) -> dict[str, torch.Tensor]:

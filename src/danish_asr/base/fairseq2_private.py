@@ -34,10 +34,10 @@ def write_configuration_with(write: Callable[[], None]) -> None:
     """
     from fairseq2.recipe.run import _RecipeConfigDumper  # noqa: PLC0415 - slow
 
-    def dump(_: _RecipeConfigDumper) -> None:
+    def dump(_: object) -> None:
         write()
 
-    _RecipeConfigDumper.dump = dump  # type: ignore[method-assign]
+    setattr(_RecipeConfigDumper, "dump", dump)  # noqa: B010 - as mypy allows no assignment
 
 
 def register_cpu_tracker(container: DependencyContainer) -> None:

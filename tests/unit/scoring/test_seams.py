@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import ErrorCounts
-from danish_asr.recipe.config.schema import DatasetSection
+from danish_asr.recipe.config.load import load
 from danish_asr.recipe.data.targets import Targets
 from danish_asr.recipe.train.validation import ErrorRates
 from danish_asr.report import ReportOptions, score_file
@@ -64,10 +65,9 @@ def test_a_metric_of_ones_own_has_groups_intervals_and_every_output(tmp_path: Pa
 
 def test_training_and_validation_take_the_profile_too(tmp_path: Path) -> None:
     profile = "my_scoring:lower"
-    section = DatasetSection(text_profile=profile)
-    assert "text_profile" not in str(vars(section.validate()))
-    wrong = DatasetSection(text_profile="my_scoring:nothing")
-    assert "text_profile" in str(vars(wrong.validate()))
+    load({"dataset": {"name": "d", "text_profile": profile}}, where="the test")
+    with pytest.raises(ConfigError, match=r"dataset\.text_profile"):
+        load({"dataset": {"name": "d", "text_profile": "my_scoring:nothing"}}, where="the test")
     tokenizer = char_tokenizer(tmp_path)
     targets, raw = Targets(tokenizer, profile), Targets(tokenizer, "raw")
     assert targets("Rødgrød").tolist() == raw("rødgrød").tolist()
