@@ -2,6 +2,7 @@
 
 import csv
 import html
+import inspect
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typer.main import get_command
 
 from danish_asr.cli.app import app
 from danish_asr.recipe.config.keys import table
+from danish_asr.recipe.data.settings import TRANSFORMS
 from danish_asr.scoring.settings import SCORE_OUTPUTS
 from danish_asr.text.profiles import PROFILES
 
@@ -56,7 +58,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def generated(name: re.Match[str]) -> str:
         if name[1] == "api":  # mkdocstrings reads these lines
             return "\n\n".join(f"::: {path}" for path in name[2].split())
-        parts = {"keys": _keys, "commands": _commands, "profiles": _profiles, "outputs": _outputs}
+        parts = {
+            "keys": _keys,
+            "transforms": _transforms,
+            "commands": _commands,
+            "profiles": _profiles,
+            "outputs": _outputs,
+        }
         lines = parts[name[1]]() if name[1] in parts else _file((ROOT / here).parent / name[1])
         return "\n".join(lines)
 
@@ -97,6 +105,21 @@ def _keys() -> Iterator[str]:
         else:
             name = row.key.partition(".")[2].replace(".", ".<wbr>").replace("_", "_<wbr>")
             yield _row((f"<code>{name}</code>", row.default, row.values, row.effect))
+
+
+def _transforms() -> Iterator[str]:
+    """The transforms, their settings, and the first sentence about each."""
+    yield from _head("name", "settings", "what it does")
+    for name, kind in TRANSFORMS.items():
+        settings = inspect.signature(kind).parameters.values()
+        texts = [
+            setting.name
+            if setting.default is setting.empty
+            else f"{setting.name}: {setting.default}"
+            for setting in settings
+        ]
+        about = str(inspect.getdoc(kind)).partition("\n")[0]
+        yield _row((f"`{name}`", ", ".join(texts), about))
 
 
 def _profiles() -> Iterator[str]:
