@@ -149,6 +149,8 @@ def test_the_dataset_option_names_its_card_and_keeps_other_cards(folder: Path) -
     tree = cli.read_configuration(request)
     assert tree["dataset"]["name"] == "mine"
     assert tree["common"]["assets"]["extra_paths"] == ["models", str(root / "cards")]
+    # The card of a copy names the place of the original.
+    assert tree["dataset"]["config_overrides"]["data"] == str(root / "version=0")
     with pytest.raises(ConfigError, match="no_dataset"):
         cli.read_configuration(cli.Request(output_dir=None, dataset=Path("no_dataset")))
 

@@ -152,17 +152,26 @@ def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
 def _dataset_tree(root: Path, below: Tree) -> Tree:
     """The values that name a built dataset, over the configuration ``below``."""
     # They import pyarrow, which the help need not wait for.
-    from danish_asr.base.schema import CARDS_DIR  # noqa: PLC0415
+    from danish_asr.base.schema import CARDS_DIR, VERSION_DIR  # noqa: PLC0415
     from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
 
+    fault = "" if root.is_dir() else f"{root.resolve()}: no such directory"
     try:
-        name = read_inventory(root).name
+        name = "" if fault else read_inventory(root).name
     except DatasetError as error:
-        raise ConfigError([f"--dataset: {error}"], where="the command line") from None
-    cards = str((root / CARDS_DIR).resolve())
+        fault = str(error)
+    if fault:
+        raise ConfigError([f"--dataset: {fault}"], where="the command line")
+    cards = (root / CARDS_DIR).resolve()
     paths = value_of(below, "common.assets.extra_paths")
-    others = [path for path in paths if path != cards] if isinstance(paths, list) else []
-    return {"common": {"assets": {"extra_paths": [*others, cards]}}, "dataset": {"name": name}}
+    paths = paths if isinstance(paths, list) else []
+    # A copy has a card of the same name, and names the place of the original.
+    others = [path for path in paths if not Path(str(path), f"{name}.yaml").is_file()]
+    data = str((root / VERSION_DIR).resolve())
+    return {
+        "common": {"assets": {"extra_paths": [*others, str(cards)]}},
+        "dataset": {"name": name, "config_overrides": {"data": data}},
+    }
 
 
 def _note_ineffective(tree: Tree, values: Tree) -> None:

@@ -115,10 +115,12 @@ class Assets:
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            rule = "correct the card, or name one directory of two with the same card"
-            raise ConfigError(
-                [f"common.assets.extra_paths, $DANISH_ASR_ASSETS: {error} {rule}"]
-            ) from error
+            rule = (
+                "two datasets or runs have the same name, or a card is broken: convert one again "
+                "with another --name, or move it away"
+            )
+            directories = ", ".join(map(str, self._searched))
+            raise ConfigError([f"cards in {directories}: {error} {rule}"]) from error
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""

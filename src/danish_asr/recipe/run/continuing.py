@@ -36,7 +36,7 @@ _MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
     *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
     *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
-    "dataset.mixture_parquet_storage_config.dataset_summary_path",  # without effect
+    "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
     *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
