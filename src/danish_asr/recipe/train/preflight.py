@@ -18,11 +18,12 @@ from fairseq2.gang import create_fake_gangs
 from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding.decoders import find_decoder
 from danish_asr.recipe.config.load import top_layers, unstructure
-from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, DecoderSection
 from danish_asr.recipe.data.settings import transforms_of_training
 from danish_asr.recipe.models.assets import Assets, ModelDescription
 from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
@@ -82,6 +83,7 @@ def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
         if module is not None:
             faults.extend(_training_faults(config, module))
     faults.extend(_transform_faults(config.dataset))
+    faults.extend(_decoder_faults(config.decoder))
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
     if faults:
         raise ConfigError(faults, where=where)
@@ -111,6 +113,16 @@ def _transform_faults(section: DatasetSection) -> Sequence[str]:
         )
     except ConfigError as error:
         return error.faults
+    return ()
+
+
+def _decoder_faults(section: DecoderSection) -> Sequence[str]:
+    try:
+        find_decoder(section.name, section.config)
+    except ConfigError as error:
+        return error.faults
+    except LanguageModelError as error:
+        return [f"decoder.config.lm: {error}"]
     return ()
 
 
