@@ -108,6 +108,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: 
 def test_an_option_of_upstreams_that_would_choose_other_rows_is_refused(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], key: str, value: str
 ) -> None:
+    """TRAPS, data reading: upstream ignores `no_padding`."""
     assert train(tmp_path / "run", dataset, f"dataset.{key}={value}") == 2
     error = capsys.readouterr().err
     assert f"dataset.{key.removesuffix('.nb_rows')}" in error

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 from fairseq2.models.wav2vec2 import Wav2Vec2Config
 from fairseq2.models.wav2vec2.factory import create_wav2vec2_model
+from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.files import to_yaml
-from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.extension import tiny
 from tests.recipe.running import train, weights
 
@@ -25,7 +25,7 @@ def write_encoder(folder: Path) -> dict[str, torch.Tensor]:
     card = {
         "name": "pretrained",
         "model_family": "wav2vec2",
-        "model_config": unstructure(config),
+        "model_config": StandardValueConverter().unstructure(config),
         "checkpoint": str(folder / "model"),
     }
     (folder / "pretrained.yaml").write_text(to_yaml(card))

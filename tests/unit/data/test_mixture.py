@@ -29,6 +29,7 @@ def test_the_shares_are_upstreams(tmp_path: Path) -> None:
 
 
 def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(index: Index) -> None:
+    """TRAPS, data reading: upstream's weights depend on the rows of the TSV per split."""
     kept = np.arange(50, dtype=np.int32)
     mix = make_mix(index, kept, 0.5)
 

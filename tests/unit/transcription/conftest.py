@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
+from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
-from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.extension import tiny
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøå "
@@ -34,7 +34,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     card = {
         "name": "tiny_model",
         "model_family": "wav2vec2_asr",
-        "model_config": unstructure(config),
+        "model_config": StandardValueConverter().unstructure(config),
         "checkpoint": "../model.pt",
         "tokenizer_family": "char_tokenizer",
         "tokenizer": "tokenizer.model",

@@ -46,9 +46,11 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
     faults += more
     for section, kinds in (("optimizer", schema.OPTIMIZERS), ("lr_scheduler", schema.SCHEDULES)):
         name = value_of(tree, f"{section}.name") or getattr(AsrConfig(), section).name
-        settings = value_of(tree, f"{section}.config") or {}
+        settings = value_of(tree, f"{section}.config")
         if name not in kinds:
             continue  # a fault already
+        if settings is None and kinds[name] is not NoneType:
+            settings = {}
         chosen, more = _validated(kinds[name], settings, f"{section}.config")
         faults += more
         if config is not None:

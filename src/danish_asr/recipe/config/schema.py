@@ -435,7 +435,7 @@ class GroupConfig(Section):
     params: str | list[str] = ".*"
     """Regular expressions of names."""
 
-    lr: Rate | Literal["default"] = "default"
+    lr: Annotated[float, Strict(), Ge(0), Le(1000)] | Literal["default"] = "default"
     betas: Betas | Literal["default"] = "default"
     eps: AboveZero | Literal["default"] = "default"
     weight_decay: Annotated[float, Strict(), Ge(0)] | Literal["default"] = "default"
