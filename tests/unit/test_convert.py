@@ -65,7 +65,9 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
 def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", conversation=False)
     row = read(shards(tmp_path / "ds")[-1])[0]
-    assert row.pop("audio_bytes").startswith(b"fLaC")
+    audio = row.pop("audio_bytes")
+    assert audio.startswith(b"fLaC")
+    assert row.pop("encoded_size") == len(audio)
     assert row == {
         "id": "rec_train_0",
         "text": "Anna køber 21 æbler i Århus",
