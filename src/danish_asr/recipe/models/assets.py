@@ -119,8 +119,8 @@ class Assets:
                 "two datasets or runs have the same name, or a card is broken: convert one again "
                 "with another --name, or move it away"
             )
-            directories = ", ".join(map(str, self._searched))
-            raise ConfigError([f"cards in {directories}: {error} {rule}"]) from error
+            places = ", ".join(map(str, self._searched))
+            raise ConfigError([f"cards in {places}: {error} {rule}"]) from error
 
     def find(self, key: str, name: str, faults: list[str]) -> AssetCard | None:
         """Return the card that ``key`` names; if there is none, add a fault that lists them."""
