@@ -132,13 +132,8 @@ def wait_until(happened: Callable[[], object]) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    return Cluster(tmp_path_factory.mktemp("l s f"))
-
-
-@pytest.fixture(scope="module")
-def run(cluster: Cluster) -> Path:
-    """The run of a pipeline that nothing interrupted. Not to be changed."""
-    run = cluster.root / "scratch" / "runs" / "ctc-finetune"
+    """A cluster whose first jobs were a pipeline that nothing interrupted."""
+    cluster = Cluster(tmp_path_factory.mktemp("l s f"))
     cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_SHARDS="2%1", ASR_OPTIONS="-P abc")
     assert [job["statuses"] for job in cluster.jobs()] == [
         {"1": [0], "2": [0]},
@@ -146,7 +141,13 @@ def run(cluster: Cluster) -> Path:
         {"0": [0]},
         {"0": [0]},
     ], cluster.log()
-    return run
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def run(cluster: Cluster) -> Path:
+    """The run of the pipeline. Not to be changed."""
+    return cluster.root / "scratch" / "runs" / "ctc-finetune"
 
 
 def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
@@ -193,7 +194,6 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-@pytest.mark.usefixtures("run")
 def test_a_refused_configuration_is_not_started_again(cluster: Cluster) -> None:
     refused = "optimizer.config.lr=fast"
     folder = cluster.root / "refused"
@@ -407,7 +407,6 @@ def workers(cluster: Cluster) -> list[int]:
     return [p for p, file in found if b"train" in file.read_bytes().split(b"\0")[2:5]]
 
 
-@pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGKILL, 1), (signal.SIGTERM, 143), (signal.SIGUSR2, EXIT_TOO_MANY_TRIES)],
