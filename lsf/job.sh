@@ -88,10 +88,13 @@ begin() {
   launcher+=(-m)
 }
 
-# split TEXT: set `arguments` to its words. Quotes are a shell's; nothing is expanded.
+# split TEXT: set `arguments` to its words. Quotes are a shell's, closed on their line; nothing is expanded.
 split() {
-  mapfile -d '' -t arguments < <(xargs -r printf '%s\0' <<<"$1")
-  wait $! || { say "expected arguments with each quote closed on its line, found: $1"; status=2 end; }
+  local lines
+  arguments=()
+  lines=$(xargs -r printf '%s\n' <<<"$1") ||
+    { say "expected arguments with each quote closed on its line, found: $1"; status=2 end; }
+  [ -z "$lines" ] || mapfile -t arguments <<<"$lines"
 }
 
 # run COMMAND...: set `status`. The warning is passed on, as Slurm gives it to this shell only.
