@@ -37,6 +37,7 @@ from danish_asr.base.stops import (
     handled,
 )
 from danish_asr.recipe.config.load import ineffective_keys, load
+from danish_asr.recipe.run.run_directory import CONFIG_FILE
 
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
@@ -128,7 +129,7 @@ def read_configuration(request: Request) -> Tree:
     tree = merge(*files, *overrides)
     values = dict(flatten(tree))
     if rank_info().rank == 0:
-        _note_ineffective(tree, values)
+        _note_ineffective(tree, values, request)
         _note_seconds(values.get(_TIMEOUT))
     return tree
 
@@ -174,8 +175,13 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
     }
 
 
-def _note_ineffective(tree: Tree, values: Tree) -> None:
-    if (minutes := values.get(_MINUTES)) and _BATCHES in values:
+def _note_ineffective(tree: Tree, values: Tree, request: Request) -> None:
+    # A run's own configuration has both, and there they agree.
+    own = request.output_dir is not None and request.output_dir / CONFIG_FILE in (
+        request.config_files
+    )
+    named = any(text.startswith(f"{_BATCHES}=") for text in request.overrides)
+    if (minutes := values.get(_MINUTES)) and _BATCHES in values and (named or not own):
         note(f"{_MINUTES}={minutes} sets {_BATCHES}, whose value has no effect")
     if keys := ineffective_keys(tree):
         note(f"no effect here: {', '.join(keys)}")

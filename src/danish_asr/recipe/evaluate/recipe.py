@@ -279,5 +279,6 @@ def _forward(
 ) -> None:
     hide_progress_bar()
     with exit_on_error(), explained(), TemporaryDirectory() as folder:
+        write_configuration(selection.config, Path(folder))
         recipe = AsrEvalRecipe(selection, _Passing(add))
         run_evaluation(recipe, sections_of(selection.config), Path(folder))
