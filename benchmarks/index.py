@@ -105,7 +105,7 @@ def measure(root: Path) -> None:
     from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
 
     from danish_asr.recipe.data import sampler  # noqa: PLC0415 - not in the process that builds
-    from danish_asr.recipe.data.dataset import DanishAsrDataset  # noqa: PLC0415
+    from danish_asr.recipe.data.index import DanishAsrDataset  # noqa: PLC0415
 
     timed("import of torch and fairseq2", make_tokenizer)
     index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
@@ -138,11 +138,12 @@ def measure_texts(index: Index) -> None:
     )
 
     tokenizer = make_tokenizer()
-    targets = Targets(tokenizer, "raw")
+    targets = Targets(tokenizer)
+    index = index.with_targets("raw")
     needed = timed("bounds", lambda: NeededFrames(index, targets))
     kept, _ = timed("filters", lambda: select_rows(index, needed, AsrTaskConfig(), FrameCount()))
     timed("fingerprint", lambda: index.digest(kept))
-    unknown = timed("unknown symbols", lambda: count_unknown(index, tokenizer))
+    unknown = timed("unknown symbols", lambda: count_unknown(index, targets, "raw"))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
 
 

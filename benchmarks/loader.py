@@ -40,7 +40,7 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.reader import create_reader
 
 # isort: split
@@ -232,7 +232,7 @@ def open_reader(
         if folder := transforms[0].get("folder"):
             transforms[0]["folder"] = str(root / str(folder))
     return create_reader(
-        DanishAsrDataset(root).read_index("train"),
+        DanishAsrDataset(root).read_index("train").with_targets("raw"),
         tokenizer=tokenizer,
         gangs=gangs,
         dtype=torch.float32,

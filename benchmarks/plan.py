@@ -33,7 +33,7 @@ from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, mixed_precision, step_memory
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.cards import Assets
 
 __all__ = ["danish_asr"]
 
@@ -99,7 +99,7 @@ def measure(case: Case) -> tuple[int, int]:
     }
     tree = {"model": {"arch": case.arch}, "dataset": {"name": "none"}, "trainer": trainer}
     config = load(tree, where="the benchmark")
-    family: Any = Assets(config).model_family()
+    family: Any = Assets(config.common.assets).model_family()
     described = replace(family.maybe_get_arch_config(case.arch), use_masking=False)
     model, batch = Model(family, described), Batch(case.rows, case.seconds * 16_000)
     planned = sum(step_memory(config, model, batch, on_gpu=False).values())

@@ -27,7 +27,7 @@ from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import CARDS_DIR, STATISTICS_FILE
 from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.cards import Assets
 
 RECIPES: Final = ("upstream", "ours")
 TOKENIZER: Final = "danish_asr_demo_char"
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace) -> None:
 
 def write_model(folder: Path, arch: str, tokenizer: Path) -> None:
     """Write random weights and their card; upstream's recipe begins with a model of a name."""
-    family = Assets(AsrConfig()).model_family()
+    family = Assets(AsrConfig().common.assets).model_family()
     config: Any = family.maybe_get_arch_config(arch)
     config.target_vocab_size = load_char_tokenizer(tokenizer, None).vocab_info.size
     module = family.create_new_model(config, create_fake_gangs(CPU), torch.float32, meta=False)

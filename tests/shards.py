@@ -18,7 +18,7 @@ from fairseq2.gang import FakeGang, Gangs
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.config.schema import TaskSection
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.reader import BatchReader, create_reader
 
 CPU = torch.device("cpu")
@@ -115,12 +115,13 @@ def reader(
     accumulate: int = 1,
     training: bool = True,
     task_config: TaskSection | None = None,
+    text_profile: str = "raw",
     **options: Any,
 ) -> BatchReader:
     """A reader with the settings of a test."""
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
     return create_reader(
-        opened.read_index(split),
+        opened.read_index(split).with_targets(text_profile),
         tokenizer=tokenizer,
         gangs=gangs(rank, world),
         dtype=torch.float32,

@@ -10,7 +10,7 @@ import torch
 
 from danish_asr.base.config_tree import read_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import copy_until, evaluate, train, weights

@@ -127,12 +127,12 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     section = DatasetSection(name="d", max_unknown_share=0.04)
     config = AsrConfig(dataset=section, tokenizer=TokenizerSection(name="t"))
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
-        check_symbols(unknown, config, own_tokenizer=True)
-    check_symbols(replace(unknown, unknown=4), config, own_tokenizer=False)
+        check_symbols(unknown, config, models_own=True)
+    check_symbols(replace(unknown, unknown=4), config, models_own=False)
     for profile, advised in (("raw", True), ("coral", False)):
         section.text_profile = profile
         with pytest.raises(ConfigError, match="another tokenizer") as refused:
-            check_symbols(unknown, config, own_tokenizer=True)
+            check_symbols(unknown, config, models_own=True)
         assert ("dataset.text_profile=coral" in str(refused.value)) is advised
 
 

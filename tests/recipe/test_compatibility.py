@@ -2,6 +2,8 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from fairseq2.utils.device_stat import DeviceStatTracker
 
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.fairseq2_private import library_container
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.training import AsrRecipe
@@ -64,7 +67,7 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
     """TRAPS, data reading: without a tracker it fails, and then aborts with status 134."""
     container = library_container()
-    _register_train_recipe(container, AsrRecipe())
+    _register_train_recipe(container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig()))))
     assert container.resolve_optional(DeviceStatTracker, key="cpu") is not None
 
 

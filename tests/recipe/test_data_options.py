@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from tests.recipe.running import (
     copy_until,
     evaluate,

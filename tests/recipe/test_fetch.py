@@ -14,7 +14,7 @@ from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.planning.fetch import fetch, missing
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.cards import Assets
 
 WEIGHTS = bytes(range(256)) * 20_000  # 5.1 MB
 
@@ -84,8 +84,8 @@ def config(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
 def weights(config: AsrConfig) -> bytes:
     """What fairseq2 finds, without a network."""
-    assets = Assets(config)
-    card = assets.find("model.name", "far", [])
+    assets = Assets(config.common.assets)
+    card = assets.find("model.name", "far")
     assert card
     return assets.download("model", card.field("checkpoint").as_uri(), "far").read_bytes()
 
@@ -101,7 +101,7 @@ def test_weights_and_tokenizer_are_fetched_once_and_found_without_a_network(
     server.server_close()
     assert weights(config) == WEIGHTS
     config.tokenizer.name = "far_tokenizer"
-    assert Assets(config).open_tokenizer(config.tokenizer, [])
+    assert Assets(config.common.assets).tokenizer_file(config.tokenizer)
     assert missing(config) == []
 
 

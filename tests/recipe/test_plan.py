@@ -22,7 +22,7 @@ from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.cards import Assets
 from danish_asr.recipe.train.learning import Freezing
 from tests.recipe.running import ROOT
 
@@ -36,7 +36,7 @@ def deep(layers: int) -> Model:
     config.encoder_config = replace(
         config.encoder_config, num_encoder_layers=layers, model_dim=64, ffn_inner_dim=256
     )
-    family: Any = Assets(AsrConfig()).model_family()
+    family: Any = Assets(AsrConfig().common.assets).model_family()
     return Model(family, config)
 
 

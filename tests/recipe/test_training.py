@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.config_tree import read_yaml
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     checkpoint_steps,

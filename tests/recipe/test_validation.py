@@ -3,6 +3,8 @@
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +16,8 @@ from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.metrics import compute_wer
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
 from danish_asr.recipe.train.validation import ALL, ErrorRates, dialects_with_few_rows, publish
@@ -37,7 +40,7 @@ def test_a_perfect_score_is_a_value() -> None:
 def test_a_score_of_zero_is_printed_without_a_sign() -> None:
     """TRAPS, validation: fairseq2 negates the score twice and prints -0."""
     container = DependencyContainer()
-    _register_train_recipe(container, AsrRecipe())
+    _register_train_recipe(container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig()))))
     descriptors = container.resolve(MetricDescriptorRegistry)
     for name in SCORE_TITLES:
         descriptor = descriptors.maybe_get(name)

@@ -15,7 +15,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base.cluster import (
     check_tasks,
-    cpu_quota,
     rank_info,
     usable_cpus,
     usable_gpus,
@@ -99,25 +98,6 @@ def test_slots_of_lsf_count_without_affinity(
     here = socket.gethostname().partition(".")[0]
     monkeypatch.setenv("LSB_MCPU_HOSTS", hosts.format(here=here))
     assert usable_cpus() == min(slots, len(os.sched_getaffinity(0)))
-
-
-@pytest.mark.parametrize(
-    ("limits", "cpus"),
-    [
-        ({"a/b": "150000 100000", "a": "max 100000"}, 1.5),
-        ({"a/b": "max 100000", "a": "50000 100000"}, 0.5),
-        ({"a/b": "max 100000"}, None),
-        ({}, None),
-    ],
-)
-def test_the_quota_of_a_container_limits_the_cpus(
-    tmp_path: Path, limits: dict[str, str], cpus: float | None
-) -> None:
-    for group, limit in limits.items():
-        (tmp_path / group).mkdir(parents=True, exist_ok=True)
-        (tmp_path / group / "cpu.max").write_text(f"{limit}\n")
-    assert cpu_quota(tmp_path, "0::/a/b\n") == cpus
-    assert cpu_quota(tmp_path, "4:cpu:/a/b\n") is None
 
 
 def test_cpus_of_a_job_of_slurm_count_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:

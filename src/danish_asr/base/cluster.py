@@ -15,15 +15,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from threading import Thread
+from typing import Final, NamedTuple
 
-from danish_asr.base.errors import EXIT_FAILED, ConfigError
-from danish_asr.base.stops import STOP_SIGNALS, exit_at_stops
+from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, ConfigError
+from danish_asr.base.stops import STOP_SIGNALS
 
 
 class RankInfo(NamedTuple):
@@ -93,35 +93,11 @@ def wait_for_first_rank(rank: int) -> None:
 def usable_cpus() -> int:
     """Return the CPUs granted to the job on this host, shared between its processes on the host.
 
-    A batch system grants CPUs through the affinity, as a quota of its control group or, without
-    both, in its variables.
+    A batch system grants CPUs through the affinity or, without that, in its variables.
     """
     granted = len(os.sched_getaffinity(0))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
-    quota = cpu_quota()
-    if quota is not None:
-        granted = min(granted, max(1, int(quota)))
     return max(1, min(granted, job_cpus() or granted) // processes)
-
-
-def cpu_quota(root: Path = Path("/sys/fs/cgroup"), groups: str | None = None) -> float | None:
-    """Return the CPUs that the control group of this process may use; None: no limit is known.
-
-    ``groups`` is the content of ``/proc/self/cgroup``, ``root`` where version 2 is mounted.
-    """
-    quotas = []
-    with suppress(OSError, ValueError):
-        text = Path("/proc/self/cgroup").read_text() if groups is None else groups
-        (name,) = [line[3:] for line in text.splitlines() if line.startswith("0::")]
-        group = root / name.lstrip("/")
-        for folder in (group, *group.parents):
-            file = folder / "cpu.max"
-            if file.is_file():
-                most, period = file.read_text().split()
-                quotas += [] if most == "max" else [int(most) / int(period)]
-            if folder == root:
-                break
-    return min(quotas, default=None)
 
 
 def use_granted_cpus(configured: int | None) -> None:
@@ -163,18 +139,18 @@ def usable_gpus() -> int:
 def launch(arguments: Sequence[str]) -> int:
     """Start the processes and wait; return the exit status.
 
-    0 if all succeeded, 1 if a signal killed a process, 128 + N if signal N ended this launcher,
-    which stop signals do not: they are passed on.
+    0 if all succeeded, 1 if a signal killed a process, 75 if a stop signal came before they were
+    started. Later ones are passed on to the processes.
     """
+    # Processes inherit this and wait with such a signal until they have handlers (`base.stops`).
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     gpus = max(1, usable_gpus())
     if gpus == 1 and arguments[:1] == ["-m"]:
         # Become the command, so that signals and the status need no messenger.
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
-        for number in (signal.SIGUSR1, signal.SIGUSR2):  # until it has handlers
-            signal.signal(number, signal.SIG_IGN)
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
+    Thread(target=_pass_on, daemon=True).start()
     from torch.distributed import run  # noqa: PLC0415 - slow
-    from torch.distributed.elastic.multiprocessing import api  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
         ChildFailedError,
     )
@@ -186,47 +162,33 @@ def launch(arguments: Sequence[str]) -> int:
     processes = run.determine_local_world_size(options.nproc_per_node)
     # torchrun would give each process one thread.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
-    # torchrun sets this handler when it starts the processes; it would kill them after 30 seconds,
-    # also while they save.
-    api._terminate_process_handler = partial(  # noqa: SLF001
-        _pass_on,
-        api._terminate_process_handler,  # noqa: SLF001
-    )
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, api._terminate_process_handler)  # noqa: SLF001
     try:
         run.run(options)  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
-    except api.SignalException as error:
-        return 128 + error.sigval
     return 0
 
 
-def _pass_on(otherwise: Callable[[int, Any], None], number: int, frame: object) -> None:
-    """Pass a stop signal on: torchrun's processes have sessions of their own.
+def _pass_on() -> None:
+    """Pass stop signals on: torchrun's processes have sessions of their own.
 
-    SIGUSR1 and SIGUSR2 are warnings, which would kill a process that has no handler for them.
+    torchrun itself would kill them after 30 seconds, also while they save.
     """
-    processes = [
-        process
-        for children in Path("/proc/self/task").glob("*/children")
-        for process in children.read_text().split()
-    ]
-    if number not in STOP_SIGNALS:
-        otherwise(number, frame)
-    if not processes:
-        exit_at_stops()
-        signal.raise_signal(number)
-    for process in processes:
-        with suppress(OSError):
-            status = Path(f"/proc/{process}/status").read_text()
-            handled = int(status.partition("SigCgt:")[2].split()[0], base=16)
-            if handled >> (number - 1) & 1 or number in {signal.SIGINT, signal.SIGTERM}:
-                os.kill(int(process), number)
+    while True:
+        number = signal.sigwait(STOP_SIGNALS)
+        processes = [
+            int(process)
+            for children in Path("/proc/self/task").glob("*/children")
+            for process in children.read_text().split()
+        ]
+        if not processes:
+            print(f"{signal.Signals(number).name} received before the work began", file=sys.stderr)  # noqa: T201
+            os._exit(EXIT_STOPPED)
+        for process in processes:
+            with suppress(OSError):
+                os.kill(process, number)
 
 
 if __name__ == "__main__":
-    exit_at_stops()  # PyTorch takes seconds
     sys.exit(launch(sys.argv[1:]))

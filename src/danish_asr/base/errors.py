@@ -4,6 +4,7 @@ Each message says what was found, what was expected and what to do. Entry points
 message and exit with one of the statuses below; only our own bugs show a traceback.
 """
 
+import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -129,3 +130,11 @@ def user_code(code: object, doing: str) -> Iterator[None]:
             f"{module}.{name} failed, {doing}: {type(error).__name__}: {error} "
             f"({own[-1].filename}, line {own[-1].lineno})"
         ) from error
+
+
+def refused_content(error: Exception) -> str:
+    """Return what torch did not load as a checkpoint, without its advice to load it anyway."""
+    code = re.search(r"GLOBAL (\S+)|function (.+)", str(error))
+    if code is None:
+        return "the file is damaged, or is not a checkpoint"
+    return f"the file holds code, {code[1] or code[2]}"

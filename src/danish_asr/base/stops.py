@@ -1,13 +1,15 @@
-"""Stop signals before there is something to save, and how they reach the processes of a command.
+"""What stop signals do to a program, and how they reach the programs that it starts.
 
-Imports are few and light: an entry point calls `exit_at_stops` before it imports anything else.
+They end a process at once while it imports, raise while it prepares, and ask a run to save while it
+takes steps (`recipe.train.ending`). Imports are few and light: an entry point calls `exit_at_stops`
+before it imports anything else.
 """
 
 import atexit
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Thread
 from types import FrameType
@@ -21,14 +23,8 @@ if TYPE_CHECKING:
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
-
 _left_behind: Final[list[Thread]] = []
 """What `close_in_time` did not wait for."""
-
-
-def discard_output() -> None:
-    """Write the standard output nowhere from now on: no one reads it, or its device is full."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def exit_at_stops() -> None:
@@ -37,12 +33,18 @@ def exit_at_stops() -> None:
     For the time of imports: an exception in an import of C code aborts the process. When all is
     done these signals are ignored: the interpreter restores their defaults, and takes seconds.
     """
+
+    def leave(number: int, _frame: FrameType | None) -> NoReturn:
+        if number == signal.SIGINT:
+            interrupted()
+        _say(f"{signal.Signals(number).name} received before the work began; run the command again")
+        os._exit(EXIT_STOPPED)
+
     atexit.unregister(_ignore)
     atexit.register(_ignore)
-    for number in STOP_SIGNALS:
-        # Whoever starts a program in the background lets it ignore Ctrl-C.
-        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _exit)
+    for number in _heeded():
+        signal.signal(number, leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 
 
 @contextmanager
@@ -54,16 +56,13 @@ def exception_at_stops() -> Iterator[None]:
     """
     stops: list[BaseException] = []
 
-    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+    def stop(number: signal.Signals) -> NoReturn:
         stops.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(EXIT_STOPPED))
         if number != signal.SIGINT:
-            name = signal.Signals(number).name
-            _say(f"{name} received; what was saved is kept, run the command again")
+            _say(f"{number.name} received; what was saved is kept, run the command again")
         raise stops[-1]
 
-    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-    numbers = STOP_SIGNALS[1:] if ignored else STOP_SIGNALS
-    with handled(dict.fromkeys(numbers, stop)):
+    with at_stops(stop):
         try:
             yield
         except Exception:
@@ -73,14 +72,30 @@ def exception_at_stops() -> Iterator[None]:
 
 
 @contextmanager
-def handled(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
-    """Have these handlers of signals, and then those of before."""
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+def at_stops(action: Callable[[signal.Signals], object]) -> Iterator[None]:
+    """Let a stop signal call ``action``, and then do again what it did before."""
+    with handlers_kept():
+        for number in _heeded():
+            signal.signal(number, lambda number, _: action(signal.Signals(number)))
+        yield
+
+
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Bring back, at the end, what stop signals did before."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _heeded() -> Iterator[signal.Signals]:
+    """The stop signals, but Ctrl-C where a program was started in the background, to ignore it."""
+    for number in STOP_SIGNALS:
+        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            yield number
 
 
 def interrupted() -> NoReturn:
@@ -96,16 +111,14 @@ def _ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _exit(number: int, _frame: FrameType | None) -> NoReturn:
-    if number == signal.SIGINT:
-        interrupted()
-    _say(f"{signal.Signals(number).name} received before the work began; run the command again")
-    os._exit(EXIT_STOPPED)
-
-
 def _say(text: str) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":
         os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
+
+
+def discard_output() -> None:
+    """Write the standard output nowhere from now on: no one reads it, or its device is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def close_in_time(close: Callable[[], object], seconds: float) -> bool:
@@ -144,7 +157,7 @@ def exit_if_held(status: int) -> None:
 
 
 class PassingOn:
-    """Runs processes; each stop signal reaches the one that runs, and is waited for.
+    """Runs programs; each stop signal reaches the one that runs, and is waited for.
 
     A context manager, in which signals do not end this process.
 
@@ -158,28 +171,21 @@ class PassingOn:
         self._handlers = ExitStack()
 
     def __enter__(self) -> Self:
-        self._handlers.enter_context(handled(dict.fromkeys(STOP_SIGNALS, self._pass_on)))
+        self._handlers.enter_context(at_stops(self._pass_on))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._handlers.close()
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.received = self.received or signal.Signals(number)
+    def _pass_on(self, number: signal.Signals) -> None:
+        self.received = self.received or number
         if self._process is not None:
             self._process.send_signal(number)
 
-    def run(
-        self,
-        command: Sequence[str],
-        *,
-        each_line: Callable[[str], object] | None = None,
-        stdout: Any = None,
-        stderr: Any = None,
-    ) -> int:
+    def run(self, command: Sequence[str], output: Any = None) -> int:
         """Run a command to its end and return its status; it ends when this process is killed.
 
-        Nothing is started after a stop signal. ``each_line`` gets what the command prints.
+        Nothing is started after a stop signal. What it prints goes to the file ``output``, if any.
         """
         import subprocess  # noqa: PLC0415 - entry points import this file first
 
@@ -187,24 +193,17 @@ class PassingOn:
 
         if self.received:
             return 128 + self.received
-        if each_line:
-            stdout, stderr = subprocess.PIPE, subprocess.STDOUT
-        with subprocess.Popen(  # noqa: S603 - our own commands
+        self._process = subprocess.Popen(  # noqa: S603 - our own commands
             command,
-            stdout=stdout,
-            stderr=stderr,
-            text=True,
+            stdout=output,
+            stderr=output,
             process_group=0,  # a signal to that of this process would reach it twice
             preexec_fn=stop_with_parent,  # noqa: PLW1509
-        ) as process:
-            self._process = process
-            if self.received:  # meanwhile
-                process.send_signal(self.received)
-            for line in process.stdout or ():
-                if each_line:
-                    each_line(line)
-            status = process.wait()
-            self._process = None
+        )
+        if self.received:  # meanwhile
+            self._process.send_signal(self.received)
+        status = self._process.wait()
+        self._process = None
         return status
 
     def exit_if_stopped(self) -> None:

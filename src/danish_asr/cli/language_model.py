@@ -47,9 +47,9 @@ def build(
     if (model is None) == (profile is None):
         raise ConfigError(["give either --model or --profile: its words must equal the model's"])
     if model is not None:
-        from danish_asr.inference.model_config import select_model
+        from danish_asr.recipe.models.cards import open_model
 
-        profile = select_model(model).dataset.text_profile
+        profile = open_model(model).text_profile
     if not prune.replace(" ", "").isdecimal():
         raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
     build_language_model(

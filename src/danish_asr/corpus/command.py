@@ -1,10 +1,7 @@
 """Convert and verify: from Python, and with the options of their command lines."""
 
 import re
-import signal
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, overload
@@ -17,7 +14,7 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
-from danish_asr.base.stops import handled
+from danish_asr.base.stops import exception_at_stops
 from danish_asr.base.workers import run_on_ray
 from danish_asr.corpus import LANGUAGE_CODE, ConvertOptions
 from danish_asr.corpus import convert as conversion
@@ -106,18 +103,6 @@ def convert(
     return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """End at SIGTERM as at Ctrl-C: locks are released, workers ended, temporary files removed."""
-
-    def stop(number: int, _: object) -> None:
-        print("danish-asr: stopped; run the same command again to continue", file=sys.stderr)  # noqa: T201
-        raise SystemExit(128 + number)
-
-    with handled({signal.SIGTERM: stop}):
-        yield
-
-
 def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
     shares, language = options.split_by_speaker, options.language
     if not _NAME.fullmatch(name):
@@ -144,7 +129,7 @@ def _refuse(faults: Iterable[str]) -> None:
         raise ConfigError(listed, where="the command line")
 
 
-@_terminable()
+@exception_at_stops()
 def convert_command(
     source: str | None,
     *,
@@ -234,7 +219,7 @@ def verify_command(
     console.print(f"{root}: no faults")
 
 
-@_terminable()
+@exception_at_stops()
 def combine_command(
     parts: Sequence[Path],
     *,

@@ -21,13 +21,11 @@ from danish_asr.decoding.alignment import separator_of
 from danish_asr.decoding.decoders import GREEDY, Decoders
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.forward_pass import batches, padded, prepare_for_cpu
-from danish_asr.inference.model_config import select_model
 from danish_asr.inference.sound import Audio, Channels, Sound, is_array, open_sound
 from danish_asr.inference.streaming import ShowProgress, recognise
 from danish_asr.inference.windows import Cutting
-from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.targets import FrameCount
-from danish_asr.recipe.models.assets import Assets
+from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.train.ending import explained
 
 _BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
@@ -64,16 +62,11 @@ def load_model(
             f"int8 is for a CPU, and the device is {torch_device}; leave int8 out, or choose the "
             "device cpu"
         )
-    config = select_model(model)
-    assets = Assets(config)
-    card = assets.find("model.name", str(config.model.name), [])
-    tokenizer = assets.open_tokenizer(config.tokenizer, [])
-    assert card is not None
-    assert tokenizer is not None
-    decoders = Decoders(tokenizer, config.dataset.text_profile)
+    opened = open_model(model)
+    card, family = opened.card, opened.family
+    decoders = Decoders(opened.tokenizer, opened.text_profile)
     if decoder:
         decoders(*decoder)
-    family = assets.model_family(card)
     with explained():
         gangs = create_fake_gangs(torch_device)
         module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
@@ -81,7 +74,7 @@ def load_model(
     asr = cast(Wav2Vec2AsrModel, module)
     if torch_device.type == "cpu":
         prepare_for_cpu(asr, int8=int8)
-    return Model(asr, settings, decoders, config, name=str(model), int8=int8)
+    return Model(asr, settings, decoders, opened, name=str(model), int8=int8)
 
 
 def _device(name: str) -> torch.device:
@@ -143,7 +136,7 @@ class Model:
         module: Wav2Vec2AsrModel,
         settings: Wav2Vec2AsrConfig,
         decoders: Decoders,
-        config: AsrConfig,
+        opened: OpenModel,
         *,
         name: str,
         int8: bool = False,
@@ -156,13 +149,12 @@ class Model:
         layers = settings.encoder_config.feature_extractor_layer_descs
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
-        task = config.dataset.asr_task_config
-        self.cutting = Cutting.for_training(task.max_audio_len / SAMPLE_RATE)
-        self.normalizes = task.normalize_audio
-        self.text_profile = config.dataset.text_profile
+        self.cutting = Cutting.for_training(opened.max_audio_len / SAMPLE_RATE)
+        self.normalizes = opened.normalize_audio
+        self.text_profile = opened.text_profile
         # On a GPU as the evaluation does it; a CPU is slower with half precision.
-        half = config.evaluator.amp and self.device.type == "cuda"
-        self._amp = getattr(torch, config.evaluator.amp_dtype) if half else None
+        half = opened.amp_dtype if self.device.type == "cuda" else None
+        self._amp = getattr(torch, half) if half else None
 
     @overload
     def transcribe(self, audio: Audio, **options: Unpack[Options]) -> Transcript: ...

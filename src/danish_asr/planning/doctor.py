@@ -153,11 +153,12 @@ def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterato
             text = f"{request.where}: {fault}"
             yield Finding("error", "configuration", text, "correct the configuration")
         return
-    text = f"model {resolved.model.name or resolved.model.arch}, dataset {resolved.dataset.name}"
-    text = f"{request.where}: {text}, tokenizer {resolved.tokenizer.name}"
+    config = resolved.config
+    text = f"model {config.model.name or config.model.arch}, dataset {config.dataset.name}"
+    text = f"{request.where}: {text}, tokenizer {config.tokenizer.name or config.tokenizer.path}"
     yield Finding("ok", "configuration", text)
     yield from _guarded("plan", _check_plan(tree, request.where, run))
-    yield from _guarded("dataset", _check_dataset(resolved))
+    yield from _guarded("dataset", _check_dataset(resolved.dataset))
 
 
 def _guarded(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -207,13 +208,10 @@ def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding
         yield Finding("error", "disk", text, fix)
 
 
-def _check_dataset(config: "AsrConfig") -> Iterator[Finding]:
+def _check_dataset(root: Path) -> Iterator[Finding]:
     """Verify a built dataset, with the audio of a few rows."""
     from danish_asr.corpus.verify import verify  # noqa: PLC0415 - slow: pyarrow
-    from danish_asr.recipe.models.assets import configured_dataset  # noqa: PLC0415
 
-    version = configured_dataset(config).path
-    root = version.parent if version.name.startswith("version=") else version
     verification = verify(root, sample=_SAMPLE)
     for fault in verification.damage:
         text = f"{root}: {fault}"

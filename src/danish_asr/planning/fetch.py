@@ -18,8 +18,7 @@ from danish_asr.base.progress import Progress
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.entry import Request, read_configuration
-from danish_asr.recipe.models.assets import Assets
-from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
+from danish_asr.recipe.models.cards import Assets, tokenizer_of, with_named_model
 
 _HINT: Final = (
     "\nRun the command where there is internet access (on a cluster: a login node), with the same "
@@ -53,13 +52,14 @@ def fetch(config: AsrConfig, *, where: str) -> None:
         ConfigError: A name is unknown, or there is nothing to fetch.
         DownloadError: A file cannot be downloaded. What has arrived is kept.
     """
-    faults: list[str] = []
-    assets = Assets(config)
-    downloads = list(_downloads(assets, config, faults))
-    if not downloads and not faults:
-        faults = ["neither model.name nor tokenizer.name names a card with something to download"]
-    if faults:
-        raise ConfigError(faults, where=where)
+    assets = Assets(config.common.assets)
+    try:
+        downloads = list(_downloads(assets, config))
+    except ConfigError as error:
+        raise ConfigError(error.faults, where=where) from None
+    if not downloads:
+        fault = "neither model.name nor tokenizer.name names a card with something to download"
+        raise ConfigError([fault], where=where)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for wanted in downloads:
         path = cached(assets, wanted)
@@ -77,8 +77,8 @@ def fetch(config: AsrConfig, *, where: str) -> None:
 
 def missing(config: AsrConfig) -> list[str]:
     """Return the names of what a configuration needs and fairseq2's cache does not have."""
-    assets = Assets(config)
-    downloads = _downloads(assets, config, [])
+    assets = Assets(config.common.assets)
+    downloads = _downloads(assets, config)
     return [wanted.name for wanted in downloads if not cached(assets, wanted)]
 
 
@@ -94,22 +94,24 @@ def cached(assets: Assets, wanted: Download) -> Path | None:
     return assets.download(wanted.kind, wanted.uri, wanted.name)
 
 
-def _downloads(assets: Assets, config: AsrConfig, faults: list[str]) -> Iterator[Download]:
+def _downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
     names = {
         "model.name": config.model.name,
         "pretrained_encoder.name": config.pretrained_encoder.name,
     }
-    cards = {key: assets.find(key, name, faults) for key, name in names.items() if name}
+    cards = {key: assets.find(key, name) for key, name in names.items() if name}
     tokenizer = config.tokenizer.name
     if not tokenizer and config.tokenizer.path is None:
-        data = config.dataset.name and assets.find("dataset.name", config.dataset.name, [])
-        tokenizer = tokenizer_of(cards.get("model.name")) or tokenizer_of(data or None)
+        tokenizer = tokenizer_of(cards.get("model.name"))
+        if tokenizer is None and config.dataset.name:
+            with suppress(ConfigError):  # it may be made later
+                tokenizer = tokenizer_of(assets.find("dataset.name", config.dataset.name))
     if tokenizer:
-        cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer, faults)
+        cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer)
     for key, card in cards.items():
         kind = "tokenizer" if key == "tokenizer.name" else "model"
         field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
-        if card and card.has_field(field):
+        if card.has_field(field):
             uri = card.field(field).as_uri()
             if uri.scheme != "file":
                 yield Download(card.name, kind, uri)

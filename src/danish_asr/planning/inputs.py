@@ -15,10 +15,15 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.planning.memory import Model
 from danish_asr.recipe.config.schema import FULL, AsrConfig
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import EpochSize
-from danish_asr.recipe.models.assets import Assets, training_rows
-from danish_asr.recipe.models.cards import tokenizer_of, with_named_model
+from danish_asr.recipe.data.rows import training_rows
+from danish_asr.recipe.models.cards import (
+    Assets,
+    open_tokenizer,
+    tokenizer_of,
+    with_named_model,
+)
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 
 _DANISH_SYMBOLS: Final = 100
@@ -32,26 +37,26 @@ class Inputs:
     """
 
     def __init__(self, config: AsrConfig) -> None:
-        config, faults, section = with_named_model(config), list[str](), config.dataset
-        self._assets, self.notes = Assets(config), list[str]()
+        config, section = with_named_model(config), config.dataset
+        self._assets, self.notes = Assets(config.common.assets), list[str]()
         name = config.model.name
-        self._model_card = self._assets.find("model.name", name, faults) if name else None
-        if faults:
-            raise ConfigError(faults)
+        self._model_card = self._assets.find("model.name", name) if name else None
         self._dataset_card: AssetCard | None = None
-        self._dataset: DanishAsrDataset | None = None
+        self._index: Index | None = None
         try:
             if section.name:
-                self._dataset_card = self._assets.find("dataset.name", section.name, faults)
-                if faults:
-                    fault = f"dataset.name: no dataset '{section.name}' is known here"
-                    raise ConfigError([fault])
+                self._dataset_card = self._dataset_card_of(section.name)
             dataset = self._assets.open_dataset(section, self._dataset_card)
             indices = [training_rows(dataset, stage) for stage in config.stages().values()]
             self._index = max(indices, key=len)
-            self._dataset = dataset
         except (DanishAsrError, OSError) as error:
             self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")
+
+    def _dataset_card_of(self, name: str) -> AssetCard:
+        try:
+            return self._assets.find("dataset.name", name)
+        except ConfigError:
+            raise ConfigError([f"dataset.name: no dataset '{name}' is known here"]) from None
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -59,10 +64,8 @@ class Inputs:
 
     def model(self, config: AsrConfig) -> Model:
         """Return the model of a configuration, with the head that it will have."""
-        section, faults = config.model, list[str]()
-        description = self._assets.describe_model(section, self._model_card, faults)
-        if description is None:
-            raise ConfigError(faults)
+        section = config.model
+        description = self._assets.describe_model(section, self._model_card)
         model: Wav2Vec2AsrConfig = description.config
         overrides = cast(Mapping[str, object], section.config_overrides or {})
         if description.has_new_head and "target_vocab_size" not in overrides:
@@ -84,15 +87,18 @@ class Inputs:
         section, own = config.tokenizer, tokenizer_of(self._dataset_card)
         if section.path is None and own is not None:
             section = type(section)(name=own)
-        return self._assets.open_tokenizer(section, [])
+        try:
+            return open_tokenizer(self._assets.tokenizer_file(section))
+        except ConfigError:
+            return None
 
     def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
         """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
-        tokenizer = self._tokenizer(config) if self._dataset else None
-        if self._dataset is None or tokenizer is None:
+        tokenizer = self._tokenizer(config) if self._index else None
+        if self._index is None or tokenizer is None:
             return None
         gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
-        setup = ReaderSetup(self._dataset, tokenizer, gangs, model_frames(model.config))
+        setup = ReaderSetup(tokenizer, gangs, model_frames(model.config))
         try:
             return open_reader(setup, config, self._index, training=True).epoch_size()
         except DanishAsrError as error:

@@ -151,11 +151,8 @@ def make_plan(
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
-    faults = list[str]()
-    config = with_accumulation(load(tree, where=where), faults, gpus)
-    if faults:
-        raise ConfigError(faults, where=where)
     try:
+        config = with_accumulation(load(tree, where=where), gpus)
         inputs = Inputs(config)
         plan = _plan(config, inputs, card, gpus, run)
         if card is None or plan.fits:
@@ -223,13 +220,10 @@ def _remedies(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[Applie
 
     def total(chosen: Sequence[AppliedRemedy]) -> int:
         """Return the memory with some changes; as much as without them if they are refused."""
-        faults = list[str]()
         try:
             config = load(merge(tree, *(remedy.change for remedy in chosen)), where="the plan")
-        except ConfigError:  # another optimizer lacks a key
-            return plan.total
-        config = with_accumulation(config, faults, plan.gpus)
-        if faults:  # the batches do not make up a step
+            config = with_accumulation(config, plan.gpus)
+        except ConfigError:  # another optimizer lacks a key, or the batches make up no step
             return plan.total
         _, memory = _memory(config, inputs.model(config), plan.epoch, plan.gpus)
         return sum(memory.values())

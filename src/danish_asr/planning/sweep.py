@@ -219,7 +219,7 @@ class _Runner:
         command += ["--config", str(self._sweep.out / BASE), *self._sweep.runs[run.name]]
         command.append(f"{_LIMIT}={left if left < inf else 'null'}")
         with log.open("ab") as file:
-            status = self._processes.run(command, stdout=file, stderr=file)
+            status = self._processes.run(command, output=file)
         if self._processes.received or status == EXIT_STOPPED:
             self._exit()
         if status:

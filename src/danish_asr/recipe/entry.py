@@ -5,7 +5,6 @@ That takes seconds, so files and keys are checked before.
 
 import math
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +29,10 @@ from danish_asr.base.errors import (
     DatasetError,
 )
 from danish_asr.base.stops import (
-    STOP_SIGNALS,
     exception_at_stops,
     exit_at_stops,
     exit_if_held,
-    handled,
+    handlers_kept,
 )
 from danish_asr.recipe.config.load import ineffective_keys, load
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
@@ -79,7 +77,7 @@ def run(recipe: str, request: Request) -> None:
     Exits with status 0 when it is complete, 75 when it stopped early at a signal or its time limit
     and the same command continues it, 2 when the configuration is refused, 1 otherwise.
     """
-    with handled({number: signal.getsignal(number) for number in STOP_SIGNALS}):
+    with handlers_kept():
         exit_at_stops()
         stop_with_launcher()
         if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported

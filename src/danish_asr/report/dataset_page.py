@@ -22,8 +22,8 @@ from danish_asr.base.schema import (
 )
 from danish_asr.corpus.cards import unit_of
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.recipe.data.targets import UnknownSymbols, count_unknown
-from danish_asr.recipe.models.assets import open_tokenizer
+from danish_asr.recipe.data.targets import Targets, UnknownSymbols, count_unknown
+from danish_asr.recipe.models.cards import named_tokenizer
 from danish_asr.report import dataset_numbers as numbers
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset_rows import (
@@ -74,13 +74,17 @@ def explore(
     console = console or Console(stderr=True)
     if out.is_dir():
         raise ConfigError([f"--out: expected a file; found the directory {out}"], where="explore")
-    opened = open_tokenizer(tokenizer, [root / CARDS_DIR]) if tokenizer else None
+    opened = named_tokenizer(tokenizer, [root / CARDS_DIR]) if tokenizer else None
     generator = np.random.default_rng(seed)
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)
         chosen, weights = stratified(rows.table["dialect"], sample, generator)
         measured = Sample(chosen, weights, measure_rows(rows, chosen))
-        unknown = {index.split: count_unknown(index, opened) for index in rows.indexes if opened}
+        unknown = {
+            index.split: count_unknown(index.with_targets("raw"), Targets(opened), "raw")
+            for index in rows.indexes
+            if opened
+        }
         text = _render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)

@@ -9,7 +9,8 @@ from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import DanishAsrError, PredictionsError
 from danish_asr.base.schema import CARDS_DIR, INVENTORY_FILE
 from danish_asr.recipe.config.load import load
-from danish_asr.recipe.models.assets import Assets, training_rows
+from danish_asr.recipe.data.rows import training_rows
+from danish_asr.recipe.models.cards import Assets
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,
@@ -128,13 +129,11 @@ def _trained_on(run: Path, root: Path) -> set[Key] | None:
         config = load(read_yaml(file), where=str(file))
         config.common.assets.extra_paths = [*config.common.assets.extra_paths, root / CARDS_DIR]
         try:
-            assets = Assets(config)
-            card = assets.find("dataset.name", str(config.dataset.name), [])
-            if card is None:
-                return None
+            assets = Assets(config.common.assets)
+            card = assets.find("dataset.name", str(config.dataset.name))
             dataset = assets.open_dataset(config.dataset, card)
             indexes = [training_rows(dataset, stage) for stage in config.stages().values()]
-        except DanishAsrError:  # the dataset has changed
+        except DanishAsrError:  # the dataset is gone, or has changed
             return None
         for index in indexes:
             columns = (index.rows[name] for name in ("id", "text"))

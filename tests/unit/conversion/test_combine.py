@@ -20,7 +20,7 @@ from danish_asr.corpus.combine import Combination, CombineOptions, combine
 from danish_asr.corpus.command import combine_command
 from danish_asr.corpus.shards import find_shards, read_inventory
 from danish_asr.corpus.verify import verify
-from danish_asr.recipe.data.dataset import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.references import read_references
 from tests.builders import tree
 from tests.parts import build_part

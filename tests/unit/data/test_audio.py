@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from tests.shards import utterance, write_shard
 
 ROWS = [utterance(number) for number in range(23)]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.targets import (
     EMPTY,
     TOO_FEW_FRAMES,
@@ -29,7 +28,7 @@ WIDE = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
-    return Targets(char_tokenizer(tmp_path_factory.mktemp("tokenizer")), "raw")
+    return Targets(char_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +41,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def with_rows(index: Index, texts: list[str], lengths: list[int]) -> Index:
     """The index with other texts and lengths; filters read no audio."""
     rows = index.take(np.zeros(len(texts), np.int64))
-    frame = rows.rows.with_columns(pl.Series("text", texts, pl.String))
+    frame = rows.rows.with_columns(pl.Series("target", texts, pl.String))
     return dataclasses.replace(rows, rows=frame, lengths=np.array(lengths, np.int32))
 
 

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index, Weight
+from danish_asr.recipe.data.index import DanishAsrDataset, Index, Weight
 from danish_asr.recipe.data.mix import corpus_shares, epoch_entries, make_mix
 from tests.shards import write_dataset
 

@@ -14,8 +14,7 @@ from fairseq2.datasets import Seq2SeqBatch
 from typing_extensions import override
 
 from danish_asr.base.errors import DatasetError, RunError
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.sampler import ATTENTION
 from danish_asr.recipe.data.settings import TRANSFORMS

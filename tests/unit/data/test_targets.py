@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from danish_asr.recipe.data.dataset import DanishAsrDataset
-from danish_asr.recipe.data.targets import FrameCount, count_unknown
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
+from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
 from tests.shards import char_tokenizer, utterance, write_shard
+
+
+def unknown_of(index: Index, tmp_path: Path, profile: str) -> UnknownSymbols:
+    targets = Targets(char_tokenizer(tmp_path))
+    return count_unknown(index.with_targets(profile), targets, profile)
 
 
 def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
@@ -15,12 +20,12 @@ def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
     write_shard(tmp_path, [utterance(n, text=text) for n, text in enumerate(texts)])
     index = DanishAsrDataset(tmp_path).read_index("train")
 
-    unknown = count_unknown(index, char_tokenizer(tmp_path))
+    unknown = unknown_of(index, tmp_path, "raw")
 
     assert unknown.symbols == (("H", 3), ("E", 1), ("J", 1), ("Æ", 1))
     assert (unknown.unknown, unknown.characters) == (6, 14)
     assert unknown.share == pytest.approx(6 / 14)
-    assert count_unknown(index, char_tokenizer(tmp_path), "coral").symbols == ()
+    assert unknown_of(index, tmp_path, "coral").symbols == ()
 
 
 def test_letters_and_emoji_that_the_profile_removes_are_counted(tmp_path: Path) -> None:
@@ -29,11 +34,11 @@ def test_letters_and_emoji_that_the_profile_removes_are_counted(tmp_path: Path) 
     write_shard(tmp_path, [utterance(n, text=text) for n, text in enumerate(texts)])
     index = DanishAsrDataset(tmp_path).read_index("train")
 
-    counts = count_unknown(index, char_tokenizer(tmp_path), "coral")
+    counts = unknown_of(index, tmp_path, "coral")
 
     assert counts.removed == (("漢", 2), ("😀", 2), ("ß", 1), ("字", 1))
     assert counts.removed_share == pytest.approx(6 / len("".join(texts)))
-    assert count_unknown(index, char_tokenizer(tmp_path)).removed == ()
+    assert unknown_of(index, tmp_path, "raw").removed == ()
 
 
 @pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])

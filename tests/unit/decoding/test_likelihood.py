@@ -10,7 +10,7 @@ import torch
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
 from danish_asr.decoding.likelihood import Likelihood, ctc_losses
-from danish_asr.recipe.models.assets import open_tokenizer
+from danish_asr.recipe.models.cards import open_tokenizer
 
 LOG_PROBS = torch.randn(1, 5, 4, generator=torch.manual_seed(0)).log_softmax(dim=-1)
 
@@ -36,7 +36,7 @@ def test_a_text_that_needs_more_frames_has_no_loss_and_padding_counts_for_none()
 def test_confidence_is_high_where_the_model_is_sure_of_its_text(tmp_path: Path) -> None:
     model = tmp_path / "letters.model"
     model.write_bytes(build_char_tokenizer("abc"))
-    tokenizer = open_tokenizer(str(model), [])
+    tokenizer = open_tokenizer(model)
     best = torch.tensor([*tokenizer.create_encoder()("ab c"), BLANK])
     logits = torch.zeros(len(best), tokenizer.vocab_info.size)
     logits[torch.arange(len(best)), best] = 9.0

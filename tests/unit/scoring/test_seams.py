@@ -11,14 +11,14 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import ErrorCounts
 from danish_asr.recipe.config.load import load
-from danish_asr.recipe.data.targets import Targets
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.train.validation import ErrorRates
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.scoring.settings import Settings
 from tests.documented import blocks
 from tests.score_rows import prediction
-from tests.shards import char_tokenizer
+from tests.shards import utterance, write_shard
 
 # The modules of the page, together.
 MODULE = "\n".join(
@@ -68,9 +68,9 @@ def test_training_and_validation_take_the_profile_too(tmp_path: Path) -> None:
     load({"dataset": {"name": "d", "text_profile": profile}}, where="the test")
     with pytest.raises(ConfigError, match=r"dataset\.text_profile"):
         load({"dataset": {"name": "d", "text_profile": "my_scoring:nothing"}}, where="the test")
-    tokenizer = char_tokenizer(tmp_path)
-    targets, raw = Targets(tokenizer, profile), Targets(tokenizer, "raw")
-    assert targets("Rødgrød").tolist() == raw("rødgrød").tolist()
+    write_shard(tmp_path, [utterance(0, text="Rødgrød")])
+    index = DanishAsrDataset(tmp_path).read_index("train").with_targets(profile)
+    assert index.rows["target"].to_list() == ["rødgrød"]
     rates = ErrorRates((), profile)
     counts = rates.update(["Ja Tak"], ["ja tak"], [()]).compute().tolist()[0]
     assert ErrorCounts.from_tuple(counts).wer() == 0

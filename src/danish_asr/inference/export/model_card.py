@@ -11,7 +11,7 @@ from danish_asr.base.schema import STATISTICS_FILE
 from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
-from danish_asr.recipe.models.cards import card_directories
+from danish_asr.recipe.extension import card_directories
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,

@@ -35,8 +35,6 @@ class Fairseq2Config:
     asr: AsrConfig
     model: base.ModelSection | base.ReferenceModelSection
     pretrained_encoder: base.ReferenceModelSection
-    dataset: base.DatasetSection
-    tokenizer: base.TokenizerSection
     gang: base.GangSection
     trainer: base.TrainerSection
     optimizer: base.OptimizerSection | None
@@ -58,8 +56,6 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
         asr=config,
         model=_section(kind, tree["model"]),
         pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
-        dataset=_section(base.DatasetSection, tree["dataset"]),
-        tokenizer=_section(base.TokenizerSection, tree["tokenizer"]),
         gang=_section(base.GangSection, tree["gang"]),
         trainer=_section(base.TrainerSection, tree["trainer"]),
         optimizer=_optimizer(config) if config.trains else None,

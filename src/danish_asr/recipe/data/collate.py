@@ -17,7 +17,7 @@ from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.recipe.data.epochs import EpochLengths
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import TARGET, Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
 from danish_asr.recipe.data.transforms import Transform, Waveform
@@ -34,6 +34,7 @@ class Collate:
     of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
 
     Attributes:
+        index: With targets (`Index.with_targets`).
         normalize: Each waveform to mean 0 and variance 1.
         shortest: Shorter waveforms are padded to so many samples: the model's first frame.
         transforms: Those that keep the length; others come with the epoch's lengths.
@@ -71,7 +72,7 @@ class Collate:
                     f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
                     "`danish-asr verify` lists every damaged row"
                 ) from error
-        targets = [self.targets(text) for text in example["text"]]
+        targets = [self.targets(text) for text in self.index.values(TARGET, rows)]
         example["target_size"] = [len(target) for target in targets]
         target_lengths = [max(1, len(target)) for target in targets]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)

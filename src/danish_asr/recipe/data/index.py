@@ -1,6 +1,6 @@
-"""The index of a split: what each utterance is and how long it lasts, without its audio.
+"""A built dataset, and the index of a split: each utterance and its length, without its audio.
 
-`read_index` reads the small columns of the shards, at each start.
+The small columns of the shards come in, read at each start; an `Index` goes out.
 """
 
 import hashlib
@@ -18,19 +18,64 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.excluded import read_excluded
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
-from danish_asr.corpus.shards import Partition, Shard
+from danish_asr.corpus.shards import Partition, Shard, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio import Audio, ShardAudio
+from danish_asr.text.profiles import normalizer
 
+DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
+"""Upstream's name, so that its cards and YAML files keep working."""
 UNKNOWN_DIALECT: Final = "unknown"
 TEXT: Final = ("id", "text", *METADATA_COLUMNS)
+TARGET: Final = "target"
+"""The column of normalised texts, see `Index.with_targets`."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _ROW, _ROW_GROUP, _SHARD, _PLACE = "_row", "_row_group", "_shard", "_place"
 _LISTED: Final = 20
 """Most values of a column in a message."""
 _ROWS_AT_ONCE: Final = 100_000
+
+
+class ConditionError(DatasetError):
+    """No row fulfils an SQL ``condition``, or it is faulty."""
+
+    def __init__(self, condition: str, fault: str) -> None:
+        super().__init__(fault)
+        self.condition = condition
+
+
+class DanishAsrDataset:
+    """A built dataset, see :mod:`danish_asr.base.schema`: ROOT or ``ROOT/version=0``.
+
+    A split is ``<split>`` or ``<split>_<corpus>``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def root(self) -> Path:
+        """The directory with the cards and the manifest of the dataset."""
+        return _root(self.path.resolve())
+
+    @property
+    def splits(self) -> list[str]:
+        """The names of the splits, read from the paths each time."""
+        return split_names(find_shards(self.path))
+
+    def read_index(
+        self, split: str, where: str | None = None, weights: Sequence[tuple[str, float]] = ()
+    ) -> "Index":
+        """The rows of a split, or those that fulfil an SQL condition; conditions with factors.
+
+        Raises:
+            DatasetError: No such split (the message names those that exist), or unreadable files.
+            ConditionError: A condition is faulty, or no row fulfils it.
+        """
+        shards = shards_of_split(self.path, split)
+        return read_index(shards, split, root=self.path, where=where, weights=weights)
 
 
 class Weight(NamedTuple):
@@ -56,12 +101,14 @@ class Index:
 
     name: str  # of the split or subset: `test` or `test_<corpus>`
     split: str  # that the rows belong to: `test`
-    rows: pl.DataFrame  # id, text (as the corpus has it) and the metadata columns, as strings
+    rows: pl.DataFrame  # id, text (as the corpus has it) and the metadata columns, as strings;
+    # the column `TARGET` after `with_targets`
     lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
     partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     partitions: tuple[Partition, ...]
     audio: Audio = field(repr=False)
+    rows_in_split: int  # also those that do not fulfil the condition
     weights: tuple[Weight, ...] = ()
 
     def __len__(self) -> int:
@@ -77,6 +124,17 @@ class Index:
         names = column.unique(maintain_order=True)
         codes = column.cast(pl.Enum(names)).to_physical()
         return codes.cast(pl.Int32).to_numpy(), names.to_list()
+
+    def with_targets(self, profile: str) -> Self:
+        """The same rows with a column `TARGET`: the text as the profile writes it.
+
+        Raises:
+            ConfigError: There is no such profile.
+        """
+        normalize, texts = normalizer(profile), self.rows["text"]
+        if profile != "raw":
+            texts = pl.Series([normalize(text) for text in texts], dtype=pl.String)
+        return replace(self, rows=self.rows.with_columns(texts.alias(TARGET)))
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Self:
         """The same split with these rows only, e.g. a fixed subset for frequent validation."""
@@ -157,9 +215,8 @@ def read_index(
     factors. Strings in a condition are in single quotes; a null fulfils no comparison.
 
     Raises:
-        DatasetError: A file cannot be read, a needed column is missing, or no row fulfils a
-            condition.
-        ConfigError: A condition is faulty.
+        DatasetError: A file cannot be read, or a needed column is missing.
+        ConditionError: A condition is faulty, or no row fulfils it.
     """
     conditions = [*([where] if where else []), *(condition for condition, _ in weights)]
     columns = {*TEXT, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
@@ -179,6 +236,7 @@ def read_index(
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
     chosen = masks[where] if where else np.ones(len(frame), np.bool_)
+    rows_in_split = len(frame)
     frame = frame.filter(chosen) if where else frame  # a filter copies all texts
     shard_of = frame[_SHARD].to_numpy()
     partition_of_shard = [shard.partition for shard in shards]
@@ -194,15 +252,9 @@ def read_index(
         row_group_of=frame[_ROW_GROUP].to_numpy(),
         partitions=partitions,
         audio=Audio(audio, shard_of, frame[_ROW].to_numpy()),
+        rows_in_split=rows_in_split,
         weights=tuple(Weight(text, factor, masks[text][chosen]) for text, factor in weights),
     )
-
-
-def check_condition(shards: Sequence[Shard], split: str, *, root: Path, where: str) -> None:
-    """Check that a row fulfils a condition, by its columns alone; raises as :func:`read_index`."""
-    columns = {*_columns_of(where), *(["id"] if read_excluded(_root(root)) else [])}
-    frame = _joined([frame for frame, _ in _read_shards(shards, columns)], root)
-    _fulfilled(frame, where, shards, split)
 
 
 def _root(path: Path) -> Path:
@@ -238,10 +290,11 @@ def _fulfilled(
             f'expected an SQL condition, found "{condition}" ({reason}); strings are in single '
             f"quotes, columns are {columns}"
         )
-        raise ConfigError([fault]) from error
+        raise ConditionError(condition, fault) from error
     if not len(rows):
         described = "; ".join(_content(frame[name]) for name in _columns_of(condition))
-        raise DatasetError(f"no row of split '{split}' fulfils \"{condition}\"; {described}")
+        fault = f"no row of split '{split}' fulfils \"{condition}\"; {described}"
+        raise ConditionError(condition, fault)
     mask = np.zeros(len(frame), np.bool_)
     mask[rows] = True
     return mask

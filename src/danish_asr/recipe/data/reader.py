@@ -284,7 +284,6 @@ def create_reader(
     training: bool,
     seed: int,
     beta_corpus: float | None = None,
-    text_profile: str = "raw",
     speed_factors: Sequence[float] = (),
     transforms: Sequence[Mapping[str, object]] = (),
     quadratic_seconds: float | None = None,
@@ -296,16 +295,16 @@ def create_reader(
     evaluation every row comes exactly once over all processes, whatever they say.
 
     The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
-    Waveforms are normalised in float32 and then cast to ``dtype``; ``text_profile`` changes the
-    targets, and ``example["text"]`` stays raw. ``num_frames`` counts the model's frames (default:
-    wav2vec2's).
+    Waveforms are normalised in float32 and then cast to ``dtype``. The index has targets
+    (`Index.with_targets`), and ``example["text"]`` stays raw. ``num_frames`` counts the model's
+    frames (default: wav2vec2's).
 
     Raises:
         ConfigError: A setting is impossible, with these rows or at all.
         DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
     chosen = transforms_of_training(task_config, speed_factors=speed_factors, transforms=transforms)
-    frames, targets = num_frames or FrameCount(), Targets(tokenizer, text_profile)
+    frames, targets = num_frames or FrameCount(), Targets(tokenizer)
     collate = Collate(
         index=index,
         targets=targets,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import TaskSection
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import TARGET, Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.text.profiles import is_word_or_emoji, normalizer
 
@@ -62,29 +62,18 @@ def ctc_frames(tokens: NDArray[np.int64]) -> int:
 
 
 class Targets:
-    """A text normalisation profile followed by a tokenizer; thread-safe.
+    """A tokenizer of normalised texts; thread-safe."""
 
-    Raises:
-        ConfigError: There is no such profile.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, profile: str) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         info = tokenizer.vocab_info
         self.pad = info.pad_idx if info.pad_idx is not None else 0
         self.unknown = info.unk_idx
         self._encode = tokenizer.create_encoder()
-        self._profile, self._normalize = profile, normalizer(profile)
 
     def __call__(self, text: str) -> NDArray[np.int64]:
-        """Targets of a raw text, ``(tokens,)``; may be empty."""
-        tokens: NDArray[np.int64] = self._encode(self._normalize(text)).numpy()
+        """Targets of a normalised text, ``(tokens,)``; may be empty."""
+        tokens: NDArray[np.int64] = self._encode(text).numpy()
         return tokens
-
-    def normalized(self, texts: pl.Series) -> pl.Series:
-        """Raw texts in the form that is trained on."""
-        if self._profile == "raw":
-            return texts
-        return pl.Series([self._normalize(text) for text in texts], dtype=pl.String)
 
     def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
@@ -131,7 +120,7 @@ class NeededFrames:
 
     def __init__(self, index: Index, targets: Targets) -> None:
         self._index, self._targets = index, targets
-        texts = targets.normalized(index.rows["text"])
+        texts = index.rows[TARGET]
         self.characters = texts.str.len_chars().cast(pl.Int32).to_numpy()
         self.empty = (texts.str.strip_chars() == "").to_numpy()
         self._frames = 2 * (self.characters + _ADDED_TOKENS)
@@ -140,7 +129,7 @@ class NeededFrames:
     def fit(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of these rows, a mask, have enough frames; ``frames`` of every row."""
         doubtful = np.flatnonzero(rows & ~self._is_exact & (self._frames > frames))
-        for row, text in zip(doubtful, self._index.values("text", doubtful), strict=True):
+        for row, text in zip(doubtful, self._index.values(TARGET, doubtful), strict=True):
             self._frames[row] = ctc_frames(self._targets(text))
         self._is_exact[doubtful] = True
         return np.asarray(rows & (self._frames <= frames))
@@ -199,20 +188,22 @@ class UnknownSymbols:
         return sum(n for _, n in self.removed) / self.raw_characters if self.raw_characters else 0.0
 
 
-def count_unknown(index: Index, tokenizer: Tokenizer, text_profile: str = "raw") -> UnknownSymbols:
+def count_unknown(index: Index, targets: Targets, text_profile: str) -> UnknownSymbols:
     """Count the characters that a tokenizer maps to its unknown symbol, each seen on its own.
 
     Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
     unknown token of many characters in a row, which would hide most of them. Counts also what the
     profile leaves nothing of, without punctuation, symbols and space.
+
+    The index has the targets of ``text_profile``.
     """
-    targets, normalize = Targets(tokenizer, text_profile), normalizer(text_profile)
+    normalize = normalizer(text_profile)
     counts, raw_counts = np.zeros((2, 0x110000), np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.
-    for raw in index.rows["text"].to_frame().iter_slices(_ROWS_AT_ONCE):
-        _add_characters(targets.normalized(raw["text"]), counts)
+    for rows in index.rows.select("text", TARGET).iter_slices(_ROWS_AT_ONCE):
+        _add_characters(rows[TARGET], counts)
         if text_profile != "raw":  # which removes nothing
-            _add_characters(raw["text"], raw_counts)
+            _add_characters(rows["text"], raw_counts)
     unknown = _most_frequent(counts, lambda symbol: not targets.can_write(symbol))
     removed = _most_frequent(raw_counts, lambda c: is_word_or_emoji(c) and not normalize(c))
     total = int(counts.sum())

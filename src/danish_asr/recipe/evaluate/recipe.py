@@ -32,7 +32,6 @@ from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
 from danish_asr.recipe.evaluate.results import Receiver, Results, about_evaluation
 from danish_asr.recipe.evaluate.selection import BEST, NO_CHECKPOINT, Selection, select
-from danish_asr.recipe.models.assets import configured_dataset, open_tokenizer, validation_indices
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE, checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar, log
@@ -43,11 +42,12 @@ from danish_asr.recipe.train.ending import (
     explained,
     on_stop_signals,
 )
-from danish_asr.recipe.train.preflight import dump
+from danish_asr.recipe.train.preflight import Resolved, dump
 from danish_asr.recipe.train.readers import (
     ReaderSetup,
     SplitsReader,
     ValidationInterrupted,
+    model_frames,
     splits_reader,
 )
 from danish_asr.recipe.train.training import register_common, write_configuration
@@ -66,13 +66,13 @@ def run(request: cli.Request, tree: Tree) -> None:
         if request.dump_config:
             dump(selection.config, where=request.where)
             return
-        selection = selection.resolved(request.where)
+        selection, resolved = selection.resolved(request.where)
         rank = rank_info().rank
         if rank == 0:
             _say_what_is_scored(output_dir, selection, request.overrides)
         with locked(selection.output_dir, rank), explained():
             write_configuration(selection.config, selection.output_dir)
-            recipe = AsrEvalRecipe(selection)
+            recipe = AsrEvalRecipe(selection, resolved)
             run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
 
 
@@ -100,8 +100,10 @@ class AsrEvalRecipe(EvalRecipe):
     ``receiver`` takes the results; None: they are written to the directory of the recipe.
     """
 
-    def __init__(self, selection: Selection, receiver: Receiver | None = None) -> None:
-        self._selection, self._receiver = selection, receiver
+    def __init__(
+        self, selection: Selection, resolved: Resolved, receiver: Receiver | None = None
+    ) -> None:
+        self._selection, self._resolved, self._receiver = selection, resolved, receiver
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -109,14 +111,14 @@ class AsrEvalRecipe(EvalRecipe):
 
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
-        config, setup = context.config.as_(Fairseq2Config).asr, ReaderSetup.of(context)
+        config, tokenizer = self._resolved.config, self._resolved.tokenizer
+        setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         use_granted_cpus(config.common.torch.num_threads)
-        indices = validation_indices(setup.dataset, config.dataset, str(config.evaluator.split))
-        reader = splits_reader(setup, config, indices)
+        reader = splits_reader(setup, config, self._resolved.rows.valid)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
         receiver = self._receiver
         if receiver is None:
-            about = about_evaluation(self._selection, setup.dataset, decoder, reader.rows)
+            about = about_evaluation(self._selection, self._resolved, decoder)
             receiver = Results(context.output_dir, context.gangs.root, about)
         unit = PredictionUnit(
             CtcCriterion(context.model),
@@ -248,18 +250,15 @@ def open_dev(directory: Path) -> DevSplit:
         "decoder": {"name": "greedy", "config": {}},
         "common": {"metric_recorders": {"wandb": {"enabled": False}}},
     }
-    selection = select(run, merge(tree, changes), where=where).resolved(where)
-    config = selection.config
-    indices = validation_indices(configured_dataset(config), config.dataset, split)
-    tokenizer = str(config.tokenizer.path or config.tokenizer.name)
+    selection, resolved = select(run, merge(tree, changes), where=where).resolved(where)
     return DevSplit(
         run=run,
         model=selection.model,
         weights=str(selection.weights),
         split=split,
-        rows=sum(len(index) for index in indices.values()),
-        tokenizer=open_tokenizer(tokenizer, config.common.assets.extra_paths),
-        forward=lambda add: _forward(selection, add),
+        rows=sum(len(index) for index in resolved.rows.valid.values()),
+        tokenizer=resolved.tokenizer,
+        forward=lambda add: _forward(selection, resolved, add),
     )
 
 
@@ -275,10 +274,12 @@ class _Passing:
 
 
 def _forward(
-    selection: Selection, add: Callable[[Sequence[Prediction], Sequence[Tensor]], None]
+    selection: Selection,
+    resolved: Resolved,
+    add: Callable[[Sequence[Prediction], Sequence[Tensor]], None],
 ) -> None:
     hide_progress_bar()
     with exit_on_error(), explained(), TemporaryDirectory() as folder:
         write_configuration(selection.config, Path(folder))
-        recipe = AsrEvalRecipe(selection, _Passing(add))
+        recipe = AsrEvalRecipe(selection, resolved, _Passing(add))
         run_evaluation(recipe, sections_of(selection.config), Path(folder))

@@ -1,7 +1,6 @@
 """The results of an evaluation: ``predictions.jsonl`` and ``evaluation.json`` beside it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, final
 
@@ -11,14 +10,12 @@ from torch import Tensor
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.files import publish_json
 from danish_asr.base.next_step import next_step
-from danish_asr.base.schema import VERSION_DIR
 from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
-from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.evaluate.selection import CONFIGURATION, Selection
-from danish_asr.recipe.models.assets import validation_indices
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.preflight import Resolved
 from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 
@@ -70,15 +67,12 @@ class Results:
         gang.barrier()
 
 
-def about_evaluation(
-    selection: Selection, dataset: DanishAsrDataset, decoder: Decoder, rows: Mapping[str, int]
-) -> dict[str, Any]:
-    """Return what is scored; ``rows`` are the number of those of each split that are scored."""
-    config = selection.config
-    path = dataset.path.resolve()
+def about_evaluation(selection: Selection, resolved: Resolved, decoder: Decoder) -> dict[str, Any]:
+    """Return what is scored, on which rows of which dataset."""
+    config, indices = resolved.config, resolved.rows.valid
     about: dict[str, Any] = {
         "dataset": config.dataset.name,
-        "dataset_root": str(path.parent if path.name == VERSION_DIR else path),
+        "dataset_root": str(resolved.dataset),
         "model": config.model.name,
         "checkpoint": config.evaluator.checkpoint,
         "step": selection.step,
@@ -91,13 +85,12 @@ def about_evaluation(
         about["decoder"] = dict(vars(config.decoder))
         if settings := getattr(decoder, "settings", None):  # such as tuned values
             about["decoder"]["settings"] = settings
-    rows_in_split = rows
     if config.evaluator.where:
         about["where"] = config.evaluator.where
-        section = replace(config.dataset, valid_where=None)
-        indices = validation_indices(dataset, section, str(config.evaluator.split))
-        rows_in_split = {name: len(index) for name, index in indices.items()}
-    return about | {"rows": dict(rows), "rows_in_split": dict(rows_in_split)}
+    return about | {
+        "rows": {name: len(index) for name, index in indices.items()},
+        "rows_in_split": {name: index.rows_in_split for name, index in indices.items()},
+    }
 
 
 def _publish(

@@ -12,7 +12,6 @@ from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.decoding.decoders import GREEDY
 from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.models.cards import cards_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -24,7 +23,7 @@ from danish_asr.recipe.run.run_directory import (
     read_evaluation,
     weights_digest,
 )
-from danish_asr.recipe.train.preflight import resolve
+from danish_asr.recipe.train.preflight import Resolved, resolve
 
 NO_CHECKPOINT: Final = "none"
 BEST: Final = "best"
@@ -81,14 +80,15 @@ class Selection(NamedTuple):
         text = json.dumps(values, sort_keys=True, default=str)
         return sha256(text.encode()).hexdigest()
 
-    def resolved(self, where: str) -> "Selection":
-        """Complete the configuration from its cards, and refuse to replace other results.
+    def resolved(self, where: str) -> "tuple[Selection, Resolved]":
+        """Open what the configuration names, and refuse to replace other results.
 
         Raises:
             ConfigError: The configuration, which errors call ``where``, has faults, or the
                 directory has the results of another one.
         """
-        selection = self._replace(config=resolve(self.config, where=where))
+        resolved = resolve(self.config, where=where)
+        selection = self._replace(config=resolved.config)
         file = self.output_dir / EVALUATION
         if file.is_file():
             earlier = read_evaluation(file).get(CONFIGURATION)
@@ -98,7 +98,7 @@ class Selection(NamedTuple):
                     "set evaluator.label=NAME for a directory beside them, or delete it"
                 )
                 raise ConfigError([fault], where=where)
-        return selection
+        return selection, resolved
 
 
 def select(run_dir: Path, tree: Tree, *, where: str) -> Selection:
@@ -119,12 +119,6 @@ def select(run_dir: Path, tree: Tree, *, where: str) -> Selection:
         step, config = None, load(_as_trained(tree), where=where)
     else:
         step, config = _load_with_checkpoint(tree, run_dir, checkpoint, where)
-    origin = _text(tree, "model.path")
-    if origin and Path(origin).is_dir():
-        # A run that began with another model takes its tokenizer from there.
-        assets = config.common.assets
-        assets = replace(assets, extra_paths=[*assets.extra_paths, cards_of(Path(origin))])
-        config = replace(config, common=replace(config.common, assets=assets))
     # Optimizer and schedule are checked like the rest of a training configuration, then dropped.
     config = replace(
         config,

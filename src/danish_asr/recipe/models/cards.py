@@ -1,58 +1,356 @@
-"""Cards of models: the directories that are searched, and what ``model.path`` may be.
+"""Models, tokenizers and datasets by their cards: what a name or a directory means, and opens.
 
-Cards of built datasets and finished runs are found in ``data/parquet/cards`` below the working
-directory, and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
-The extension imports this file into every program that uses fairseq2.
+A configuration's ``common.assets`` comes in. `Assets` finds cards in fairseq2's store and opens
+what they describe; `open_model` does so for a model alone, of which nothing but its card is known.
 """
 
-from __future__ import annotations
-
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Final, NamedTuple, TypeVar, cast
+from urllib.request import url2pathname
 
-from fairseq2.assets import AssetCard
-from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from fairseq2.assets import (
+    AssetCard,
+    AssetCardError,
+    AssetDirectoryAccessor,
+    AssetDownloadError,
+    AssetDownloadManager,
+    AssetMetadataError,
+    AssetStore,
+)
+from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
+from fairseq2.data.tokenizers import Tokenizer, TokenizerModelError
+from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY, load_char_tokenizer
+from fairseq2.models import ModelFamily
+from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.utils.structured import StandardValueConverter, StructureError
+from fairseq2.utils.uri import Uri
 
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.config_tree import Tree, merge, unknown_key
+from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.models.hugging_face_directory import import_model, is_hugging_face
+from danish_asr.corpus.sources.location import source_of_dataset
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    AssetsConfig,
+    DatasetSection,
+    ModelSection,
+    TokenizerSection,
+)
+from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
+from danish_asr.recipe.extension import card_directories, without_nested
+from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     MODEL_CARD,
+    TOKENIZER,
+    check_model,
     checkpoint_steps,
-    own_tokenizer,
+    meant_checkpoint,
 )
 
-if TYPE_CHECKING:
-    from danish_asr.recipe.config.schema import AsrConfig
+SPEECH: Final = "danish_asr"
+"""The field of a trained model's card that says how its recordings and texts were prepared."""
+
+DOWNLOAD_HINT: Final = (
+    "`danish-asr fetch` with the same configuration gets it where there is internet access (on a "
+    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
+    "model of your own as model.path"
+)
+
+ConfigT = TypeVar("ConfigT")
+
+_converter = StandardValueConverter()
+
+_PLACEHOLDER: Final = "example_dataset"
+"""The dataset of upstream's configurations, for users to replace; its card has no real path."""
+
+_KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
+    "dataset.name": ("a dataset of speech", "dataset", [DATASET_FAMILY]),
+    "model.name": ("a CTC model (not LLM models)", "model", [WAV2VEC2_ASR_FAMILY]),
+    "pretrained_encoder.name": (
+        "an encoder without a head",
+        "model",
+        [WAV2VEC2_FAMILY, WAV2VEC2_ASR_FAMILY],
+    ),
+    "tokenizer.name": ("a tokenizer of characters", "tokenizer", [CHAR_TOKENIZER_FAMILY]),
+}
+"""What each key must name: in words, the kind of asset, and its families."""
 
 
-def card_directories() -> list[Path]:
-    """Return the directories that are searched for cards."""
-    named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
-    default = Path("data", "parquet", CARDS_DIR)
-    return without_nested([default, *(Path(name) for name in named if name)])
+class ModelDescription(NamedTuple):
+    """What a model is, without its weights."""
+
+    family: ModelFamily
+    card_config: Any  # the configuration in the card, or of ``model.arch``
+    config: Any  # the same with ``model.config_overrides``
+    has_new_head: bool  # it is not trained, and gets the size of the tokenizer
 
 
-def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
-    """Leave out directories inside another one, or inside one that is already searched.
+class Assets:
+    """The cards that a configuration can name, and what opens them.
 
-    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
+    Raises:
+        ConfigError: A card is broken, or two have the same name.
     """
-    directories = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    all_directories = {*searched, *directories}
-    return [
-        directory
-        for directory in directories
-        if directory not in searched and all_directories.isdisjoint(directory.parents)
-    ]
+
+    def __init__(self, section: AssetsConfig) -> None:
+        self._container = library_container()
+        directories = card_directories()
+        self.extra_paths = without_nested(map(Path, section.extra_paths), directories)
+        for path in self.extra_paths:
+            register_file_assets(self._container, path, not_exist_ok=True)
+        if section.prev_checkpoint_dir is not None:
+            if not (section.prev_checkpoint_dir / MODEL_CARD).is_file():
+                rule = f"must be OUTDIR/{CHECKPOINTS} of a run, with {MODEL_CARD}"
+                found = f"but is '{section.prev_checkpoint_dir}'"
+                raise ConfigError([f"common.assets.prev_checkpoint_dir {rule}, {found}"])
+            register_checkpoint_models(self._container, section.prev_checkpoint_dir)
+        self._searched = [*directories, *self.extra_paths]
+        try:
+            self._store = self._container.resolve(AssetStore)
+        except AssetMetadataError as error:
+            rule = (
+                "two datasets or runs have the same name, or a card is broken: convert one again "
+                "with another --name, or move it away"
+            )
+            places = ", ".join(map(str, self._searched))
+            raise ConfigError([f"cards in {places}: {error} {rule}"]) from error
+
+    def find(self, key: str, name: str) -> AssetCard:
+        """Return the card that ``key`` names.
+
+        Raises:
+            ConfigError: There is none (the message lists those that exist), or it is unsafe.
+        """
+        description, kind, families = _KINDS[key]
+        if card := self._find(name, kind, families):
+            if kind == "model":
+                _refuse_code(key, card)
+            return card
+        directories = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
+        fault = (
+            f"{key} must be {description}, but none is known here as '{name}'; available: "
+            f"{self.available(key, name)}. Besides the installed packages, cards were searched "
+            f"for in {', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
+            f"{_conversion(name) if kind == 'dataset' else ''}"
+        )
+        raise ConfigError([fault])
+
+    def available(self, key: str, unusable: str) -> str:
+        """List what ``key`` can name instead of an ``unusable`` name."""
+        _, kind, families = _KINDS[key]
+        names = {name.removesuffix("@") for name in self._store.asset_names if name.endswith("@")}
+        names -= {unusable, _PLACEHOLDER}
+        return ", ".join(n for n in sorted(names) if self._find(n, kind, families)) or "none"
+
+    def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
+        try:
+            card = self._store.maybe_retrieve_card(name)
+        except AssetCardError:
+            # fairseq2 0.6 itself ships a card whose base card is missing.
+            return None
+        family = card.maybe_get_field(f"{kind}_family") if card else None
+        return card if family and family.value in families else None
+
+    def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> DanishAsrDataset:
+        """Open the dataset of a card, or of a family.
+
+        Raises:
+            ConfigError: A value of ``dataset`` is wrong, or no directory is named.
+        """
+        if card is None and section.family != DATASET_FAMILY:
+            fault = f"dataset.family must be {DATASET_FAMILY}, but is '{section.family}'"
+            raise ConfigError([fault])
+        field = card.maybe_get_field("dataset_config") if card else None
+        config = {"data": None, **(cast(Tree, field.value) if field else {})}
+        overrides = section.config_overrides or {}
+        if faults := list(_unknown_overrides(overrides, config, "dataset.config_overrides")):
+            raise ConfigError(faults)
+        data = overrides.get("data", config["data"])
+        if data is None:
+            raise ConfigError(["dataset.config_overrides.data must name the dataset's directory"])
+        return DanishAsrDataset(Path(data))
+
+    def model_family(self, card: AssetCard | None = None) -> ModelFamily:
+        """Return fairseq2's handler of the card's family; without a card that of CTC models."""
+        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+        return self._container.resolve(ModelFamily, key=name)
+
+    def describe_model(self, section: ModelSection, card: AssetCard | None) -> ModelDescription:
+        """Describe the model in the card, or of ``model.arch``.
+
+        Raises:
+            ConfigError: There is none, or ``model.config_overrides`` do not fit it.
+        """
+        family = self.model_family(card)
+        if card is not None:
+            config = family.get_model_config(card)
+        elif section.arch is not None:
+            config = family.maybe_get_arch_config(section.arch)
+            if config is None:
+                names = ", ".join(sorted(family.get_archs()))
+                fault = f"model.arch must be one of {names}, but is '{section.arch}'"
+                raise ConfigError([fault])
+        elif section.path is not None:
+            raise ConfigError([f"model.path {section.path} must have model.arch: it has no card"])
+        else:
+            fault = "model.name, model.arch or model.path must say which model to train"
+            raise ConfigError([fault])
+        changed: Any = _overridden(config, section.config_overrides)
+        return ModelDescription(family, config, changed, card is None)
+
+    def tokenizer_file(self, section: TokenizerSection) -> Path:
+        """Return the file of the tokenizer, downloaded by fairseq2 if need be.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if section.path is not None:
+            if not section.path.is_file():
+                raise ConfigError([f"tokenizer.path {section.path} is not a file"])
+            return section.path
+        if section.name is None:
+            fault = "tokenizer.name must be given: the cards do not name a tokenizer"
+            raise ConfigError([fault])
+        card = self.find("tokenizer.name", section.name)
+        try:
+            return self.download("tokenizer", card.field("tokenizer").as_uri(), card.name)
+        except AssetDownloadError as error:
+            reason = error.__cause__ or error
+            fault = f"tokenizer.name: '{card.name}' cannot be downloaded: {reason}"
+            raise ConfigError([f"{fault}; {DOWNLOAD_HINT}"]) from None
+        except AssetCardError as error:
+            raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None
+
+    @property
+    def cache(self) -> Path:
+        """Where fairseq2 keeps what it has downloaded."""
+        return self._container.resolve(AssetDirectoryAccessor).get_cache_dir()
+
+    def download(self, kind: str, uri: Uri, name: str) -> Path:
+        """Return the file of a ``model`` or ``tokenizer``, downloaded by fairseq2 if need be."""
+        downloads = self._container.resolve(AssetDownloadManager)
+        function = getattr(downloads, f"download_{kind}")
+        return cast(Path, function(uri, name, progress=False))
+
+
+def open_tokenizer(file: Path) -> Tokenizer:
+    """Open a tokenizer of characters; raises ConfigError if the file is none."""
+    try:
+        return load_char_tokenizer(file, None)
+    except (TokenizerModelError, FileNotFoundError) as error:
+        raise ConfigError([f"tokenizer {file}: {error}"]) from None
+
+
+def named_tokenizer(name_or_file: str, directories: Collection[Path]) -> Tokenizer:
+    """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
+    assets = Assets(AssetsConfig(extra_paths=[*directories]))
+    section = TokenizerSection(name=name_or_file)
+    if Path(name_or_file).is_file():
+        section = TokenizerSection(path=Path(name_or_file))
+    try:
+        return open_tokenizer(assets.tokenizer_file(section))
+    except ConfigError as error:
+        raise ConfigError(error.faults, where="--tokenizer") from None
+
+
+def tokenizer_of(card: AssetCard | None) -> str | None:
+    """The tokenizer that a model's or dataset's card names, or that it holds itself."""
+    if card is None:
+        return None
+    if card.has_field("tokenizer_ref"):
+        return card.field("tokenizer_ref").as_(str)
+    return card.name if card.has_field("tokenizer_family") else None
+
+
+class OpenModel(NamedTuple):
+    """A model that is ready to be loaded, and how its recordings and texts are prepared."""
+
+    card: AssetCard
+    family: ModelFamily
+    tokenizer: Tokenizer
+    text_profile: str  # how the texts were normalised that it was trained on
+    normalize_audio: bool  # each waveform to mean 0 and variance 1
+    max_audio_len: int  # samples of the longest utterance in training
+    amp_dtype: str | None  # of autocast on a GPU; None: float32
+
+
+def open_model(model: str | Path) -> OpenModel:
+    """Open a run (its best checkpoint), a checkpoint, a directory of Hugging Face or a name.
+
+    Raises:
+        ConfigError: There is no such name (the message lists those that exist), or tokenizer and
+            head do not fit.
+        RunError: The directory has no model.
+    """
+    try:
+        name, section = _place_of(check_model(model))
+        return _open_named(name, section)
+    except ConfigError as error:
+        raise ConfigError(error.faults, where=f"model {model}") from None
+
+
+def _open_named(name: str, section: AssetsConfig) -> OpenModel:
+    assets = Assets(section)
+    card = assets.find("model.name", name)
+    if tokenizer_of(card) is None:
+        raise ConfigError([f"'{name}' is an encoder without a head; train it first"])
+    if fault := weights_fault(card):
+        raise ConfigError([fault])
+    named = TokenizerSection(name=tokenizer_of(card))
+    if section.prev_checkpoint_dir is not None:
+        named = TokenizerSection(path=section.prev_checkpoint_dir / TOKENIZER)
+    tokenizer = open_tokenizer(assets.tokenizer_file(named))
+    family = assets.model_family(card)
+    settings: Any = family.get_model_config(card)
+    size = tokenizer.vocab_info.size
+    if size != settings.target_vocab_size:
+        raise ConfigError([head_fault(name, size, settings.target_vocab_size)])
+    speech = speech_of(AsrConfig())
+    if field := card.maybe_get_field(SPEECH):
+        speech |= cast(Tree, field.value)
+    return OpenModel(card, family, tokenizer, **speech)
+
+
+def speech_of(config: AsrConfig) -> dict[str, Any]:
+    """What a model's card says of its speech: the last four fields of `OpenModel`."""
+    task, evaluator = config.dataset.asr_task_config, config.evaluator
+    return {
+        "text_profile": config.dataset.text_profile,
+        "normalize_audio": task.normalize_audio,
+        "max_audio_len": task.max_audio_len,
+        "amp_dtype": evaluator.amp_dtype if evaluator.amp else None,
+    }
+
+
+def _place_of(path: Path) -> tuple[str, AssetsConfig]:
+    """The name of the model that a directory or a name means, and where its card is."""
+    if not path.is_dir():
+        return str(path), AssetsConfig()
+    if meant := meant_checkpoint(path):
+        run, step = meant
+        return f"checkpoint_step_{step}", AssetsConfig(prev_checkpoint_dir=run / CHECKPOINTS)
+    if is_hugging_face(path):
+        folder, card = import_model(path)
+        return str(card["name"]), AssetsConfig(extra_paths=[folder])
+    if cards := sorted((path / CARDS_DIR).glob("*.yaml")):
+        return cards[0].stem, AssetsConfig(extra_paths=[cards[0].parent])
+    raise RunError(
+        f"model {path}: no model in this directory; expected a run with a checkpoint, a "
+        f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>), a card of a model in {CARDS_DIR}/ or a "
+        "Wav2Vec2ForCTC of Hugging Face (config.json)"
+    )
 
 
 def with_named_model(config: AsrConfig) -> AsrConfig:
     """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory.
+
+    An encoder of Hugging Face becomes ``pretrained_encoder``, below a new head.
 
     Raises:
         ConfigError: It is none of these, or a run without a card, which is not complete.
@@ -70,8 +368,11 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
         others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / cards[0].name]]
         assets = replace(assets, extra_paths=[*others, cards[0].parent])
     elif is_hugging_face(path):
-        folder, name = import_model(path)
+        folder, card = import_model(path)
+        name = str(card["name"])
         assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
+        if "tokenizer" not in card:
+            return _with_encoder(config, name, card["model_config"], assets)
     elif (path / CHECKPOINTS).is_dir():
         steps = [path / CHECKPOINTS / f"step_{step}" for step in checkpoint_steps(path)]
         named = f"name a checkpoint: {steps[-1]}" if steps else "it has saved no checkpoint yet"
@@ -89,6 +390,42 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     return replace(config, model=replace(config.model, path=None, name=name), common=common)
 
 
+def _with_encoder(
+    config: AsrConfig, name: str, model_config: Tree, assets: AssetsConfig
+) -> AsrConfig:
+    encoder_only = {key: model_config[key] for key in ("use_masking", "encoder_config")}
+    overrides = merge(encoder_only, config.model.config_overrides or {})
+    model = replace(config.model, path=None, name=None, arch="base_10h", config_overrides=overrides)
+    return replace(
+        config,
+        model=model,
+        pretrained_encoder=replace(config.pretrained_encoder, name=name),
+        common=replace(config.common, assets=assets),
+    )
+
+
+def head_fault(name: str, symbols: int, rows: int) -> str:
+    """The fault of a head that does not fit the tokenizer."""
+    return (
+        f"tokenizer has {symbols} symbols, but the head of '{name}' has {rows}; leave "
+        "tokenizer.name out to use the model's own"
+    )
+
+
+def weights_fault(card: AssetCard) -> str | None:
+    """Return the fault of a card whose weights should be on the disk and are not."""
+    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
+    if weights is None or weights.scheme != "file":
+        return None
+    path = Path(url2pathname(weights.path)).resolve()
+    if path.exists():
+        return None
+    return (
+        f"model.name: the weights of '{card.name}' must be in {path}, as its card says; if the run "
+        "was moved, give its directory as model.path"
+    )
+
+
 def _holds_weights(path: Path) -> bool:
     """Whether fairseq2 can take a path for a checkpoint; it refuses others after minutes."""
     if path.is_dir():
@@ -96,24 +433,42 @@ def _holds_weights(path: Path) -> bool:
     return path.suffix in {".pt", ".pth", ".bin", ".safetensors"} and path.is_file()
 
 
-def cards_of(path: Path) -> Path:
-    """Where the cards of a ``model.path`` are, among them the one of its tokenizer."""
-    return import_model(path)[0] if is_hugging_face(path) else path / CARDS_DIR
+def _overridden(config: ConfigT, overrides: Mapping[str, Any] | None) -> ConfigT:
+    """Return a model's configuration with ``model.config_overrides``; raises their ConfigError."""
+    key, tree = "model.config_overrides", cast(Tree, _converter.unstructure(config))
+    if faults := list(_unknown_overrides(overrides or {}, tree, key)):
+        raise ConfigError(faults)
+    try:
+        return cast(ConfigT, _converter.structure(merge(tree, overrides or {}), type(config)))
+    except StructureError as error:
+        raise ConfigError([f"{key} does not fit the card's: {error}"]) from None
 
 
-def with_own_tokenizer(config: AsrConfig, checkpoints: Path | None) -> AsrConfig:
-    """Return a configuration with the own tokenizer of the run of these checkpoints, if any."""
-    file = own_tokenizer(checkpoints.parent) if checkpoints else None
-    if file is None:
-        return config
-    section = type(config.tokenizer)(path=file, family=CHAR_TOKENIZER_FAMILY)
-    return replace(config, tokenizer=section)
+def _unknown_overrides(overrides: Mapping[str, Any], tree: Tree, path: str) -> Iterator[str]:
+    for name, value in overrides.items():
+        key = f"{path}.{name}"
+        if name not in tree:
+            yield unknown_key(key, name, get_close_matches(name, tree, n=1))
+        elif isinstance(tree[name], dict) and isinstance(value, Mapping):
+            yield from _unknown_overrides(value, tree[name], key)
 
 
-def tokenizer_of(card: AssetCard | None) -> str | None:
-    """The tokenizer that a model's or dataset's card names, or that it holds itself."""
-    if card is None:
-        return None
-    if card.has_field("tokenizer_ref"):
-        return card.field("tokenizer_ref").as_(str)
-    return card.name if card.has_field("tokenizer_family") else None
+def _conversion(name: str) -> str:
+    """Offer the command that makes a dataset of this name; of CoRal, the whole command."""
+    source = source_of_dataset(name)
+    command = f"danish-asr convert {source or 'SOURCE'} --name {name} --out data/parquet"
+    prepare = "; `danish-asr train` does so with --prepare" if source else ""
+    return f" `{command}` makes it, or goes on with it{prepare}."
+
+
+def _refuse_code(key: str, card: AssetCard) -> None:
+    """Refuse the card of a model that lets fairseq2 unpickle any code."""
+    field = card.maybe_get_field("restrict")
+    if field is None or field.value is True:
+        return
+    fault = (
+        f"{key}: the card of '{card.name}', in {card.metadata['__source__']}, has restrict: "
+        f"{field.value}, which would run any code in its checkpoint. Remove the line; a checkpoint "
+        "of tensors loads without it"
+    )
+    raise ConfigError([fault])

@@ -3,30 +3,34 @@
 Both compute the same numbers if every convolution of the feature extractor has a layer norm and the
 encoder normalises before each layer, as in omniASR, XLS-R and the models made from them. Nothing
 here imports transformers: a configuration is the mapping in its ``config.json``.
+
+`import_model` converts a directory at its first use to a card and a checkpoint of fairseq2;
+`to_hugging_face` and `to_hugging_face_config` are the way back, for the export.
 """
 
+import fcntl
+import hashlib
+import json
+import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any, Final
 
+import sentencepiece
 import torch
-from fairseq2.composition import register_model_family
 from fairseq2.models.transformer import TransformerNormOrder
 from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
-from fairseq2.models.wav2vec2.asr import (
-    Wav2Vec2AsrConfig,
-    Wav2Vec2AsrModel,
-    apply_ac_to_wav2vec2_asr,
-    apply_fsdp_to_wav2vec2_asr,
-    convert_wav2vec2_asr_state_dict,
-    create_wav2vec2_asr_model,
-)
-from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 from torch import Tensor
 
-HUGGING_FACE_FAMILY: Final = "wav2vec2_asr_hugging_face"
-"""fairseq2's name for models whose weights have the names of transformers."""
+from danish_asr.base.errors import ConfigError, refused_content
+from danish_asr.base.files import publish, publish_text, to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
 
 _NEVER: Final = -100.0
 """The bias of symbols that the file's head does not have: they are never the best."""
@@ -92,45 +96,208 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 """Of ``Wav2Vec2Config``, for keys that a ``config.json`` leaves out."""
 
+_HAS_HEAD: Final = {
+    "Wav2Vec2ForCTC": True,
+    "Wav2Vec2ForPreTraining": False,
+    "Wav2Vec2Model": False,
+}
 
-@dataclass(kw_only=True)
-class ImportedAsrConfig(Wav2Vec2AsrConfig):
-    """A model whose weights have the names of transformers."""
-
-    head_rows: list[int] = field(default_factory=list)
-    """For each symbol its row in the head of the file, or -1. Empty: the head is new."""
-
-
-def register_imported(container: DependencyContainer) -> None:
-    """Register the family of models that are read from a directory of Hugging Face."""
-    register_model_family(
-        container,
-        HUGGING_FACE_FAMILY,
-        Wav2Vec2AsrModel,
-        ImportedAsrConfig,
-        factory=create_wav2vec2_asr_model,
-        state_dict_converter=_convert,
-        fsdp_applier=apply_fsdp_to_wav2vec2_asr,
-        layerwise_ac_applier=apply_ac_to_wav2vec2_asr,
-    )
+_CHECKPOINT: Final = "model.pt"
 
 
-def _convert(state_dict: dict[str, object], config: ImportedAsrConfig) -> dict[str, object]:
-    state = cast(dict[str, Tensor], state_dict)
-    if "encoder.layer_norm.weight" in state and "final_proj.weight" in state:  # of a run
-        return convert_wav2vec2_asr_state_dict(state_dict, config)
+def is_hugging_face(path: Path) -> bool:
+    """Whether a directory may be a model of transformers."""
+    return (path / "config.json").is_file()
+
+
+def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
+    """Convert a directory of Hugging Face, unless that is done; return the card and its directory.
+
+    It is ``$XDG_CACHE_HOME/danish-asr/hugging-face/<digest>``, with the weights once more. A
+    ``Wav2Vec2ForCTC`` keeps its head and symbols, which get fairseq2's order, with the blank first.
+    An encoder (``Wav2Vec2Model``, ``Wav2Vec2ForPreTraining``) has no tokenizer, and a head of one
+    row.
+
+    Raises:
+        ConfigError: The architecture, the symbols or the files cannot be used, with the reasons.
+    """
+    path = path.resolve()
+    config = {**DEFAULTS, **_read(path, "config.json")}
+    kind = (config.get("architectures") or ["Wav2Vec2Model"])[0]
+    weights = [*sorted(path.glob("*.safetensors"))] or [path / "pytorch_model.bin"]
+    faults = _import_faults(path, config)
+    if kind not in _HAS_HEAD:
+        faults.append(f"architectures must be one of {', '.join(_HAS_HEAD)}, but is {kind}")
+    if not weights[0].exists():
+        faults.append("there is neither model.safetensors nor pytorch_model.bin")
+    if faults:
+        raise ConfigError([f"model.path {path}: {fault}" for fault in faults])
+    tokenizer, rows = _symbols(path, config) if _HAS_HEAD[kind] else (b"", [-1])
+    encoder_config = from_hugging_face_config(config)
+    card: dict[str, Any] = {
+        "name": f"{path.name}-hf",
+        "model_family": WAV2VEC2_ASR_FAMILY,
+        "model_config": {
+            "use_masking": False,
+            "target_vocab_size": len(rows),
+            "encoder_config": encoder_config,
+        },
+        "checkpoint": _CHECKPOINT,
+    }
+    if tokenizer:
+        card |= {"tokenizer_family": "char_tokenizer", "tokenizer": "tokenizer.model"}
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
+    content = f"{to_yaml(card)}{rows}{path}{states}".encode() + tokenizer
+    folder = cache / "danish-asr" / "hugging-face" / hashlib.sha256(content).hexdigest()[:16]
+    with _alone(folder):
+        if not (folder / _CHECKPOINT).is_file():
+            state = _converted(weights, rows, int(encoder_config["model_dim"]))
+            with publish(folder / _CHECKPOINT) as stream:
+                torch.save({"model": state}, stream)
+        if tokenizer:
+            with publish(folder / "tokenizer.model") as stream:
+                stream.write(tokenizer)
+        publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
+    return folder, card
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait for other processes that convert the same directory."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict[str, Tensor]:
+    """The state of fairseq2's model; ``rows`` are those of its head in the file's, or -1."""
+    state: dict[str, Tensor] = {}
+    for file in weights:
+        if file.suffix == ".safetensors":
+            state |= load_file(file)
+            continue
+        try:
+            state |= torch.load(file, map_location="cpu", weights_only=True)
+        except (UnpicklingError, RuntimeError, EOFError) as error:
+            raise ConfigError([f"model.path {file}: {refused_content(error)}"]) from error
     state = _from_hugging_face(state)
-    size, width = config.target_vocab_size, config.encoder_config.model_dim
-    weight, bias = torch.zeros(size, width), torch.zeros(size)
-    if config.head_rows:
-        rows = torch.tensor(config.head_rows)
-        trained = rows >= 0
-        weight[trained] = state["final_proj.weight"][rows[trained]].float()
-        bias[trained] = state["final_proj.bias"][rows[trained]].float()
-        bias[~trained] = _NEVER
-    else:
-        torch.nn.init.xavier_uniform_(weight)
+    trained = torch.tensor(rows) >= 0
+    weight, bias = torch.zeros(len(rows), width), torch.full((len(rows),), _NEVER)
+    if trained.any():
+        of_file = torch.tensor(rows)[trained]
+        weight[trained] = state["final_proj.weight"][of_file].float()
+        bias[trained] = state["final_proj.bias"][of_file].float()
     return {**state, "final_proj.weight": weight, "final_proj.bias": bias}
+
+
+def _import_faults(path: Path, config: Mapping[str, Any]) -> list[str]:
+    """Why a model of transformers has no counterpart in fairseq2, or is damaged."""
+    rules = {"model_type": "wav2vec2", **FIXED, "adapter_attn_dim": None}
+    faults = [
+        f"{key} must be {value}, but is {config.get(key)}"
+        for key, value in rules.items()
+        if config.get(key) != value
+    ]
+    processor = _read(path, "processor_config.json").get("feature_extractor", {})  # transformers 5
+    if not {**processor, **_read(path, "preprocessor_config.json")}.get("do_normalize", True):
+        faults.append("do_normalize of the feature extractor must be true, but is false")
+    for file in sorted(path.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt"):  # it compares the header with the file's size
+                pass
+        except (SafetensorError, OSError) as error:
+            faults.append(f"{file.name} is damaged ({error}); download or copy it again")
+    return faults
+
+
+def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
+    """Return a tokenizer of the characters in ``vocab.json``, and the row of each symbol."""
+    vocab = _read(path, "vocab.json")
+    settings = {**_read(path, "special_tokens_map.json"), **_read(path, "tokenizer_config.json")}
+    if not vocab or not all(isinstance(row, int) for row in vocab.values()):
+        raise ConfigError([f"model.path {path}: expected vocab.json with the row of each symbol"])
+    special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
+    for key, default in special.items():
+        token = settings.get(key, default)
+        special[key] = str(token["content"] if isinstance(token, dict) else token)
+    space = settings.get("word_delimiter_token", "|")
+    lower = bool(settings.get("do_lower_case"))
+    characters = {
+        token.lower() if lower else token: row
+        for token, row in vocab.items()
+        if token not in {*special.values(), space, " "}
+    }
+    if longer := [token for token in characters if len(token) > 1]:
+        shown = ", ".join(longer[:5])
+        rule = "vocab.json must have characters only"
+        raise ConfigError([f"model.path {path}: {rule}, but has {shown}"])
+    tokenizer = build_char_tokenizer(characters)
+    rows = {"<s>": config["pad_token_id"], "</s>": vocab.get(special["eos_token"], -1)}
+    rows |= {"<unk>": vocab.get(special["unk_token"], -1), "<pad>": -1}
+    rows |= {"▁": vocab.get(space, vocab.get(" ", -1)), **characters}
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=tokenizer)
+    names = [pieces.id_to_piece(number) for number in range(pieces.get_piece_size())]
+    return tokenizer, [rows[name] for name in names]
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    file = path / name
+    try:
+        content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ConfigError([f"model.path: {file} is not JSON: {error}"]) from error
+    return content if isinstance(content, dict) else {}
+
+
+def from_hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values of ``Wav2Vec2EncoderConfig``.
+
+    Dropout is as in omniASR's architectures, so that fine-tuning is comparable.
+    """
+    sizes = zip(config["conv_dim"], config["conv_kernel"], config["conv_stride"], strict=True)
+    return {
+        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
+        "feature_dim": config["conv_dim"][-1],
+        "feature_extractor_layer_descs": [list(layer) for layer in sizes],
+        "feature_extractor_layer_norm_convs": True,
+        "layer_norm_features": False,
+        "norm_order": "PRE",
+        "dropout_p": 0.0,
+        "attn_dropout_p": 0.0,
+        "ffn_inner_dropout_p": 0.1,
+        "layer_drop_p": 0.1,
+    }
+
+
+def _from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Rename the parameters of a ``Wav2Vec2ForCTC``, ``ForPreTraining`` or ``Wav2Vec2Model``.
+
+    What only pretraining and masking need is left out. An encoder alone has no ``final_proj``.
+    """
+    if not any(name.startswith(f"{_HF}.") for name in state):
+        state = {f"{_HF}.{name}": value for name, value in state.items()}
+    pairs = [(theirs, ours) for ours, theirs in _NAMES]
+    skip = (f"{_HF}.masked_spec_embed", "quantizer.", "project_q.", "project_hid.")
+    return _renamed(state, pairs, skip=skip)
+
+
+def _renamed(
+    state: Mapping[str, Tensor], pairs: Sequence[tuple[str, str]], skip: tuple[str, ...]
+) -> dict[str, Tensor]:
+    renamed = {}
+    for name, value in state.items():
+        if name.startswith(skip):
+            continue
+        new_name = name
+        for old, new in pairs:
+            pattern = re.escape(old).replace(r"\#", r"(\d+)") + r"(?=\.|$)"
+            if re.match(pattern, name):
+                new_name = re.sub(pattern, new.replace("#", r"\1"), name, count=1)
+                break
+        renamed[new_name] = value
+    return renamed
 
 
 def export_faults(config: Wav2Vec2EncoderConfig) -> list[str]:
@@ -181,52 +348,3 @@ def to_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Convolutions, attention and layers have the same shapes and orders in both libraries.
     """
     return _renamed(state, _NAMES, skip=("masker.",))
-
-
-def from_hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of ``Wav2Vec2EncoderConfig``.
-
-    Dropout is as in omniASR's architectures, so that fine-tuning is comparable.
-    """
-    sizes = zip(config["conv_dim"], config["conv_kernel"], config["conv_stride"], strict=True)
-    return {
-        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
-        "feature_dim": config["conv_dim"][-1],
-        "feature_extractor_layer_descs": [list(layer) for layer in sizes],
-        "feature_extractor_layer_norm_convs": True,
-        "layer_norm_features": False,
-        "norm_order": "PRE",
-        "dropout_p": 0.0,
-        "attn_dropout_p": 0.0,
-        "ffn_inner_dropout_p": 0.1,
-        "layer_drop_p": 0.1,
-    }
-
-
-def _from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Rename the parameters of a ``Wav2Vec2ForCTC``, ``ForPreTraining`` or ``Wav2Vec2Model``.
-
-    What only pretraining and masking need is left out. An encoder alone has no ``final_proj``.
-    """
-    if not any(name.startswith(f"{_HF}.") for name in state):
-        state = {f"{_HF}.{name}": value for name, value in state.items()}
-    pairs = [(theirs, ours) for ours, theirs in _NAMES]
-    skip = (f"{_HF}.masked_spec_embed", "quantizer.", "project_q.", "project_hid.")
-    return _renamed(state, pairs, skip=skip)
-
-
-def _renamed(
-    state: Mapping[str, Tensor], pairs: Sequence[tuple[str, str]], skip: tuple[str, ...]
-) -> dict[str, Tensor]:
-    renamed = {}
-    for name, value in state.items():
-        if name.startswith(skip):
-            continue
-        new_name = name
-        for old, new in pairs:
-            pattern = re.escape(old).replace(r"\#", r"(\d+)") + r"(?=\.|$)"
-            if re.match(pattern, name):
-                new_name = re.sub(pattern, new.replace("#", r"\1"), name, count=1)
-                break
-        renamed[new_name] = value
-    return renamed

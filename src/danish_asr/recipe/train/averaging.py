@@ -55,13 +55,13 @@ def average(run: Path, last: int) -> Path:
     weights.parent.mkdir(parents=True)
     torch.save(_mean([_weights_file(run, step) for step in steps[-last:]]), weights)
     card = read_yaml(cards[0])
-    copied = [CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"]
-    if "tokenizer_family" in card:
-        copied.append(f"{CARDS_DIR}/{card['tokenizer']}")
+    copied = [
+        *(CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}"),
+        *(f"{CHECKPOINTS}/{TOKENIZER}", f"{CARDS_DIR}/{TOKENIZER}"),
+    ]
     (unfinished / CARDS_DIR).mkdir()
     for name in copied:
-        if (run / name).is_file():
-            shutil.copyfile(run / name, unfinished / name)
+        shutil.copyfile(run / name, unfinished / name)
     card |= {"name": average_run.name, "checkpoint": f"../{CHECKPOINTS}/step_{step}/model"}
     publish_text(unfinished / CARDS_DIR / f"{average_run.name}.yaml", to_yaml(card))
     unfinished.rename(average_run)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from math import inf
 from pickle import UnpicklingError
 from textwrap import shorten
-from types import FrameType
 from typing import Final
 
 from fairseq2.assets import AssetDownloadError
@@ -28,16 +27,16 @@ from danish_asr.base.errors import (
     ConfigError,
     DanishAsrError,
     RunFailedError,
+    refused_content,
 )
 from danish_asr.base.stops import (
-    STOP_SIGNALS,
+    at_stops,
     close_in_time,
     exception_at_stops,
-    handled,
     interrupted,
 )
 from danish_asr.recipe.config.schema import TrainerSection
-from danish_asr.recipe.models.assets import DOWNLOAD_HINT
+from danish_asr.recipe.models.cards import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -83,13 +82,13 @@ class StoppedAtStep(TaskStopException):
 def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
     """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
 
-    def handle(number: int, _frame: FrameType | None) -> None:
-        log.info("{} received; saving after this step.", signal.Signals(number).name)
+    def handle(number: signal.Signals) -> None:
+        log.info("{} received; saving after this step.", number.name)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         request_stop()
 
-    with handled(dict.fromkeys(STOP_SIGNALS, handle)):
+    with at_stops(handle):
         yield
 
 
@@ -178,14 +177,6 @@ def _messages(chain: Sequence[BaseException]) -> str:
         text = refused_content(error) if isinstance(error, UnpicklingError) else str(error)
         lines.append(shorten(text or type(error).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))
-
-
-def refused_content(error: UnpicklingError) -> str:
-    """Return what torch did not load, without its advice to load it anyway."""
-    code = re.search(r"GLOBAL (\S+)|function (.+)", str(error))
-    if code is None:
-        return "the file is damaged, or is not a checkpoint"
-    return f"the file holds code, {code[1] or code[2]}"
 
 
 @contextmanager

@@ -1,33 +1,42 @@
-"""Checks of a configuration against cards and files, in seconds, before any model is built.
+"""A configuration, completed from its cards, with what it names: all opened once, in seconds.
 
-They also fill in what the cards say: the tokenizer, and the size of the head. A check yields its
-faults; a function that returns something else, such as a card, adds to the ``faults`` it is given.
+No model is built yet but one without memory, which shows whether its sizes fit. What is wrong is
+raised at once, as the faults of one ConfigError.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
-from urllib.request import url2pathname
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import torch
 from fairseq2.assets import AssetCard
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr.base.errors import ConfigError, DatasetError, LanguageModelError
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.decoders import find_decoder
 from danish_asr.recipe.config.load import top_layers, unstructure
-from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, DecoderSection
+from danish_asr.recipe.config.schema import AsrConfig, DecoderSection
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.data.rows import OpenRows, open_rows
 from danish_asr.recipe.data.settings import transforms_of_training
-from danish_asr.recipe.models.assets import Assets, ModelDescription
-from danish_asr.recipe.models.cards import tokenizer_of, with_named_model, with_own_tokenizer
-from danish_asr.recipe.train.data_preflight import dataset_faults
+from danish_asr.recipe.models.cards import (
+    Assets,
+    ModelDescription,
+    head_fault,
+    open_tokenizer,
+    tokenizer_of,
+    weights_fault,
+    with_named_model,
+)
+from danish_asr.recipe.run.run_directory import own_tokenizer
 from danish_asr.recipe.train.learning import (
     group_faults,
     keep_layers,
@@ -36,84 +45,140 @@ from danish_asr.recipe.train.learning import (
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-def resolve(config: AsrConfig, *, where: str) -> AsrConfig:
-    """Return the configuration completed from its cards; the given one is not changed.
+
+class Resolved(NamedTuple):
+    """What a run needs beside its model's weights."""
+
+    config: AsrConfig  # with tokenizer, size of a new head, and accumulation
+    tokenizer_file: Path
+    tokenizer: Tokenizer
+    models_own: bool  # the tokenizer is that of the model, which knows no other
+    dataset: Path  # the root of the built dataset
+    rows: OpenRows
+
+
+class _Faults(list[str]):
+    """The faults that checks have found so far."""
+
+    def attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Call a function and return its value; None, and its faults are added, if it has some."""
+        try:
+            return function(*args, **kwargs)
+        except ConfigError as error:
+            self.extend(error.faults)
+        return None
+
+    def raise_any(self, where: str) -> None:
+        if self:
+            raise ConfigError(list(dict.fromkeys(self)), where=where)
+
+
+def resolve(config: AsrConfig, *, where: str) -> Resolved:
+    """Open what a configuration names, and complete it; the given one is not changed.
 
     Errors call it ``where``.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
-    faults = list[str]()
-    try:
-        config = with_named_model(config)
-        config = with_own_tokenizer(config, config.common.assets.prev_checkpoint_dir)
-        assets = Assets(config)
-    except ConfigError as error:
-        raise ConfigError(error.faults, where=where) from None
-    section_of_assets = replace(config.common.assets, extra_paths=assets.extra_paths)
-    common = replace(config.common, assets=section_of_assets)
-    config = replace(config, common=common)
-    dataset_name = config.dataset.name
-    dataset_card = assets.find("dataset.name", dataset_name, faults) if dataset_name else None
-    if dataset_card is not None or not dataset_name:
-        faults.extend(dataset_faults(assets, config, dataset_card))
-    name, encoder = config.model.name, config.pretrained_encoder.name
-    model_card = assets.find("model.name", name, faults) if name else None
-    if encoder:
-        assets.find("pretrained_encoder.name", encoder, faults)
-    config = _with_tokenizer_name(config, model_card, dataset_card)
-    tokenizer = assets.open_tokenizer(config.tokenizer, faults)
-    size = tokenizer.vocab_info.size if tokenizer else None
-    description = assets.describe_model(config.model, model_card, faults)
-    module = _build_without_memory(config, description, faults) if description else None
-    if description is not None and module is not None:
-        if description.has_new_head and model_card and not config.trains:
-            # The sole fault: others, as that of a missing tokenizer, follow from it.
-            name = model_card.name.removesuffix("-hf")  # of `import_model`
-            fault = f"model.path: '{name}' is an encoder without a head; train it first"
-            raise ConfigError([fault], where=where)
-        faults.extend(_model_faults(config, description, model_card, size))
-        if description.has_new_head:
-            config = _with_head_size(config, size)
+    faults = _Faults()
+    named = faults.attempt(with_named_model, config) or config
+    assets = faults.attempt(Assets, named.common.assets)
+    faults.raise_any(where)
+    assert assets is not None
+    config = _with_cards_of(named, assets)
+
+    dataset_card = data = None
+    if config.dataset.name:
+        dataset_card = faults.attempt(assets.find, "dataset.name", config.dataset.name)
+    if dataset_card is not None or not config.dataset.name:
+        data = faults.attempt(_open_dataset, assets, config, dataset_card)
+
+    model_card = None
+    if config.model.name:
+        model_card = faults.attempt(assets.find, "model.name", config.model.name)
+    if encoder := config.pretrained_encoder.name:
+        faults.attempt(assets.find, "pretrained_encoder.name", encoder)
+    config, models_own = _with_tokenizer(config, model_card, dataset_card)
+    file = tokenizer = None
+    # Otherwise the card that names it may be the one that was not found.
+    if config.tokenizer.path or config.tokenizer.name or not faults:
+        file = faults.attempt(assets.tokenizer_file, config.tokenizer)
+    if file is not None:
+        tokenizer = faults.attempt(open_tokenizer, file)
+
+    if model_card is not None or not config.model.name:
+        size = tokenizer.vocab_info.size if tokenizer else None
+        config = faults.attempt(_with_model, config, assets, model_card, size, faults) or config
     if config.trains:
-        config = with_accumulation(config, faults)
         faults.extend(optimizer_faults(config.optimizer.name))
-        if module is not None:
-            faults.extend(_training_faults(config, module))
-    faults.extend(_transform_faults(config.dataset))
+        config = faults.attempt(with_accumulation, config) or config
+    section = config.dataset
+    faults.attempt(
+        transforms_of_training,
+        section.asr_task_config,
+        speed_factors=section.speed_factors,
+        transforms=section.transforms,
+    )
     faults.extend(_decoder_faults(config.decoder))
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
-    if faults:
-        raise ConfigError(faults, where=where)
-    return config
+    faults.raise_any(where)
+    assert file is not None
+    assert tokenizer is not None
+    assert data is not None
+    dataset, rows = data
+    return Resolved(config, file, tokenizer, models_own, dataset.root, rows)
 
 
 def dump(config: AsrConfig, *, where: str) -> None:
     """Print a configuration; then raise the faults that a run would."""
     try:
-        config = resolve(config, where=where)
+        config = resolve(config, where=where).config
     finally:
         sys.stdout.write(to_yaml(unstructure(config)))
 
 
-def tokenizer_card(config: AsrConfig) -> AssetCard | None:
-    """The card of the tokenizer of a resolved configuration; None if it is given as a path."""
-    name = config.tokenizer.name
-    return Assets(config).find("tokenizer.name", name, []) if name else None
+def _with_cards_of(config: AsrConfig, assets: Assets) -> AsrConfig:
+    """Return a configuration that names each directory of cards once, as fairseq2 wants it."""
+    section = replace(config.common.assets, extra_paths=assets.extra_paths)
+    return replace(config, common=replace(config.common, assets=section))
 
 
-def _transform_faults(section: DatasetSection) -> Sequence[str]:
+def _open_dataset(
+    assets: Assets, config: AsrConfig, card: AssetCard | None
+) -> tuple[DanishAsrDataset, OpenRows]:
+    dataset = assets.open_dataset(config.dataset, card)
     try:
-        transforms_of_training(
-            section.asr_task_config,
-            speed_factors=section.speed_factors,
-            transforms=section.transforms,
-        )
-    except ConfigError as error:
-        return error.faults
-    return ()
+        return dataset, open_rows(dataset, config)
+    except DatasetError as error:
+        if card is None:
+            raise ConfigError([f"dataset.config_overrides: {error}"]) from error
+        names = assets.available("dataset.name", card.name)
+        fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
+        raise ConfigError([fault]) from error
+
+
+def _with_tokenizer(
+    config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
+) -> tuple[AsrConfig, bool]:
+    """Return a configuration with its tokenizer, and whether that is the model's own.
+
+    A checkpoint of a run has the run's, else it is the one that is named, or that of a card.
+    """
+    section, models_name = config.tokenizer, tokenizer_of(model_card)
+    checkpoints = config.common.assets.prev_checkpoint_dir
+    file = own_tokenizer(checkpoints.parent) if checkpoints else None
+    if file is not None:
+        own = replace(section, name=None, path=file)
+        return replace(config, tokenizer=own), True
+    if section.path is not None:
+        return config, False
+    name = section.name or models_name or tokenizer_of(dataset_card)
+    named = replace(config, tokenizer=replace(section, name=name))
+    return named, name is not None and name == models_name
 
 
 def _decoder_faults(section: DecoderSection) -> Sequence[str]:
@@ -126,33 +191,38 @@ def _decoder_faults(section: DecoderSection) -> Sequence[str]:
     return ()
 
 
-def _with_tokenizer_name(
-    config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
+def _with_model(
+    config: AsrConfig, assets: Assets, card: AssetCard | None, size: int | None, faults: _Faults
 ) -> AsrConfig:
-    """Return a configuration with the tokenizer of its cards, if it has none itself."""
-    section = config.tokenizer
-    if section.path is not None:
-        return config
-    name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
-    return replace(config, tokenizer=replace(section, name=name))
+    """Build the model without memory, and return a configuration with the size of a new head.
+
+    ``size`` is that of the tokenizer, if there is one.
+    """
+    description = assets.describe_model(config.model, card)
+    if description.has_new_head and not config.trains:
+        # The sole fault: others, as that of a missing tokenizer, follow from it.
+        faults.clear()
+        raise ConfigError(["model: it is an encoder without a head; train it first"])
+    faults.extend(_model_faults(config, description, card, size))
+    module = _build_without_memory(config, description)
+    if config.trains:
+        faults.extend(_training_faults(config, module))
+    return _with_head_size(config, size) if description.has_new_head else config
 
 
-def _build_without_memory(
-    config: AsrConfig, description: ModelDescription, faults: list[str]
-) -> Module | None:
+def _build_without_memory(config: AsrConfig, description: ModelDescription) -> Module:
     """Build a model on the meta device, which finds sizes that do not fit each other."""
     gangs, settings = create_fake_gangs(CPU), description.config
     try:
         module: Any = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
-    except Exception as error:  # noqa: BLE001 - whatever torch raises about sizes
-        faults.append(f"model.config_overrides: no model can be built with these values: {error}")
-        return None
-    layers, kept = len(module.encoder.layers), getattr(config.model, "keep_layers", ())
+    except Exception as error:
+        fault = f"model.config_overrides: no model can be built with these values: {error}"
+        raise ConfigError([fault]) from error
+    layers, kept = len(module.encoder.layers), config.model.keep_layers
     if kept and max(kept) >= layers:
         rule = f"must be below {layers}, the number of encoder layers"
-        faults.append(f"model.keep_layers {rule}, but is {max(kept)}")
-    else:
-        keep_layers(module, kept)
+        raise ConfigError([f"model.keep_layers {rule}, but is {max(kept)}"])
+    keep_layers(module, kept)
     return cast(Module, module)
 
 
@@ -162,8 +232,8 @@ def _model_faults(
     """Check the masking, the weights and the head, which has the ``size`` of the tokenizer."""
     model = description.config
     yield from masking_faults(config.masking, model, description.card_config if card else None)
-    if card is not None:
-        yield from _weights_faults(card)
+    if card is not None and (fault := weights_fault(card)):
+        yield fault
     if size is None:
         return
     if description.has_new_head:
@@ -173,10 +243,7 @@ def _model_faults(
             rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
             yield f"model.config_overrides.target_vocab_size {rule}"
     elif card is not None and size != model.target_vocab_size:
-        yield (
-            f"tokenizer has {size} symbols, but the head of '{card.name}' has "
-            f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
-        )
+        yield head_fault(card.name, size, model.target_vocab_size)
 
 
 def _with_head_size(config: AsrConfig, size: int | None) -> AsrConfig:
@@ -184,18 +251,6 @@ def _with_head_size(config: AsrConfig, size: int | None) -> AsrConfig:
     overrides = cast(Mapping[str, object], config.model.config_overrides or {})
     changed = {**overrides, "target_vocab_size": size}
     return replace(config, model=replace(config.model, config_overrides=changed))
-
-
-def _weights_faults(card: AssetCard) -> Iterator[str]:
-    """Check that the weights of a card are on the disk, if they should be there."""
-    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
-    if weights is not None and weights.scheme == "file":
-        path = Path(url2pathname(weights.path)).resolve()
-        if not path.exists():
-            yield (
-                f"model.name: the weights of '{card.name}' must be in {path}, as its card says; "
-                "if the run was moved, give its directory as model.path"
-            )
 
 
 def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
@@ -212,25 +267,26 @@ def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
     yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)
 
 
-def with_accumulation(
-    config: AsrConfig, faults: list[str], processes: int | None = None
-) -> AsrConfig:
+def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:
     """Set the batches in a step of each process from ``trainer.effective_audio_minutes``.
 
-    ``processes`` is by default their number in this run. Nothing is set if there are ``faults``.
+    ``processes`` is by default their number in this run.
+
+    Raises:
+        ConfigError: No number of batches has so much audio.
     """
     minutes, task = config.trainer.effective_audio_minutes, config.dataset.asr_task_config
-    if minutes is None or faults:
+    if minutes is None:
         return config
     processes = processes or rank_info().world_size
     minutes_in_batches = processes * task.max_num_elements / SAMPLE_RATE / 60
     num_batches = max(round(minutes / minutes_in_batches), 1)
     if abs(num_batches * minutes_in_batches / minutes - 1) > 0.01:
-        faults.append(
+        fault = (
             f"trainer.effective_audio_minutes must be a multiple of {minutes_in_batches:g}, the "
             f"minutes in {processes} batches of dataset.asr_task_config.max_num_elements samples, "
             f"but is {minutes:g}; the nearest is {num_batches * minutes_in_batches:g}"
         )
-        return config
+        raise ConfigError([fault])
     accumulation = replace(config.trainer.grad_accumulation, num_batches=num_batches)
     return replace(config, trainer=replace(config.trainer, grad_accumulation=accumulation))

@@ -11,20 +11,15 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
-from fairseq2.recipe.base import RecipeContext
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.corpus import DANISH
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.data.dataset import DanishAsrDataset
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader, create_reader
-from danish_asr.recipe.data.targets import FrameCount, UnknownSymbols, count_unknown
-from danish_asr.recipe.models.assets import training_rows
-from danish_asr.recipe.models.cards import tokenizer_of
+from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
 from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.own_tokenizer import run_tokenizer
 from danish_asr.text.profiles import DANISH_PROFILES
 
 _RISKY: Final = 5.0
@@ -34,16 +29,9 @@ _RISKY: Final = 5.0
 class ReaderSetup(NamedTuple):
     """What a reader takes beside the configuration."""
 
-    dataset: DanishAsrDataset
     tokenizer: Tokenizer
     gangs: Gangs
     frames: FrameCount
-
-    @classmethod
-    def of(cls, context: RecipeContext) -> Self:
-        """That of a run."""
-        frames, tokenizer = model_frames(context.model.config), run_tokenizer(context)
-        return cls(context.default_dataset.as_(DanishAsrDataset), tokenizer, context.gangs, frames)
 
 
 def model_frames(model: object) -> FrameCount:
@@ -52,15 +40,12 @@ def model_frames(model: object) -> FrameCount:
     return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
-def training_indices(context: RecipeContext, config: AsrConfig) -> dict[int, Index]:
-    """Index the rows of each stage and check that the tokenizer can write their text."""
-    return {first: _checked_index(context, stage) for first, stage in config.stages().items()}
+def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_own: bool) -> None:
+    """Say what rows of training lack, and refuse, with ConfigError, text that is mostly unknown.
 
-
-def _checked_index(context: RecipeContext, config: AsrConfig) -> Index:
+    ``models_own``: the tokenizer is that of the model.
+    """
     section = config.dataset
-    dataset = context.default_dataset.as_(DanishAsrDataset)
-    index = training_rows(dataset, config)
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     if index.audio.decoded_shards:
@@ -69,14 +54,10 @@ def _checked_index(context: RecipeContext, config: AsrConfig) -> Index:
             "dataset again",
             index.audio.decoded_shards,
         )
-    unknown = count_unknown(index, run_tokenizer(context), section.text_profile)
+    unknown = count_unknown(index, Targets(tokenizer), section.text_profile)
     report_removed(unknown, section.text_profile)
     report_languages({partition.language for partition in index.partitions}, section.text_profile)
-    name = config.model.name
-    card = context.asset_store.maybe_retrieve_card(name) if name else None
-    own = config.tokenizer.name is not None and config.tokenizer.name == tokenizer_of(card)
-    check_symbols(unknown, config, own_tokenizer=own)
-    return index
+    check_symbols(unknown, config, models_own=models_own)
 
 
 def training_reader(
@@ -162,7 +143,7 @@ def report_removed(symbols: UnknownSymbols, profile: str) -> None:
         )
 
 
-def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: bool) -> None:
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, models_own: bool) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them.
 
     The model's own tokenizer may lack more: whoever fine-tunes that model has no other.
@@ -171,11 +152,11 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, own_tokenizer: 
         return
     limit = config.dataset.max_unknown_share
     if limit is None:
-        limit = 0.2 if own_tokenizer else 0.02
+        limit = 0.2 if models_own else 0.02
     worst = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
     found = (
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
-        f"'{config.tokenizer.name}': {worst}"
+        f"'{config.tokenizer.name or config.tokenizer.path}': {worst}"
     )
     fix = "another tokenizer has them"
     if config.dataset.text_profile != "coral":
@@ -203,7 +184,6 @@ def open_reader(
         training=training,
         seed=config.common.seed,
         beta_corpus=section.mixture_parquet_storage_config.beta_corpus,
-        text_profile=section.text_profile,
         speed_factors=section.speed_factors,
         transforms=section.transforms,
         quadratic_seconds=section.quadratic_seconds,

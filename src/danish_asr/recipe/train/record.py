@@ -17,12 +17,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
-from urllib.request import Request, url2pathname, urlopen
+from urllib.request import Request, urlopen
 
 import torch
-from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from torch.nn import Module
 
 from danish_asr import __version__
@@ -35,7 +33,7 @@ from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.optimizers import OPTIMIZERS
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.data.targets import FilterStatistics
-from danish_asr.recipe.models.hugging_face import HUGGING_FACE_FAMILY
+from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
@@ -44,7 +42,6 @@ from danish_asr.recipe.run.run_directory import (
     TRAINING_DATA,
     best_step,
     checkpoint_steps,
-    own_tokenizer,
 )
 from danish_asr.recipe.train.console import log
 
@@ -173,27 +170,23 @@ def _git_state() -> dict[str, Any] | None:
 
 
 def complete_model_card(
-    output_dir: Path, tokenizer: str | None, model_config: Mapping[str, Any]
+    output_dir: Path, config: AsrConfig, model_config: Mapping[str, Any]
 ) -> None:
-    """Add the tokenizer and ``model_config`` to fairseq2's card of the run's checkpoints."""
+    """Add to fairseq2's card of the run's checkpoints: the tokenizer, ``model_config``, speech."""
     file = output_dir / CHECKPOINTS / MODEL_CARD
-    added: dict[str, Any] = {"model_config": model_config}
-    if own := own_tokenizer(output_dir):
-        added |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
-    else:
-        added["tokenizer_ref"] = tokenizer
-    card = merge(read_yaml(file), added)
-    if card["model_family"] == HUGGING_FACE_FAMILY:  # its checkpoints have fairseq2's names
-        card["model_family"] = WAV2VEC2_ASR_FAMILY
-        card["model_config"].pop("head_rows")
-    publish_text(file, to_yaml(card))
+    added = {
+        "model_config": model_config,
+        "tokenizer_family": CHAR_TOKENIZER_FAMILY,
+        "tokenizer": TOKENIZER,
+        SPEECH: speech_of(config),
+    }
+    publish_text(file, to_yaml(merge(read_yaml(file), added)))
 
 
-def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
+def write_model_card(output_dir: Path) -> None:
     """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
 
-    The run's own tokenizer, or one in a local file, is copied beside the card; one that is
-    downloaded is referred to.
+    The run's tokenizer is copied beside the card.
     """
     run, step = output_dir.resolve(), best_step(output_dir)
     if step is None:
@@ -207,19 +200,9 @@ def write_model_card(output_dir: Path, tokenizer: AssetCard | None) -> None:
         "model_config": trained["model_config"],
         # Relative to the card, for a run that is moved.
         "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
+        **{key: trained[key] for key in ("tokenizer_family", "tokenizer", SPEECH)},
     }
-    own = own_tokenizer(run)
-    if own is not None:
-        card |= {"tokenizer_family": CHAR_TOKENIZER_FAMILY, "tokenizer": own.name}
-        shutil.copyfile(own, folder / own.name)
-    elif tokenizer is not None:
-        uri = tokenizer.field("tokenizer").as_uri()
-        if uri.scheme == "file":
-            card["tokenizer_family"] = tokenizer.field("tokenizer_family").as_(str)
-            card["tokenizer"] = TOKENIZER
-            shutil.copyfile(url2pathname(uri.path), folder / card["tokenizer"])
-        else:
-            card["tokenizer_ref"] = tokenizer.name
+    shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
     log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))

@@ -13,7 +13,6 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import share_parameters, to_device
 from fairseq2.recipe.base import RecipeContext, TrainRecipe
-from fairseq2.recipe.config import ADAMW_OPTIMIZER
 from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.run import train as run_training
 from fairseq2.recipe.trainer import Trainer
@@ -28,16 +27,22 @@ from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
-from danish_asr.recipe.models.assets import register_datasets
+from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import continuing, run_directory
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, record
 from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
-from danish_asr.recipe.train.preflight import dump, resolve, tokenizer_card
-from danish_asr.recipe.train.readers import ReaderSetup, training_indices, training_reader
+from danish_asr.recipe.train.preflight import Resolved, dump, resolve
+from danish_asr.recipe.train.readers import (
+    ReaderSetup,
+    check_text,
+    model_frames,
+    training_reader,
+)
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import open_validation, patience_stopper
 
@@ -51,7 +56,8 @@ def run(request: cli.Request, tree: Tree) -> None:
         if request.dump_config:
             dump(config, where=request.where)
             return
-        config = resolve(config, where=request.where)
+        resolved = resolve(config, where=request.where)
+        config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
             _check_run(output_dir, config, processes)
@@ -60,16 +66,15 @@ def run(request: cli.Request, tree: Tree) -> None:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
-                write_own_tokenizer(output_dir, config)
+                write_own_tokenizer(output_dir, resolved)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
                 keep = continuing.configuration_of_steps if rank == 0 else nullcontext
                 with keep(output_dir):
                     write_configuration(config, output_dir)
-                    recipe = AsrRecipe(config.optimizer.name)
-                    run_training(recipe, sections_of(config), output_dir)
+                    run_training(AsrRecipe(resolved), sections_of(config), output_dir)
             if rank == 0:
-                record.write_model_card(output_dir, tokenizer_card(config))
+                record.write_model_card(output_dir)
 
 
 def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
@@ -94,7 +99,6 @@ def write_configuration(config: AsrConfig, output_dir: Path) -> None:
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
-    register_datasets(container)
     # Also for fairseq2's own wer, whose score of 0 it would print as -0.
     for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
         descriptor = MetricDescriptor(name, title, priority, _format_score)
@@ -110,35 +114,33 @@ def _format_score(value: object) -> str:
 
 @final
 class AsrRecipe(TrainRecipe):
-    """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch.
+    """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
 
-    ``optimizer`` is the name of its optimizer.
-    """
-
-    def __init__(self, optimizer: str = ADAMW_OPTIMIZER) -> None:
-        self._optimizer = optimizer
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
 
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
-        learning.register_optimizer(container, self._optimizer)
+        learning.register_optimizer(container, self._resolved.config.optimizer.name)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
-            return RunReport(context.output_dir, context.config.as_(Fairseq2Config).asr)
+            return RunReport(context.output_dir, self._resolved.config)
 
         container.collection.register(MetricRecorder, report)
 
     @override
     def prepare_model(self, context: RecipeContext, model: RecipeModel) -> RecipeModel:
-        config, root = context.config.as_(Fairseq2Config).asr, context.gangs.root
+        config, root = self._resolved.config, context.gangs.root
         use_granted_cpus(config.common.torch.num_threads)
         module = cast(Wav2Vec2AsrModel, model.module)
         model_config = cast(Wav2Vec2AsrConfig, model.config)
         masking = install_masker(module, config.masking, model_config, seed=config.common.seed)
         head = cast(Linear, module.final_proj)
         if config.model.head != FULL:
-            slice_head(head, context.output_dir, config)
+            own = context.output_dir / CHECKPOINTS / TOKENIZER
+            slice_head(head, self._resolved.tokenizer_file, own)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             _share_encoder(context, module, masks=masking["use_masking"])
         learning.keep_layers(module, config.model.keep_layers)
@@ -155,18 +157,20 @@ class AsrRecipe(TrainRecipe):
             encoder = {"num_encoder_layers": len(module.encoder.layers)}
             size = {"target_vocab_size": head.output_dim, "encoder_config": encoder}
             changes = {**masking, **size}
-            record.complete_model_card(context.output_dir, config.tokenizer.name, changes)
+            record.complete_model_card(context.output_dir, config, changes)
         return model
 
     @override
     def create_trainer(self, context: RecipeContext) -> Trainer:
-        config = context.config.as_(Fairseq2Config).asr
+        config, rows = self._resolved.config, self._resolved.rows
+        tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
         # The text is checked first: the model takes longer to load.
-        indices = training_indices(context, config)
+        for first, stage in config.stages().items():
+            check_text(rows.train[first], tokenizer, stage, models_own=self._resolved.models_own)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
-        setup = ReaderSetup.of(context)
-        reader = training_reader(setup, config, indices)
+        setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
+        reader = training_reader(setup, config, rows.train)
         if reader.filtered and context.gangs.root.rank == 0:
             record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
@@ -176,17 +180,16 @@ class AsrRecipe(TrainRecipe):
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.later_steps
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
-        validates = config.dataset.valid_split is not None
-        validation = open_validation(setup, config, criterion) if validates else None
+        validation = None
+        if rows.valid:
+            validation = open_validation(setup, config, rows.valid, criterion)
         task = StoppableTraining(context, config, unit, reader, validation)
         return cast(Trainer, task)  # fairseq2 uses it as a Task
 
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return {*learning.Freezing(context.config.as_(Fairseq2Config).asr).stages.values()} == {
-            ALL_LAYERS
-        }
+        return {*learning.Freezing(self._resolved.config).stages.values()} == {ALL_LAYERS}
 
     @property
     @override

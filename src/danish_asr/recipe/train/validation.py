@@ -1,7 +1,7 @@
 """What validation measures, and when it ends training: WER and CER, all rows and per group."""
 
 from collections import Counter
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, cast, final
 
@@ -20,7 +20,6 @@ from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
-from danish_asr.recipe.models.assets import validation_indices
 from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
@@ -110,12 +109,13 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
 
 def open_validation(
-    setup: ReaderSetup, config: AsrConfig, criterion: CtcCriterion
+    setup: ReaderSetup,
+    config: AsrConfig,
+    indices: Mapping[str, Index],
+    criterion: CtcCriterion,
 ) -> tuple[AsrValidationUnit, SplitsReader]:
-    """Return what measures a model on ``dataset.valid_split``, and the reader of its rows."""
-    section, decoder = config.dataset, config.decoder
-    splits = section.valid_split or ""
-    indices = validation_indices(setup.dataset, section, splits, section.valid_subset)
+    """Return what measures a model on the rows of splits, and the reader of these rows."""
+    decoder = config.decoder
     reader = splits_reader(setup, config, indices)
     few = dialects_with_few_rows(indices.values())
     if few and config.regime.score_metric == "worst_group_wer":
