@@ -161,15 +161,6 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
 
 
-def test_a_run_at_stop_at_step_takes_no_further_step_and_its_job_does_not_start_again(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = copy_until(2, finished_run, tmp_path / "run")
-    for end in (3, 3, 2):
-        assert train(run, dataset, f"regime.stop_at_step={end}") == 0
-        assert checkpoint_steps(run)[-1] == 3
-
-
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:

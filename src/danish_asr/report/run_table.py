@@ -42,7 +42,7 @@ _STATES: Final = {
     STOPPED: "stopped",
     FAILED_STATE: "failed",
 }
-_LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
+_LEFT_OUT: Final = ("trainer.max_wall_minutes", "common.assets.")
 """Keys, or their beginnings, that say nothing about what a run learns."""
 
 _TIMES: Final = ("hours", "audio h/h")

@@ -633,10 +633,6 @@ class RegimeSection(Section):
     early_stopping_patience: AtLeastOne | None = None
     """Stop after this many validations in a row without a new best score. Null: never."""
 
-    stop_at_step: AtLeastOne | None = None
-    """Save and exit after this step, with status 0; a higher value or null continues. The schedule
-    stays that of `num_steps`. Null: never."""
-
     checkpoint_after_n_steps: Count = 0
     """No checkpoint before this step."""
 
