@@ -60,13 +60,11 @@ def largest_batch(
     Both are by default what the configuration allows. Batches of all lengths are filled up to
     ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
     """
-    section, task = config.dataset, config.dataset.asr_task_config
-    quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
-    limits = BatchLimits.of(task, quadratic)
-    longest = longest or min(task.max_audio_len, limits.max_samples)
+    limits = BatchLimits.of(config.dataset)
+    longest = longest or min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
     rows = min(limits.rows(longest), utterances or limits.max_samples)
     batches = [Batch(rows, longest)]
-    if not quadratic and limits.multiple_of == 1 and rows != utterances:
+    if not limits.quadratic and limits.multiple_of == 1 and rows != utterances:
         batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 

@@ -151,12 +151,6 @@ def same_name(key: str) -> list[str]:
     return same if len(same) <= _SUGGESTED else []
 
 
-def names_in(section: str) -> list[str]:
-    """Return the names of the keys of a section."""
-    places = [row.key.rpartition(".") for row in table()]
-    return [name for place, _, name in places if place == section]
-
-
 @cache
 def defaults() -> dict[str, Any]:
     """Return the default of each dotted key."""

@@ -6,8 +6,8 @@ a text that begins with its dotted key.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
-from danish_asr.recipe.config.keys import names_in, same_name
+from danish_asr.recipe.config.keys import same_name
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TaskSection
 from danish_asr.text.profiles import normalizer
 
@@ -42,7 +42,7 @@ ALL_LAYERS: Final = "all"
 def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
     """Check a configuration, which errors call ``where``; raises `ConfigError` with all faults."""
     tree, faults = _without_upstreams(tree)
-    config, more = _validated(AsrConfig, tree, "")
+    config, more = validated(AsrConfig, tree, "")
     faults += more
     for section, kinds in (("optimizer", schema.OPTIMIZERS), ("lr_scheduler", schema.SCHEDULES)):
         name = value_of(tree, f"{section}.name") or getattr(AsrConfig(), section).name
@@ -51,12 +51,12 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
             continue  # a fault already
         if settings is None and kinds[name] is not NoneType:
             settings = {}
-        chosen, more = _validated(kinds[name], settings, f"{section}.config")
+        chosen, more = validated(kinds[name], settings, f"{section}.config")
         faults += more
         if config is not None:
             getattr(config, section).config = chosen
     if config is not None and config.decoder.name == "beam":
-        faults += _validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
+        faults += validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
     if config is not None and not faults:
         faults += _broken_rules(config)
     if config is None or faults:
@@ -135,28 +135,32 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
-    """Return a value as its type, or None and its faults."""
+def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
+    """Return a value as its type, or None and its faults; ``path`` is its dotted key."""
     try:
         return _adapter(kind).validate_python(value), []
     except ValidationError as error:
-        rules = dict[str, dict[str, None]]()  # of a key, which may have several types
+        rules = dict[str, list[str]]()  # of a key, which may have several types
         values = {}
         for fault in error.errors(include_url=False):
-            key, rule = _described(kind, fault, path)
-            rules.setdefault(key, {})[rule] = None
-            values[key] = fault
-        return None, [_fault(key, " or ".join(rules[key]), fault) for key, fault in values.items()]
-
-
-def _fault(key: str, rule: str, fault: Mapping[str, Any]) -> str:
-    """Say what is wrong with the value of a key."""
-    if fault["type"] == "unexpected_keyword_argument":
-        section, _, name = key.rpartition(".")
-        return unknown_key(key, name, names_in(section), same_name(key))
-    if fault["type"] == "missing":
-        return f"{key} is missing"
-    return f"{key} must be {rule}, but is {_as_yaml(fault['input'])}"
+            key, section = _place(kind, fault["loc"], path)
+            if fault["type"] == "unexpected_keyword_argument":
+                names = [field.name for field in fields(section)]
+                rules[key] = [unknown_key(key, fault["loc"][-1], names, same_name(key))]
+            elif fault["type"] == "missing":
+                rules[key] = [f"{key} is missing"]
+            elif fault["type"] == "value_error":
+                rules[key] = [f"{key}: {fault['ctx']['error']}"]
+            else:
+                rule = fault["msg"].removeprefix("Input should be ")
+                rules.setdefault(key, []).append(_RULES.get(fault["type"], rule))
+                values[key] = fault["input"]
+        return None, [
+            f"{key} must be {' or '.join(dict.fromkeys(texts))}, but is {_as_yaml(values[key])}"
+            if key in values
+            else texts[0]
+            for key, texts in rules.items()
+        ]
 
 
 def _as_yaml(value: object) -> str:
@@ -166,23 +170,22 @@ def _as_yaml(value: object) -> str:
     return repr(value)
 
 
-def _described(kind: type, fault: Mapping[str, Any], path: str) -> tuple[str, str]:
-    """Return the dotted key of one fault of pydantic, and the rule that its value breaks."""
-    place, hint = path, kind
-    for part in fault["loc"]:
+def _place(kind: type, parts: Sequence[int | str], path: str) -> tuple[str, Any]:
+    """Return the dotted key of a fault of pydantic, and the section that has the key."""
+    place, hint, section = path, kind, kind
+    for part in parts:
         if part == "[key]":  # the key itself is wrong, and not its value
             break
         if is_dataclass(hint):
-            place = join(place, part)
-            hint = _plain(get_type_hints(hint, include_extras=True).get(part, Any))
+            place, section = join(place, part), hint
+            hint = _plain(get_type_hints(hint, include_extras=True).get(str(part), Any))
         elif get_origin(hint) is list:
             place, hint = f"{place}[{part}]", _plain(get_args(hint)[0])
         elif get_origin(hint) is dict:
             place, hint = join(place, part), _plain(get_args(hint)[1])
         else:  # the name of one type of several
             break
-    rule = _RULES.get(fault["type"]) or fault["msg"].removeprefix("Input should be ")
-    return place, rule
+    return place, section
 
 
 def _plain(hint: Any) -> Any:

@@ -20,6 +20,7 @@ Count = Annotated[int, Strict(), Ge(0)]
 AtLeastOne = Annotated[int, Strict(), Ge(1)]
 AboveZero = Annotated[float, Strict(), Gt(0)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
+SpeedFactor = Annotated[float, Strict(), Ge(0.5), Le(2)]
 
 
 def _without_module(value: object) -> object:
@@ -246,7 +247,7 @@ class DatasetSection(Section):
     `package.module:function`. Models with a tokenizer of lower-case letters only (v1, or a
     character tokenizer) need `coral`."""
 
-    speed_factors: list[AboveZero] = field(default_factory=list)
+    speed_factors: list[SpeedFactor] = field(default_factory=list)
     """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher. A row
     that would break the length limits keeps its own speed."""
 
