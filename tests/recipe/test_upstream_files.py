@@ -121,13 +121,14 @@ def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
 
 def test_the_keys_mean_what_upstream_documents() -> None:
     """TRAPS, data reading: a window of 0 is refused there; max_num_elements is exact here."""
-    plain, recommended = (
-        load(TRAINING[name], where=name).dataset.asr_task_config
+    sections = [
+        load(TRAINING[name], where=name).dataset
         for name in ("ctc-finetune", "ctc-finetune-recommendation")
-    )
+    ]
+    assert BatchLimits.of(sections[1]).max_samples == 7_680_000
+    plain, recommended = (section.asr_task_config for section in sections)
     assert plain.example_shuffle_window == 1
     assert recommended.example_shuffle_window == 0
-    assert BatchLimits.of(recommended).max_samples == 7_680_000
     assert plain.min_audio_len == 32_000
     assert recommended.min_audio_len == 1
 

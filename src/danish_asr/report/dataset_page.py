@@ -81,7 +81,7 @@ def explore(
         chosen, weights = stratified(rows.table["dialect"], sample, generator)
         measured = Sample(chosen, weights, measure_rows(rows, chosen))
         unknown = {
-            index.split: count_unknown(index.with_targets("raw"), Targets(opened), "raw")
+            index.split: count_unknown(index.with_targets("raw"), Targets(opened))
             for index in rows.indexes
             if opened
         }

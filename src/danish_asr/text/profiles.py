@@ -146,12 +146,6 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def is_word_or_emoji(character: str) -> bool:
-    """Whether a character is a letter or a digit of any script, or an emoji (from U+2600 on)."""
-    category = unicodedata.category(character)
-    return category[0] in "LN" or (category == "So" and character >= "\u2600")
-
-
 @lru_cache(maxsize=10_000)
 def _cardinal(digits: str) -> str:
     try:

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
+from danish_asr.recipe.data.epochs import corpus_shares, epoch_entries, make_mix
 from danish_asr.recipe.data.index import DanishAsrDataset, Index, Weight
-from danish_asr.recipe.data.mix import corpus_shares, epoch_entries, make_mix
 from tests.shards import write_dataset
 
 
@@ -32,7 +32,7 @@ def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(inde
     kept = np.arange(50, dtype=np.int32)
     mix = make_mix(index, kept, 0.5)
 
-    epochs = [epoch_entries(kept, mix, seed=1, epoch=epoch) for epoch in (0, 1, 2, 1)]
+    epochs = [epoch_entries(kept, mix.repeats, seed=1, epoch=epoch) for epoch in (0, 1, 2, 1)]
 
     roots = np.sqrt(np.bincount(index.partition_of, index.lengths))
     shares = (roots / roots.sum()).tolist()
@@ -71,7 +71,7 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -
     base = make_mix(index, kept, 0.0).rows[1].repeats
     mix = make_mix(own, kept, 0.0)
 
-    epochs = [epoch_entries(kept, mix, seed=1, epoch=epoch) for epoch in range(200)]
+    epochs = [epoch_entries(kept, mix.repeats, seed=1, epoch=epoch) for epoch in range(200)]
 
     times = np.mean([np.bincount(entries, minlength=50) for entries in epochs], axis=0)
     is_b, is_dialect = (weight.rows for weight in own.weights)
@@ -86,7 +86,7 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -
         assert row.share == pytest.approx(share, abs=0.01)
         assert row.hours == pytest.approx(index.lengths[chosen].sum() / 16_000 / 3600)
     assert [line.split()[0] for line in mix.lines()[-2:]] == ["2.5", "0.3"]
-    again = epoch_entries(kept, make_mix(own, kept, 0.0), seed=1, epoch=7)
+    again = epoch_entries(kept, make_mix(own, kept, 0.0).repeats, seed=1, epoch=7)
     assert (again == epochs[7]).all()
 
 
@@ -100,5 +100,5 @@ def test_weights_of_one_change_nothing_and_other_weights_have_another_digest(ind
         digests.add(mix.digest())
     assert len(digests) == 3
     assert ones.digest() == plain.digest()
-    one, other = (epoch_entries(kept, mix, seed=3, epoch=2) for mix in (plain, ones))
+    one, other = (epoch_entries(kept, mix.repeats, seed=3, epoch=2) for mix in (plain, ones))
     assert (one == other).all()

@@ -2,11 +2,12 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.config.schema import DatasetSection, TaskSection
 from danish_asr.recipe.data.sampler import (
     Batches,
     BatchLimits,
@@ -36,10 +37,16 @@ def by_samples(samples: int, **values: Any) -> TaskSection:
     return task(**windows | {"max_num_elements": samples} | values)
 
 
+def limits_of(config: TaskSection) -> BatchLimits:
+    return BatchLimits.of(DatasetSection(asr_task_config=config))
+
+
 def batches_of(lengths: Lengths, config: TaskSection, *, seed: int = 1, epoch: int = 0) -> Batches:
     """Training batches of rows in row groups of ten."""
     rows = np.arange(len(lengths), dtype=np.int32)
-    return training_batches(lengths, rows // 10, rows, config, seed=seed, epoch=epoch)
+    return training_batches(
+        lengths, rows // 10, rows, config, limits_of(config), seed=seed, epoch=epoch
+    )
 
 
 def coral_like_lengths(count: int) -> Lengths:
@@ -59,7 +66,7 @@ def test_training_batches_hold_every_row_once(lengths: Lengths, config: TaskSect
 def test_no_batch_exceeds_its_limits_except_for_a_single_longer_row(
     lengths: Lengths, config: TaskSection
 ) -> None:
-    limits = BatchLimits.of(config)
+    limits = limits_of(config)
     for batches in (batches_of(lengths, config), evaluation_batches(lengths, limits)):
         samples, counts = batches.padded_samples(lengths), np.diff(batches.offsets)
         assert ((counts == 1) | (samples <= config.max_num_elements)).all()
@@ -88,7 +95,7 @@ def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to
 
 @given(LENGTHS, TASKS)
 def test_evaluation_begins_with_its_largest_batch(lengths: Lengths, config: TaskSection) -> None:
-    memory = evaluation_batches(lengths, BatchLimits.of(config)).memory(lengths)
+    memory = evaluation_batches(lengths, limits_of(config)).memory(lengths)
     assert memory[0] == memory.max()
 
 
@@ -156,25 +163,27 @@ def flat(steps: Any) -> list[int]:
     return [row for step in steps for process in step for row in process]
 
 
+@pytest.mark.parametrize("keep_all", [False, True], ids=["training", "evaluation"])
+@given(lengths=LENGTHS, config=TASKS, world=st.integers(1, 5), accumulate=st.integers(1, 4))
+def test_a_row_goes_to_one_process_and_only_training_leaves_out_fewer_rows_than_processes(
+    *, lengths: Lengths, config: TaskSection, world: int, accumulate: int, keep_all: bool
+) -> None:
+    steps = rows_per_step(batches_of(lengths, config), world, accumulate, keep_all=keep_all)
+
+    read = flat(steps)
+    assert len({*read}) == len(read)
+    assert len(lengths) - len(read) in (range(1) if keep_all else range(world))
+
+
 @given(LENGTHS, TASKS, st.integers(1, 5), st.integers(1, 4))
-def test_every_row_goes_to_one_process_or_begins_the_next_epoch(
+def test_all_processes_read_as_many_batches_in_a_step_of_training(
     lengths: Lengths, config: TaskSection, world: int, accumulate: int
 ) -> None:
     batches = batches_of(lengths, config)
-
-    found = flat(rows_per_step(batches, world, accumulate, keep_all=False))
-    carried = Sharding(0, world, accumulate).remainder(batches, 0)
     counts = {
-        tuple(
-            len(step.spans)
-            for step in Sharding(rank, world, accumulate).steps(batches, 0, keep_all=False)
-        )
-        for rank in range(world)
+        tuple(len(step.spans) for step in shard.steps(batches, 0, keep_all=False))
+        for shard in (Sharding(rank, world, accumulate) for rank in range(world))
     }
-
-    kept = [row for batch in carried for row in batch.tolist()]
-    assert sorted([*found, *kept]) == list(range(len(lengths)))
-    assert len(kept) < world
     (batches_per_step,) = counts
     assert all(0 < count <= accumulate for count in batches_per_step)
 

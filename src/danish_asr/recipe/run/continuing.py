@@ -39,8 +39,7 @@ _MAY_CHANGE: Final = (
     "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
-    *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
-    *("trainer.anomaly_detection", "trainer.grad_check"),
+    "trainer.max_wall_minutes",
 )
 """Keys and sections that a run may change when it continues. All others shape the weights, the
 data or the saved state."""
