@@ -32,7 +32,7 @@ from fairseq2.utils.uri import Uri
 from danish_asr.base.config_tree import Tree, merge, unknown_key
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import library_container
-from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
 from danish_asr.corpus.sources.location import source_of_dataset
 from danish_asr.recipe.config.schema import (
     AsrConfig,
@@ -42,7 +42,6 @@ from danish_asr.recipe.config.schema import (
     TokenizerSection,
 )
 from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
-from danish_asr.recipe.extension import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
