@@ -95,6 +95,7 @@ UNUSABLE = [
     ("model={path: /etc, arch: tiny}", "model.path /etc", "must be a finished run"),
     ("common.assets.prev_checkpoint_dir=../../etc", "common.assets.prev_checkpoint_dir", "OUTDIR"),
     ("model={name: omniASR_LLM_300M}", "model.name", "a CTC model (not LLM models)"),
+    ("model.config_overrides={nope: 7}", "model.config_overrides.nope", "encoder_config"),
     ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "but is 7"),
     (
         "optimizer.config.groups=[{params: 'encoder\\.'}, {params: encoder.layers}]",

@@ -29,7 +29,7 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
-from danish_asr.base.config_tree import Tree, merge, unknown_key
+from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
@@ -447,7 +447,9 @@ def _unknown_overrides(overrides: Mapping[str, Any], tree: Tree, path: str) -> I
     for name, value in overrides.items():
         key = f"{path}.{name}"
         if name not in tree:
-            yield unknown_key(key, name, get_close_matches(name, tree, n=1))
+            close = get_close_matches(name, tree, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(tree)}"
+            yield f"{key} is not a key of this configuration; {hint}"
         elif isinstance(tree[name], dict) and isinstance(value, Mapping):
             yield from _unknown_overrides(value, tree[name], key)
 
