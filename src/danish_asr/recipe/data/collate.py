@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq2.data._memory import MemoryBlock
-from fairseq2.data.audio import AudioDecoder
 from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from danish_asr.base import audio
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
@@ -74,7 +73,7 @@ class Collate:
                 ) from error
         targets = [self.targets(text) for text in self.index.values(TARGET, rows)]
         example["target_size"] = [len(target) for target in targets]
-        target_lengths = [max(1, len(target)) for target in targets]
+        target_lengths = [max(1, size) for size in example["target_size"]]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
         for number, target in enumerate(targets):
             padded[number, : len(target)] = target
@@ -135,15 +134,8 @@ class Collate:
         }
 
 
-_decode_other = AudioDecoder(dtype=torch.float32)
-
-
 def decode(encoded: bytes, out: Waveform) -> None:
-    """Decode an utterance to mono float32 at 16 kHz; thread-safe.
-
-    Args:
-        encoded: The audio file.
-        out: ``(samples,)``, contiguous, to be filled.
+    """Decode an utterance to mono float32 at 16 kHz into ``out``, ``(samples,)``; thread-safe.
 
     Raises:
         ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
@@ -156,14 +148,13 @@ def decode(encoded: bytes, out: Waveform) -> None:
                     f"the audio is damaged: {read} of {len(out)} samples can be decoded"
                 )
             return
-    # What is not FLAC, or has channels to average, goes through libsndfile.
+    # What is not FLAC, or has channels to average.
     try:
-        output = _decode_other(MemoryBlock(encoded))
-    except (RuntimeError, ValueError) as error:
+        waveform, rate = audio.decode(encoded)
+    except audio.AudioError as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
-    waveform = output["waveform"]
-    _check_form(output["sample_rate"], len(waveform), len(out))
-    out[:] = (waveform.mean(dim=1) if waveform.ndim == 2 else waveform).numpy()
+    _check_form(rate, len(waveform), len(out))
+    out[:] = waveform
 
 
 def _check_form(rate: float, samples: int, expected: int) -> None:

@@ -68,12 +68,7 @@ class DanishAsrDataset:
     def read_index(
         self, split: str, where: str | None = None, weights: Sequence[tuple[str, float]] = ()
     ) -> "Index":
-        """The rows of a split, or those that fulfil an SQL condition; conditions with factors.
-
-        Raises:
-            DatasetError: No such split (the message names those that exist), or unreadable files.
-            ConditionError: A condition is faulty, or no row fulfils it.
-        """
+        """As the function `read_index`; `DatasetError` names the splits if there is no such one."""
         shards = shards_of_split(self.path, split)
         return read_index(shards, split, root=self.path, where=where, weights=weights)
 
@@ -89,10 +84,6 @@ class Weight(NamedTuple):
     def name(self) -> str:
         """As a table shows it."""
         return f"{self.factor:g} x {self.where}"
-
-    def of(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """The factor of each of these rows, 1 for those that do not fulfil the condition."""
-        return np.where(self.rows[rows], self.factor, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,8 +211,10 @@ def read_index(
     """
     conditions = [*([where] if where else []), *(condition for condition, _ in weights)]
     columns = {*TEXT, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        contents = list(pool.map(lambda shard: _read_shard(shard, columns), shards))
     audio, frames, row_groups = list[ShardAudio](), list[pl.DataFrame](), 0
-    for number, (frame, shard_audio) in enumerate(_read_shards(shards, columns)):
+    for number, (frame, shard_audio) in enumerate(contents):
         row_group = np.searchsorted(shard_audio.group_ends, frame[_ROW].to_numpy(), side="right")
         frames.append(
             frame.with_columns(
@@ -239,10 +232,9 @@ def read_index(
     rows_in_split = len(frame)
     frame = frame.filter(chosen) if where else frame  # a filter copies all texts
     shard_of = frame[_SHARD].to_numpy()
-    partition_of_shard = [shard.partition for shard in shards]
-    partitions = tuple(sorted({partition_of_shard[number] for number in np.unique(shard_of)}))
+    partitions = tuple(sorted({shards[number].partition for number in np.unique(shard_of)}))
     codes = {partition: code for code, partition in enumerate(partitions)}
-    code_of_shard = np.array([codes.get(partition, -1) for partition in partition_of_shard])
+    code_of_shard = np.array([codes.get(shard.partition, -1) for shard in shards])
     return Index(
         name=split,
         split=shards[0].keys["split"],
@@ -308,19 +300,12 @@ def _content(column: pl.Series) -> str:
     return f"{column.name} has {values or 'nulls only'}"
 
 
-def _read_shards(
-    shards: Sequence[Shard], columns: Collection[str]
-) -> list[tuple[pl.DataFrame, ShardAudio]]:
-    """Some columns of each shard, with the row's number in the file, and where its audio is.
+def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
+    """Some columns of a shard, with the row's number in the file, and where its audio is.
 
-    Columns that a shard does not have are left out, but those of ``TEXT`` are made, and those of
+    Columns that the shard does not have are left out, but those of ``TEXT`` are made, and those of
     the path are added.
     """
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        return list(pool.map(lambda shard: _read_shard(shard, columns), shards))
-
-
-def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
     try:
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
