@@ -145,7 +145,7 @@ def report(
 @app.command(
     examples=[
         "audit data/mine --model outputs/mine",
-        "audit data/mine --model outputs/mine/eval/best/train --out wrong.html",
+        "audit data/mine --model outputs/mine --out wrong.html",
     ]
 )
 def audit(

@@ -77,7 +77,7 @@ def audit(
 
 def _files(model: Path) -> list[Path]:
     """Return the predictions: of a run, the greedy ones of its best model, of all splits."""
-    if model.is_file():
+    if not model.is_dir():
         return [model]
     if (model / PREDICTIONS).is_file():
         return [model / PREDICTIONS]

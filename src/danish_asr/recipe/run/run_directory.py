@@ -146,7 +146,7 @@ class Evaluation(NamedTuple):
     def is_of_own_test(self) -> bool:
         """Whether it is of the whole test split of the run's own dataset, decoded greedily."""
         return (
-            [*self.about.get("rows_in_split", ())] == ["test"]
+            [*(self.about.get("rows_in_split") or ())] == ["test"]
             and not {"where", "decoder"} & {*self.about}
             and not any("@" in part for part in self.predictions.parts[-4:])
         )
