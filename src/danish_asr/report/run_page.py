@@ -23,6 +23,9 @@ from danish_asr.scoring.scores import Scores
 _DIALECT: Final = "wer/dialect/"
 """The beginning of a validation's key of a dialect's WER."""
 
+_WORST: Final = 4
+"""Dialects with a curve; the table has all."""
+
 _LOSSES: Final = {
     "training": ("train", LOSS),
     "validation": ("valid", LOSS),
@@ -78,9 +81,8 @@ def render_run(run: Run, page: Path) -> str:
         numbers=_numbers(run),
         is_loss=run.score == LOSS,
         charts={panel.title: curves_chart(panel) for panel in panels(run)},
-        dialects=_dialects(run),
+        dialects=dialects_of(run),
         scored=scored,
-        settings=dict(sorted(run.config.items())),
         tensorboard=run.folder / TENSORBOARD,
     )
 
@@ -123,13 +125,12 @@ def panels(run: Run) -> list[Panel]:
     """Return the curves of a run's metrics, those that have values."""
     frames = {"train": pd.DataFrame(run.reports), "valid": pd.DataFrame(run.validations)}
     losses, rates = _curves(frames, _LOSSES), _curves(frames, _RATES)
-    names = [str(key) for key in frames["valid"] if str(key).startswith(_DIALECT)]
-    keys = {name: ("valid", name) for name in names}
-    dialects = {name.removeprefix(_DIALECT): curve for name, curve in _curves(frames, keys).items()}
+    worst = [dialect.name for dialect in dialects_of(run)[:_WORST]]
+    dialects = _curves(frames, {name: ("valid", f"{_DIALECT}{name}") for name in worst})
     all_panels = [
         Panel("Loss", "nats per character", losses, logarithmic=True, noisy=True),
         Panel("Error rates in validation", "%", rates),
-        Panel("WER of the dialects", "%", dialects),
+        Panel("WER of the worst dialects", "%", dialects),
         *_step_panels(frames["train"]),
     ]
     shown = []
@@ -174,7 +175,7 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
     ]
 
 
-def _dialects(run: Run) -> list[_Dialect]:
+def dialects_of(run: Run) -> list[_Dialect]:
     """Return the dialects of the validations, the worst of the best validation first."""
     best: Mapping[str, Any] = best_validation(run.scored, run.score)[1] if run.scored else {}
     dialects = []

@@ -176,9 +176,10 @@ def gap_sentences(groupings: Mapping[str, Grouping]) -> Iterator[str]:
     """Yield how far the worst group of each grouping is from the best."""
     for name, part in groupings.items():
         if gap := part.gap:
-            pairs = ", adjusted for the number of pairs" if gap.groups > 2 else ""
+            adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
             yield (
-                f"{grouping_title(name)}: {short(gap.worst, 40)} is {percent(gap.difference)} "
-                f"points above {short(gap.best, 40)} (95 % interval {bounds(gap.interval)}, p "
-                f"{p_value(gap.p)}{pairs})"
+                f"{grouping_title(name)}: of {gap.groups} groups that can be compared, "
+                f"{short(gap.worst, 40)} is {percent(gap.difference)} points above "
+                f"{short(gap.best, 40)} (95 % interval {bounds(gap.interval)}, p "
+                f"{p_value(gap.p)}{adjusted})"
             )

@@ -10,7 +10,6 @@ for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bull
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isnan, sqrt
-from statistics import stdev
 from typing import Any, Final, NamedTuple
 from unicodedata import normalize as unicode_form
 
@@ -27,7 +26,7 @@ from danish_asr.scoring.table import (
     COUNTS,
     WORD_COUNTS,
     FloatArray,
-    Group,
+    IntArray,
     groups_of,
     kept,
     score_table,
@@ -152,26 +151,6 @@ class Comparison:
         return pd.DataFrame(lines)
 
 
-class _Run(NamedTuple):
-    """A run over the rows of the first file; tables have that file's columns and own counts."""
-
-    name: str
-    seeds: Sequence[pd.DataFrame]
-    mean: pd.DataFrame  # counts are the means over the seeds
-
-    def over(self, group: Group) -> Group:
-        """Return the rows of a group, with the means over the seeds."""
-        return group._replace(rows=self.mean.loc[group.rows.index])
-
-    def rates_of_seeds(self, group: Group, settings: Settings) -> FloatArray:
-        """Return WER and CER of each seed, (2, seeds)."""
-        return rates(self.counts_of_seeds(group), settings.denominator)
-
-    def counts_of_seeds(self, group: Group) -> FloatArray:
-        """Return the counts of each seed over all rows of a group, (seeds, 8)."""
-        return np.array([seed.loc[group.rows.index, [*COUNTS]].sum() for seed in self.seeds])
-
-
 def compare_runs(
     runs: Mapping[str, Mapping[str, Iterable[Prediction]]],
     *,
@@ -199,40 +178,26 @@ def compare_runs(
         listed = ", ".join(f"{name} of {size:,} rows" for name, size in known_sizes.items())
         raise PredictionsError(f"the runs are of different splits: {listed}")
     used: dict[str, RowsUsed] = {}
-    first: pd.DataFrame | None = None
-    first_name = ""
-    aligned: list[_Run] = []
-    for run, files in runs.items():
-        seeds: list[pd.DataFrame] = []
+    tables: dict[str, pd.DataFrame] = {}
+    for files in runs.values():
         for name, predictions in files.items():
             table = score_table(predictions, settings)
             used[name] = RowsUsed.of(table, sizes.get(name), where.get(name))
-            table = kept(table, settings)
-            if first is None:
-                first, first_name = table, name
-                seeds.append(table)
-            else:
-                counts = _aligned(first, table, first_name, name)[[*COUNTS]].to_numpy()
-                seeds.append(_with_counts(first, counts))
-        mean = seeds[0]
-        if len(seeds) > 1:
-            counts_of_seeds = [seed[[*COUNTS]].to_numpy() for seed in seeds]
-            mean = _with_counts(seeds[0], np.mean(counts_of_seeds, axis=0))
-        aligned.append(_Run(run, seeds, mean))
-    assert first is not None
-    (overall,) = _compare(groups_of(first, ""), aligned, settings)
+            tables[name] = kept(table, settings)
+    (first_name, first), *others = tables.items()
+    aligned = {first_name: first}
+    aligned |= {name: _aligned(first, table, first_name, name) for name, table in others}
+    counts = {
+        run: np.array([aligned[name][[*COUNTS]] for name in files]) for run, files in runs.items()
+    }
+    (overall,) = compare_counts(first, counts, "", settings)
     return Comparison(
         settings=settings,
         runs={name: list(files) for name, files in runs.items()},
         rows=used,
         overall=overall,
-        groupings={name: _compare(groups_of(first, name), aligned, settings) for name in by},
+        groupings={name: compare_counts(first, counts, name, settings) for name in by},
     )
-
-
-def _with_counts(table: pd.DataFrame, counts: FloatArray) -> pd.DataFrame:
-    others = table.drop(columns=[*COUNTS])
-    return others.join(pd.DataFrame(counts, table.index, [*COUNTS]))
 
 
 def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.DataFrame:
@@ -270,6 +235,51 @@ def _keys(table: pd.DataFrame, name: str, with_corpus: bool) -> list[tuple[str, 
     return [(row_id,) for row_id in ids]
 
 
+def compare_counts(
+    first: pd.DataFrame,
+    runs: Mapping[str, FloatArray | IntArray],
+    grouping: str,
+    settings: Settings,
+) -> list[ComparedGroup]:
+    """Compare runs in each group; p-values are adjusted over all groups and runs.
+
+    Args:
+        first: The rows, whose columns give groups and speakers.
+        runs: The `COUNTS` of each run in these rows, (seeds, rows, 8); the first is the baseline.
+        grouping: As in `groups_of`.
+        settings: Of which the denominator counts.
+    """
+    groups = groups_of(first, grouping)
+    baseline, *others = runs
+    tests: dict[tuple[int, str], list[_Test]] = {}
+    counts_of: dict[tuple[int, str], FloatArray | IntArray] = {}
+    for number, group in enumerate(groups):
+        places = first.index.get_indexer(group.rows.index)
+        speakers = group.rows["speaker_id"]
+        for run, counts in runs.items():
+            own = counts_of[number, run] = counts[:, places]
+            if run != baseline:
+                tests[number, run] = _tests(counts_of[number, baseline], own, speakers, settings)
+    adjusted = [holm([both[rate].p for both in tests.values()]) for rate in range(len(RATES))]
+    paired = {
+        key: {name: both[rate].paired(next(adjusted[rate])) for rate, name in enumerate(RATES)}
+        for key, both in tests.items()
+    }
+    return [
+        ComparedGroup(
+            label=group.label,
+            group=group.names,
+            rows=len(group.rows),
+            speakers=group.rows["speaker_id"].nunique(),
+            runs=[
+                _score(run, counts_of[number, run], paired.get((number, run), {}), settings)
+                for run in [baseline, *others]
+            ],
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
 class _Test(NamedTuple):
     """A difference before its p-value is adjusted."""
 
@@ -286,47 +296,26 @@ class _Test(NamedTuple):
         return PairedRate(estimate, self.p, p_adjusted, self.over_seeds)
 
 
-def _compare(
-    groups: Sequence[Group], runs: Sequence[_Run], settings: Settings
-) -> list[ComparedGroup]:
-    """Compare the runs in each group; p-values are adjusted over all groups and runs."""
-    baseline, *others = runs
-    tests = [[_tests(group, baseline, run, settings) for run in others] for group in groups]
-    adjusted = [
-        iter(holm([test[number].p for of_group in tests for test in of_group]))
-        for number in range(len(RATES))
+def _tests(
+    a: FloatArray | IntArray,
+    b: FloatArray | IntArray,
+    speakers: "pd.Series[str]",
+    settings: Settings,
+) -> list[_Test]:
+    """Return the tests of WER and of CER, of counts (seeds, rows, 8)."""
+    sums = [
+        pd.DataFrame(counts.mean(axis=0), columns=[*COUNTS])
+        .groupby(speakers.to_numpy(), dropna=False)
+        .sum()
+        for counts in (a, b)
     ]
-    compared: list[ComparedGroup] = []
-    for group, of_group in zip(groups, tests, strict=True):
-        scores = [_score(group, baseline, settings, {})]
-        for run, test in zip(others, of_group, strict=True):
-            paired = {
-                name: test[number].paired(next(adjusted[number]))
-                for number, name in enumerate(RATES)
-            }
-            scores.append(_score(group, run, settings, paired))
-        compared.append(
-            ComparedGroup(
-                label=group.label,
-                group=group.names,
-                rows=len(group.rows),
-                speakers=group.rows["speaker_id"].nunique(),
-                runs=scores,
-            )
-        )
-    return compared
-
-
-def _tests(group: Group, baseline: _Run, run: _Run, settings: Settings) -> list[_Test]:
-    """Return the tests of WER and of CER."""
-    a, b = baseline.over(group).by_speaker(), run.over(group).by_speaker()
-    over_speakers = spreads(b, settings.denominator, a)
-    if min(len(baseline.seeds), len(run.seeds)) == 1:
+    over_speakers = spreads(sums[1], settings.denominator, sums[0])
+    if min(len(a), len(b)) == 1:
         return [_Test(spread, over_seeds=False) for spread in over_speakers]
-    of_both = [each.rates_of_seeds(group, settings) for each in (baseline, run)]
+    of_seeds = [rates(counts.sum(axis=1), settings.denominator) for counts in (a, b)]
     return [
-        _Test(_with_seeds(spread, [seeds[number] for seeds in of_both]), over_seeds=True)
-        for number, spread in enumerate(over_speakers)
+        _Test(_with_seeds(spread, [seeds[rate] for seeds in of_seeds]), over_seeds=True)
+        for rate, spread in enumerate(over_speakers)
     ]
 
 
@@ -356,21 +345,21 @@ def holm(p_values: Sequence[float | None]) -> Iterator[float | None]:
 
 
 def _score(
-    group: Group, run: _Run, settings: Settings, paired: Mapping[str, PairedRate]
+    run: str,
+    counts: FloatArray | IntArray,
+    paired: Mapping[str, PairedRate],
+    settings: Settings,
 ) -> RunScore:
-    of_seeds = run.counts_of_seeds(group)
+    of_seeds = counts.sum(axis=1)
     total = of_seeds.sum(axis=0)
-    words = Counts(*total[: len(WORD_COUNTS)].tolist())
-    several = len(of_seeds) > 1 and words.reference_length > 0
     values = rates(total, settings.denominator).tolist()
-    deviations = [
-        stdev(seeds) if several else None
-        for seeds in rates(of_seeds, settings.denominator).tolist()
-    ]
+    deviations: list[float | None] = [None] * len(RATES)
+    if len(of_seeds) > 1:
+        deviations = rates(of_seeds, settings.denominator).std(axis=1, ddof=1).tolist()
     return RunScore(
-        run=run.name,
+        run=run,
         rates=dict(zip(RATES, values, strict=True)),
         deviations=dict(zip(RATES, deviations, strict=True)),
-        words=words,
+        words=Counts(*total[: len(WORD_COUNTS)].tolist()),
         paired=paired,
     )

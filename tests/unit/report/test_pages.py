@@ -134,7 +134,7 @@ def _evaluation(run: Path, name: str, hypothesis: str, **about: Any) -> None:
 
 @needs_browser
 def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", {"optimizer": {"config": {"lr": 1e-3}}}, [90, 80, 50, 49])
+    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
     _report(run)
     _evaluation(run, "test", f"ja {HOSTILE}")
     _evaluation(run, "dev", "ja", rows_in_split=None)
@@ -144,7 +144,6 @@ def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> No
     assert "Training run: finished." in text
     assert 'href="eval/best/test/report.html"' in text
     assert "best, step 4" in text
-    assert re.search(r"optimizer\.config\.lr</th><td.*>0\.001<", text)
     assert f"tensorboard --logdir {run}/tb" in text
     assert "<script>alert" not in text
     charts = dict(re.findall(r"<title>(.*?)</title><desc>(.*?)</desc>", text))
@@ -152,7 +151,7 @@ def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> No
     assert charts["Time per step"].startswith("all: 900 at step 1")
     assert "chance: 9 at step 1" in charts["Loss"]
     assert "reserved: 2 at step 1" in charts["GPU memory, peak"]
-    assert charts["WER of the dialects"].startswith("&lt;script")
+    assert charts["WER of the worst dialects"].startswith("&lt;script")
     assert in_browser(run / "report.html", WIDTH, width=390) <= 390
 
 

@@ -274,7 +274,7 @@ def test_each_scored_utterance_is_a_row_with_counts_texts_and_alignment(tmp_path
         prediction("long", "ja", "ja", duration=11.0),
         prediction("e", "A, b c", "a x c d", extra={"age": "41"}),
     ]
-    options = {"row_filter": "coral", "denominator": "coral"}
+    options: dict[str, Any] = {"row_filter": "coral", "denominator": "coral"}
     _export(tmp_path, rows, "utterances.csv", **options)
     text = (tmp_path / "utterances.csv").read_text(encoding="utf-8")
     lines = list(csv.DictReader(io.StringIO(text)))

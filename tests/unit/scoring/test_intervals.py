@@ -26,7 +26,8 @@ FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
 def group(words: Any, errors: Any, speakers: Sequence[str | None] | None = None) -> pd.DataFrame:
     """Speakers with word substitutions only."""
     words = np.asarray(words)
-    sums = pd.DataFrame(0, speakers or [f"s{n}" for n in range(len(words))], [*COUNTS])
+    index = pd.Index(speakers or [f"s{n}" for n in range(len(words))])
+    sums = pd.DataFrame(0, index, [*COUNTS])
     sums["word_hits"], sums["word_substitutions"] = words - errors, errors
     return sums
 
