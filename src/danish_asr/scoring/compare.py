@@ -9,7 +9,7 @@ for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bull
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from math import isnan, sqrt
+from math import sqrt
 from typing import Any, Final, NamedTuple
 from unicodedata import normalize as unicode_form
 
@@ -20,7 +20,7 @@ from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Counts
 from danish_asr.scoring.intervals import RATES, Estimate, Spread, rates, spreads
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import RowsUsed
+from danish_asr.scoring.scores import RowsUsed, plain_lines
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 from danish_asr.scoring.table import (
     COUNTS,
@@ -44,11 +44,6 @@ class PairedRate:
     p_adjusted: float | None  # by Holm, over the runs and groups of a grouping
     over_seeds: bool  # interval and p hold for other seeds too, as both runs have several
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data: dict[str, Any] = {"difference": self.difference.to_dict()}
-        return data | {"over_seeds": self.over_seeds, "p": self.p, "p_adjusted": self.p_adjusted}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunScore:
@@ -65,17 +60,6 @@ class RunScore:
     words: Counts
     paired: Mapping[str, PairedRate] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data: dict[str, Any] = {"run": self.run}
-        data |= {name: None if isnan(rate) else rate for name, rate in self.rates.items()}
-        data |= {f"{name}_deviation": value for name, value in self.deviations.items()}
-        data["words"] = asdict(self.words)
-        for name in RATES:
-            paired = self.paired.get(name)
-            data[f"{name}_paired"] = paired.to_dict() if paired else None
-        return data
-
     def to_line(self) -> dict[str, Any]:
         """Return the columns of a table; None where there is no difference or no interval."""
         line: dict[str, Any] = {}
@@ -90,6 +74,7 @@ class RunScore:
                 "_low": low,
                 "_high": high,
                 "_not_resolvable": difference.not_resolvable if difference else None,
+                "_over_seeds": paired.over_seeds if paired else None,
                 "_p": paired.p if paired else None,
                 "_p_adjusted": paired.p_adjusted if paired else None,
             }
@@ -107,12 +92,6 @@ class ComparedGroup:
     speakers: int
     runs: Sequence[RunScore]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data: dict[str, Any] = {"group": dict(self.group)}
-        data |= {"rows": self.rows, "speakers": self.speakers}
-        return data | {"runs": [run.to_dict() for run in self.runs]}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
@@ -125,20 +104,19 @@ class Comparison:
     groupings: Mapping[str, Sequence[ComparedGroup]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        groupings = {
-            name: [group.to_dict() for group in groups] for name, groups in self.groupings.items()
-        }
+        """Return plain data; ``groups`` are the lines of `to_pandas`, without the settings."""
         return {
             "settings": self.settings.to_dict(),
             "runs": {name: list(files) for name, files in self.runs.items()},
             "rows": {name: asdict(used) for name, used in self.rows.items()},
-            "overall": self.overall.to_dict(),
-            "groupings": groupings,
+            "groups": plain_lines(self._lines()),
         }
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one line per group and run, each with all settings; the first are all rows."""
+        return pd.DataFrame(self._lines()).assign(**self.settings.to_dict())
+
+    def _lines(self) -> list[dict[str, Any]]:
         lines: list[dict[str, Any]] = []
         for name, groups in {"all": [self.overall], **self.groupings}.items():
             for group in groups:
@@ -147,8 +125,8 @@ class Comparison:
                     line: dict[str, Any] = {"grouping": name, "group": group.label, "run": run.run}
                     line |= {"seeds": len(files), "files": ", ".join(files)}
                     line |= {"rows": group.rows, "speakers": group.speakers}
-                    lines.append(line | run.to_line() | self.settings.to_dict())
-        return pd.DataFrame(lines)
+                    lines.append(line | run.to_line())
+        return lines
 
 
 def compare_runs(

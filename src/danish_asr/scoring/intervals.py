@@ -16,7 +16,7 @@ towards the others' narrows the interval, but hides the one group that differs
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, floor, isnan, sqrt
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -53,13 +53,6 @@ class Estimate:
     value: float
     interval: Interval | None = None
     not_resolvable: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, as in the JSON files."""
-        data: dict[str, Any] = {"value": None if isnan(self.value) else self.value}
-        if self.interval is None:
-            return data | {"not_resolvable": self.not_resolvable}
-        return data | self.interval._asdict()
 
 
 def rates(counts: FloatArray | IntArray, denominator: Denominator) -> FloatArray:

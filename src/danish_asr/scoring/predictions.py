@@ -76,7 +76,6 @@ class Loaded(NamedTuple):
 class _Located(NamedTuple):
     location: str  # file and line
     row: Row
-    guessed: bool = False  # the speaker, from the beginning of the id
 
 
 def read_predictions(
@@ -126,7 +125,7 @@ def load(
         raise ConfigError([fault], where="the call")
     rows: list[Prediction] = []
     first_seen: dict[tuple[str | None, str], str] = {}
-    for location, row, _ in located:
+    for location, row in located:
         prediction = from_row(row, location)
         earlier = first_seen.setdefault(prediction.key, location)
         if earlier != location:
@@ -142,17 +141,17 @@ def _rows_of(
     source: Source, columns: Mapping[str, str], dataset: AnyPath | None
 ) -> Iterator[_Located]:
     is_file = isinstance(source, str | PathLike)
-    guessed = is_file and suffix_of(Path(source)) == TRN
+    guesses_speaker = is_file and suffix_of(Path(source)) == TRN
     count = 0
     for location, row in _file_rows(Path(source)) if is_file else _object_rows(source):
         count += 1
-        names = columns
-        if dataset is not None:  # which may have the other columns
-            names = {
-                key: name for key, name in columns.items() if key == "hypothesis" or name in row
-            }
+        names = dict(columns)
+        if dataset is not None:  # which may have the other columns, and knows the speaker
+            names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
+            if guesses_speaker:
+                row.pop("speaker_id", None)
         _rename(row, location, names)
-        yield _Located(location, row, guessed)
+        yield _Located(location, row)
     if is_file and not count:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
 
@@ -210,7 +209,7 @@ def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
 
 
 def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None) -> list[Row]:
-    splits = {str(row["split"]) for _, row, _ in located if row.get("split")}
+    splits = {str(row["split"]) for _, row in located if row.get("split")}
     others = sorted(name for name in splits if not f"{split}_".startswith(f"{name}_"))
     if split and others:
         raise PredictionsError(
@@ -230,7 +229,7 @@ def _completed(
     completed: list[_Located] = []
     absent: list[str] = []
     different: list[str] = []
-    for location, row, guessed in located:
+    for location, row in located:
         _require(row, ("id", "hypothesis"), location)
         named = f"{location}: id {row['id']!r:.80}"
         same_id = by_id.get(unicode_form("NFC", str(row["id"])), [])
@@ -248,8 +247,6 @@ def _completed(
             different.append(f"{named}: {text!r:.80}, expected {expected!r:.80}")
             continue
         own = {key: value for key, value in row.items() if value not in (None, "")}
-        if guessed:
-            own.pop("speaker_id", None)
         kept = {key: row[key] for key in ("id", "hypothesis")}
         completed.append(_Located(location, of_dataset | own | kept | {"reference": expected}))
     _refuse("ids are not in this split of the dataset:", absent)

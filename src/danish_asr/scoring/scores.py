@@ -17,7 +17,15 @@ from danish_asr.scoring.intervals import (
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-from danish_asr.scoring.table import Group, groups_of, kept, left_out, score_table, why_left_out
+from danish_asr.scoring.table import (
+    COUNTS,
+    Group,
+    groups_of,
+    kept,
+    left_out,
+    score_table,
+    why_left_out,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,15 +101,6 @@ class GroupScore:
     wer_pooled: Interval | None = None
     """Of a group without an interval of its own: with the spread of the speakers of all groups."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        data: dict[str, Any] = {"group": dict(self.group)}
-        data |= {"rows": self.rows, "speakers": self.speakers}
-        data |= {"wer": self.wer.to_dict(), "cer": self.cer.to_dict()}
-        if self.wer_pooled:
-            data["wer"]["pooled"] = self.wer_pooled._asdict()
-        return data | {"words": asdict(self.words), "characters": asdict(self.characters)}
-
     def to_line(self) -> dict[str, Any]:
         """Return a line of a table."""
         line: dict[str, Any] = {"group": self.label, "rows": self.rows}
@@ -111,7 +110,9 @@ class GroupScore:
             line |= {name: estimate.value, f"{name}_low": low, f"{name}_high": high}
             line[f"{name}_not_resolvable"] = estimate.not_resolvable
         low, high = self.wer_pooled or (None, None)
-        return line | {"wer_pooled_low": low, "wer_pooled_high": high}
+        line |= {"wer_pooled_low": low, "wer_pooled_high": high}
+        counts = (*self.words.to_tuple(), *self.characters.to_tuple())
+        return line | dict(zip(COUNTS, counts, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +121,6 @@ class Grouping:
 
     groups: tuple[GroupScore, ...]
     gap: Gap | None  # of WER; None below two named groups that can be compared
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        gap = self.gap.to_dict() if self.gap else None
-        return {"groups": [group.to_dict() for group in self.groups], "gap": gap}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,27 +142,40 @@ class Scores:
         return replace(self, groupings={name: self.groupings[name] for name in names})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, the content of ``scores.json``."""
+        """Return plain data, the content of ``scores.json``; ``groups`` as in `to_pandas`."""
+        gaps = {name: part.gap.to_dict() for name, part in self.groupings.items() if part.gap}
         return {
             "settings": self.settings.to_dict(),
             "rows": asdict(self.rows) | {"partial": self.rows.partial},
-            "overall": self.overall.to_dict(),
-            "groupings": {name: part.to_dict() for name, part in self.groupings.items()},
+            "groups": plain_lines(self._lines()),
+            "gaps": gaps,
         }
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one line per group, each with all settings; the first is all rows."""
-        about = self.settings.to_dict() | {
-            "rows_scored": self.rows.scored,
-            "rows_in_file": self.rows.in_file,
-            "rows_in_split": self.rows.in_split,
-            "where": self.rows.where,
-            "left_out": "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items()),
-        }
-        lines = [{"grouping": "all"} | self.overall.to_line() | about]
+        reasons = "; ".join(f"{why}: {count}" for why, count in self.rows.left_out.items())
+        return pd.DataFrame(self._lines()).assign(
+            **self.settings.to_dict(),
+            rows_scored=self.rows.scored,
+            rows_in_file=self.rows.in_file,
+            rows_in_split=self.rows.in_split,
+            where=self.rows.where,
+            left_out=reasons,
+        )
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = [{"grouping": "all"} | self.overall.to_line()]
         for name, part in self.groupings.items():
-            lines += [{"grouping": name} | group.to_line() | about for group in part.groups]
-        return pd.DataFrame(lines)
+            lines += [{"grouping": name} | group.to_line() for group in part.groups]
+        return lines
+
+
+def plain_lines(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return lines as JSON can hold them: a rate without a reference is None, not NaN."""
+    return [
+        {key: None if value != value else value for key, value in line.items()}  # noqa: PLR0124
+        for line in lines
+    ]
 
 
 def score_predictions(
