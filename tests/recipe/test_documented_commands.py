@@ -30,6 +30,7 @@ from tests.speech import speak
 
 ONLY_CHECKED = {
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
+    "outputs/1b": "a second run of the reader",
     "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
     "danish-asr fetch": "network; recipe/test_fetch.py",

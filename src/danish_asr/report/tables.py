@@ -1,6 +1,6 @@
 """Numbers and settings in words, and tables in the terminal: the same on pages and in papers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isnan
 from typing import Final, NoReturn
@@ -13,8 +13,9 @@ from typing_extensions import override
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
+from danish_asr.scoring.gap import Gap
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
-from danish_asr.scoring.scores import Grouping, GroupScore, Scores
+from danish_asr.scoring.scores import GroupScore, Scores
 from danish_asr.scoring.table import column_specs, name_of
 
 NOT_RESOLVABLE: Final = "not resolvable"
@@ -53,8 +54,9 @@ def print_scores(scores: Scores, console: Console) -> None:
     print_table(Table(*headings), lines, console)
     if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
         say(POOLED_NOTE, console)
-    for line in gap_sentences(scores.groupings):
-        say(line, console)
+    for name, part in scores.groupings.items():
+        if part.gap:
+            say(gap_sentence(name, part.gap), console)
 
 
 def _cells(group: GroupScore) -> list[str]:
@@ -172,14 +174,13 @@ def summary(scores: Scores) -> str:
     return f"{scores.settings.in_words()}, {count(rows.scored)} rows scored{rows.of_split()}"
 
 
-def gap_sentences(groupings: Mapping[str, Grouping]) -> Iterator[str]:
-    """Yield how far the worst group of each grouping is from the best."""
-    for name, part in groupings.items():
-        if gap := part.gap:
-            adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
-            yield (
-                f"{grouping_title(name)}: of {gap.groups} groups that can be compared, "
-                f"{short(gap.worst, 40)} is {percent(gap.difference)} points above "
-                f"{short(gap.best, 40)} (95 % interval {bounds(gap.interval)}, p "
-                f"{p_value(gap.p)}{adjusted})"
-            )
+def gap_sentence(name: str, gap: Gap | None) -> str:
+    """How far the worst group of a grouping is from the best; empty if nothing is compared."""
+    if gap is None:
+        return ""
+    adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
+    return (
+        f"{grouping_title(name)}: of {gap.groups} groups that can be compared, "
+        f"{short(gap.worst, 40)} is {percent(gap.difference)} points above {short(gap.best, 40)} "
+        f"(95 % interval {bounds(gap.interval)}, p {p_value(gap.p)}{adjusted})"
+    )

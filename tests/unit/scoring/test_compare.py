@@ -156,4 +156,5 @@ def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:
     tests = [run.paired["wer"] for group in groups for run in group.runs[1:]]
     assert [test.p_adjusted for test in tests] == [*holm([test.p for test in tests])]
     document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
-    assert len(document["groups"]) == len(compared.to_pandas()) == 3 * (1 + sum(map(len, compared.groupings.values())))
+    lines = 3 * (1 + sum(map(len, compared.groupings.values())))
+    assert len(document["groups"]) == len(compared.to_pandas()) == lines

@@ -26,7 +26,7 @@ FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
 def group(words: Any, errors: Any, speakers: Sequence[str | None] | None = None) -> pd.DataFrame:
     """Speakers with word substitutions only."""
     words = np.asarray(words)
-    index = pd.Index(speakers or [f"s{n}" for n in range(len(words))])
+    index = pd.Index([*(speakers or [f"s{n}" for n in range(len(words))])], dtype=object)
     sums = pd.DataFrame(0, index, [*COUNTS])
     sums["word_hits"], sums["word_substitutions"] = words - errors, errors
     return sums
