@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.files import publish_text
-from danish_asr.scoring.comparison import RunScore, compare_runs
+from danish_asr.scoring.compare import RunScore, compare_runs
 from danish_asr.scoring.intervals import Estimate, t_quantile
 from danish_asr.scoring.predictions import Prediction, read_predictions
 
@@ -89,13 +89,13 @@ def _measure(
         return compare_runs(runs, by=()).overall.runs[1]
 
     def difference(run: RunScore) -> Estimate:
-        assert run.wer_paired is not None
-        return run.wer_paired.difference
+        assert "wer" in run.paired
+        return run.paired["wer"].difference
 
     both = compare(*seeds)
     around = difference(both).interval
     return {
-        "wer": 100 * both.wer,
+        "wer": 100 * both.rates["wer"],
         "difference": 100 * difference(both).value,
         "half_between_speakers": 50 * (around.high - around.low) if around else 0.0,
         "by_seed": [100 * difference(compare(seed)).value for seed in seeds],

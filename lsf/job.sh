@@ -20,11 +20,6 @@ main() { # as a function it is read whole, so that the file may change while a j
     train) recipe train ;;
     evaluate)
       recipe evaluate
-      [ "$status" = 0 ] || end
-      trap '' USR2
-      find "$ASR_RUN/eval" -name predictions.jsonl -newer "$tries" -print0 |
-        xargs -0 -I '{}' danish-asr score '{}' --run "$ASR_RUN" --dataset "$ASR_DATA"
-      status=$?
       ;;
     sweep)
       split "$ASR_SWEEP"

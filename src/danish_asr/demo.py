@@ -21,7 +21,7 @@ from danish_asr.base.stops import run_passing_on
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
-from danish_asr.report import ReportOptions, score_file
+from danish_asr.report.score import score_files
 
 
 def run_demo(
@@ -44,16 +44,7 @@ def run_demo(
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
     _recipe("evaluate", run, dataset, overrides)
     console.rule("5/5  Scores")
-    results = run / "eval" / "best" / "test"
-    score_file(
-        results / "predictions.jsonl",
-        ReportOptions(
-            run_dir=run,
-            dataset=dataset,
-            outputs=[results / "scores.json", results / "report.html"],
-        ),
-        console=console,
-    )
+    score_files([run], console=console)
     minutes = (time.monotonic() - started) / 60
     done = f"Done in {minutes:.1f} minutes. Everything is in {root}/ and can be deleted."
     console.print(done, soft_wrap=True)

@@ -30,10 +30,11 @@ from tests.speech import speak
 
 ONLY_CHECKED = {
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
-    "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score_file.py",
+    "outputs/1b": "a second run of the reader",
+    "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
     "danish-asr fetch": "network; recipe/test_fetch.py",
-    "danish-asr audit": "the tests' model is too weak to judge; recipe/test_audit.py",
+    "danish-asr audit": "the tests' model is too weak to judge; unit/report/test_audit.py",
     "outputs/even": "as above",
     "outputs/odd": "as above",
     "audit.csv": "as above",

@@ -128,11 +128,11 @@ def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_
         return True
 
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and Card.of(card))
-    monkeypatch.setattr(cli, "run", ask)
+    monkeypatch.setattr(cli, "run", lambda *given: asked.extend(given))
     monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", ask)
     monkeypatch.setattr("danish_asr.planning.show.show_plan", ask)
     monkeypatch.setattr("danish_asr.planning.doctor.doctor", ask)
-    monkeypatch.setattr("danish_asr.report.run_table.report_runs", ask)
+    monkeypatch.setattr("danish_asr.report.runs.report_runs", ask)
     outdir = ["new"] if command in {"train", "sweep"} else []
     output = _run(command, *outdir, "--dataset", str(_built(folder / "mine", "mine")))
     files = [Path("configs", f"{name}.yaml") for name in names]
@@ -224,7 +224,7 @@ def test_help_loads_nothing_heavy() -> None:
     [
         ("score none.jsonl", "none.jsonl: no such file"),
         ("score empty.jsonl", "empty.jsonl: the file has no rows"),
-        ("compare . a.jsonl", "expected the predictions.jsonl"),
+        ("compare . a.jsonl", "no evaluation in this directory; `danish-asr evaluate"),
         (
             "score a.jsonl --profile corl",
             "coral, danish, plain, raw, rye",

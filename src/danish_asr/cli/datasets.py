@@ -237,16 +237,13 @@ def explore(
     dataset: _Root = DATASET,
     *,
     out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
-    tokenizer: Annotated[
-        str | None, Option(help="Name or file; lists the characters that it lacks.")
-    ] = None,
     sample: Annotated[int, Option(min=0, help="Rows whose audio is measured.")] = 2_000,
     seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
 ) -> None:
-    """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
+    """Write an offline page about a dataset: groups, gaps, measures, audio to listen to."""
     _check_root(dataset)
     from danish_asr.report.dataset_page import explore as write_page
 
-    write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)
+    write_page(dataset, out, sample=sample, seed=seed)
     why = "with the preset that fits this machine"
     say_next("train", "outputs/first", "--dataset", dataset, why=why)

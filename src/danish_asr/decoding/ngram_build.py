@@ -85,7 +85,7 @@ def build_language_model(
     transcripts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     if dataset:
         for split in {shard.keys["split"] for shard in find_shards(dataset)}:
-            references = read_references(dataset, split).values()
+            references = read_references(dataset, split)
             transcripts[split] = [str(row["reference"]) for row in references]
     held_out = HeldOut([*transcripts["dev"], *transcripts["test"]])
     sentences = Sentences(profile, held_out)

@@ -13,17 +13,15 @@ from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
-    EVALUATION,
-    PREDICTIONS,
+    PREDICTIONS_SHA256,
+    Evaluation,
     evaluation_of,
+    evaluations,
     meant_checkpoint,
-    read_evaluation,
 )
-from danish_asr.scoring.digests import digests_by_corpus
-from danish_asr.scoring.hub import BY_CORPUS, DigestsByCorpus, model_index
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import GroupScore, Scores, score_predictions
-from danish_asr.scoring.settings import DEFAULT_BY
+from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
 from danish_asr.text.profiles import PROFILES
 
 _LIBRARIES: Final = {"hf": "transformers", "onnx": "onnx", "sherpa-onnx": "sherpa-onnx"}
@@ -38,6 +36,10 @@ _TRAINING: Final = (
     "trainer.freeze_encoder_for_n_steps",
     "common.seed",
 )
+_TASK: Final = "automatic-speech-recognition"
+BY_CORPUS: Final = "corpus,split"
+"""The grouping of the results in the card's metadata."""
+
 _OMNI: Final = "omniASR"
 _DEMO: Final = "danish_asr_demo"
 _CORAL: Final = (
@@ -78,11 +80,11 @@ def model_card(
     origin = _origin(path)
     name = repo or (origin.run or path.resolve()).name
     base = _base(origin, source)
-    scores, hashes = _scores(origin) or (None, {})
+    scores = _scores(origin)
     about: dict[str, Any] = {
         "language": _languages(origin.config),
         "library_name": _LIBRARIES[to],
-        "pipeline_tag": "automatic-speech-recognition",
+        "pipeline_tag": _TASK,
         "tags": ["wav2vec2", "ctc", "danish-asr"],
     }
     corpora = [str(value_of(origin.config, "dataset.name"))]
@@ -95,7 +97,7 @@ def model_card(
         corpora += [str(group.group["corpus"]) for group in scores.groupings[BY_CORPUS].groups]
         parts.append(_evaluation(scores))
         if not scores.rows.partial and _DEMO not in corpora:  # its corpora have CoRal's names
-            about |= from_yaml(model_index(scores, name, hashes)) | {"language": about["language"]}
+            about |= from_yaml(_model_index(scores, name)) | {"language": about["language"]}
     if _DEMO in corpora:
         data = _SYNTHETIC
     elif any("coral" in corpus for corpus in corpora):
@@ -179,43 +181,72 @@ def _training(origin: _Origin, base: str) -> str:
     return "\n".join(["## Training", "", *lines])
 
 
-def _scores(origin: _Origin) -> tuple[Scores, DigestsByCorpus] | None:
-    """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated.
+def _scores(origin: _Origin) -> Scores | None:
+    """Score the greedy predictions of this checkpoint: of the split test, if it was evaluated."""
+    made = evaluations(origin.run) if origin.run else []
+    own = [one for one in made if _is_of_checkpoint(one, origin)]
+    if not own:
+        return None
+    profile = str(value_of(origin.config, "regime.score_profile") or DEFAULT_PROFILE)
+    return score_predictions(
+        read_predictions(own[0].predictions),
+        by=[*DEFAULT_BY, BY_CORPUS],
+        settings=Settings(profile=profile),
+        rows_in_split=sum((own[0].about.get("rows_in_split") or {}).values()) or None,
+        about=evaluation_of(own[0].predictions),  # refuses predictions that were changed
+    )
 
-    Returns the hashes of each corpus and split as well.
+
+def _is_of_checkpoint(evaluation: Evaluation, origin: _Origin) -> bool:
+    about = evaluation.about
+    return about.get("step") == origin.step and not {"decoder", "where"} & {*about}
+
+
+def _model_index(scores: Scores, model: str) -> str:
+    """Return the metadata of a model card in YAML, with a result per corpus and split.
+
+    https://huggingface.co/docs/hub/model-cards#evaluation-results
     """
-    if origin.run is None:
-        return None
-    evaluations = _evaluations(origin.run, origin)
-    if not evaluations:
-        return None
-    split = "test" if "test" in evaluations else next(iter(evaluations))
-    predictions, rows_in_split = evaluations[split]
-    by, found = [*DEFAULT_BY, BY_CORPUS], read_predictions(predictions)
-    scores = score_predictions(found, by=by, rows_in_split=rows_in_split)
-    evaluation_of(predictions, scores.rows.digests)  # refuses predictions that were changed
-    return scores, digests_by_corpus(found)
+    from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - slow
 
-
-def _evaluations(run: Path, origin: _Origin) -> dict[str, tuple[Path, int]]:
-    """Return predictions and rows of each split on which this checkpoint was evaluated."""
-    evaluations = {}
-    for file in sorted((run / "eval").rglob(EVALUATION)):
-        about = read_evaluation(file)
-        predictions = file.with_name(PREDICTIONS)
-        if about.get("step") != origin.step or {"decoder", "where"} & {*about}:
-            continue
-        if predictions.is_file():
-            rows = about["rows_in_split"]
-            evaluations[",".join(rows)] = predictions, sum(rows.values())
-    return evaluations
+    settings = scores.settings.to_dict()
+    settings[PREDICTIONS_SHA256] = scores.about[PREDICTIONS_SHA256]
+    results = []
+    for group in scores.groupings[BY_CORPUS].groups:
+        corpus = group.group["corpus"] or "unknown"
+        for metric, estimate in (("wer", group.wer), ("cer", group.cer)):
+            if not group.words.reference_length:  # there is no rate without a reference word
+                continue
+            args = {"unit": "%", "rows": group.rows, **settings}
+            if estimate.interval:
+                args["interval_95"] = [round(100 * bound, 2) for bound in estimate.interval]
+            results.append(
+                EvalResult(
+                    task_type=_TASK,
+                    task_name="Automatic Speech Recognition",
+                    dataset_type=corpus,
+                    dataset_name=corpus,
+                    dataset_split=group.group["split"],
+                    metric_type=metric,
+                    metric_name=metric.upper(),
+                    metric_value=round(100 * estimate.value, 2),
+                    metric_args=args,
+                )
+            )
+    card = ModelCardData(
+        model_name=model,
+        eval_results=results,
+        language="da",
+        pipeline_tag=_TASK,
+        metrics=["wer", "cer"],
+    )
+    return card.to_yaml()
 
 
 def _evaluation(scores: Scores) -> str:
     rows = scores.rows
     lines = ["## Evaluation", "", f"{rows.scored:,} rows{rows.of_split()}.", ""]
-    if rows.partial:
-        lines += [f"**Warning:** {rows.partial_warning()}.", ""]
+    lines += [line for warning in rows.warnings() for line in (f"**Warning:** {warning}.", "")]
     lines += ["| grouping | group | WER % | 95 % interval | CER % | rows | speakers |"]
     lines += ["|---|---|---:|---:|---:|---:|---:|", _table_row("all", scores.overall)]
     for name in DEFAULT_BY:

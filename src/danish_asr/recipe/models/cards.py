@@ -246,18 +246,6 @@ def open_tokenizer(file: Path) -> Tokenizer:
         raise ConfigError([f"tokenizer {file}: {error}"]) from None
 
 
-def named_tokenizer(name_or_file: str, directories: Collection[Path]) -> Tokenizer:
-    """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
-    assets = Assets(AssetsConfig(extra_paths=[*directories]))
-    section = TokenizerSection(name=name_or_file)
-    if Path(name_or_file).is_file():
-        section = TokenizerSection(path=Path(name_or_file))
-    try:
-        return open_tokenizer(assets.tokenizer_file(section))
-    except ConfigError as error:
-        raise ConfigError(error.faults, where="--tokenizer") from None
-
-
 def tokenizer_of(card: AssetCard | None) -> str | None:
     """The tokenizer that a model's or dataset's card names, or that it holds itself."""
     if card is None:
