@@ -97,12 +97,10 @@ def _columns(index: Index) -> pa.Table:
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
-    corpora = pa.array([partition.corpus for partition in index.partitions])
     lower = pc.utf8_lower(table["text"])
     spaced = pc.replace_substring_regex(lower, r"[^\p{L}\p{M}\p{N}]+", " ")
     columns = {
         "split": pa.repeat(pa.scalar(index.split), len(index)),
-        "corpus": corpora.take(pa.array(index.partition_of)),
         "seconds": pa.array(index.lengths / SAMPLE_RATE),
         "plain": pc.utf8_trim_whitespace(spaced),
     }
