@@ -5,6 +5,7 @@ interrupted, and so does the demo.
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
-from danish_asr.base.stops import PassingOn
+from danish_asr.base.stops import run_passing_on
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
@@ -81,10 +82,10 @@ def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> No
         *(sys.executable, "-m", "danish_asr", name, str(run), "--config", str(config)),
         *("--dataset", str(dataset), *overrides),
     ]
-    with PassingOn() as processes:
-        status = processes.run(command)
-    processes.exit_if_stopped()
-    if status == EXIT_STOPPED:  # somebody has stopped the recipe alone
+    status, received = run_passing_on(command)
+    if received not in {None, signal.SIGINT}:
+        raise SystemExit(128 + received)
+    if received or status == EXIT_STOPPED:  # somebody has stopped the recipe, perhaps alone
         raise KeyboardInterrupt
     if status:
         raise RunError(

@@ -39,7 +39,7 @@ def test_a_run_directory_is_complete(finished_run: Path) -> None:
     config = read_yaml(finished_run / "config.yaml")
     assert config["tokenizer"]["name"] == "tiny_char"
     card = read_yaml(finished_run / "checkpoints" / "model.yaml")
-    assert card["tokenizer_ref"] == "tiny_char"
+    assert (card["tokenizer"], card["danish_asr"]["text_profile"]) == ("tokenizer.model", "coral")
     row = metrics(finished_run, "valid")[-1]
     assert {"Word Error Rate (WER)", "Character Error Rate (CER)", "CTC Loss"} <= row.keys()
     dialects = [key for key in row if key.startswith("wer/dialect/")]

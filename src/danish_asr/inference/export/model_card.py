@@ -7,11 +7,10 @@ from typing import Any, Final, NamedTuple
 from danish_asr import __version__
 from danish_asr.base.config_tree import Tree, read_yaml, value_of
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.base.schema import STATISTICS_FILE
+from danish_asr.base.schema import STATISTICS_FILE, card_directories
 from danish_asr.corpus.cards import hub_code
 from danish_asr.inference.export.usage import LANGUAGE_MODEL, usage
 from danish_asr.inference.model import Model
-from danish_asr.recipe.extension import card_directories
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     EVALUATION,
