@@ -53,9 +53,8 @@ def test_a_share_is_of_each_dialects_hours(index: Index, share: float) -> None:
 def test_a_share_divides_at_most_one_speaker_of_a_dialect(index: Index, share: float) -> None:
     is_chosen = np.isin(ids(index), ids(index.share(share, seed=1)))
     codes, dialects = index.dialects()
-    names = index.rows["speaker_id"].to_list()
     # A speaker in two corpora is two.
-    speakers = np.array([*map("{} {}".format, index.partition_of, names)])
+    speakers = np.array([*map(str, index.rows.select("corpus", "speaker_id").rows())])
     for code in range(len(dialects)):
         inside, outside = (speakers[(codes == code) & part] for part in (is_chosen, ~is_chosen))
         assert len({*inside} & {*outside}) <= 1

@@ -95,6 +95,7 @@ sys.exit("no fault")
         ("dataset.text_profile", "corl"),
         (f"{STORAGE}.beta_corpus", 2),
         (f"{TASK}.example_shuffle_window", 20),
+        (f"{TASK}.batch_shuffle_window", 20),
         ("trainer.unfreeze", {0: "head", "1 epoch": "top 1", 9: "all"}),
         ("trainer.unfreeze", {0: "head", "soon": "all"}),
         ("trainer.stages.0", {0: {"lr": 1}}),
@@ -115,6 +116,7 @@ def test_a_fault_begins_with_the_key(key: str, value: object) -> None:
 def test_a_key_of_upstream_that_few_set_is_refused_but_for_its_default(
     key: str, only: object
 ) -> None:
+    """TRAPS, data reading: upstream ignores `no_padding`."""
     assert not faults_of(nested(key, only))
     assert [fault.split()[0] for fault in faults_of(nested(key, "other"))] == [key]
 

@@ -11,6 +11,7 @@ import pytest
 from danish_asr.base.config_tree import flatten, merge, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
+from danish_asr.recipe.config.schema import ONLY_DEFAULT
 from danish_asr.recipe.data.sampler import BatchLimits
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate
@@ -114,7 +115,7 @@ def test_every_key_of_a_file_is_used(tmp_path: Path, name: str) -> None:
     config = load(read_yaml(write(tmp_path, tree)), where=name)
     dtypes = {"torch.bfloat16": "bfloat16"}
     expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
-    unused = {*ineffective_keys(tree), "dataset.storage_mode"}
+    unused = {*ineffective_keys(tree), *ONLY_DEFAULT}
     used = {key: value for key, value in expected.items() if key not in unused}
     assert used.items() <= dict(flatten(unstructure(config))).items()
 

@@ -89,26 +89,11 @@ def read_inventory(root: Path) -> Inventory:
         ) from error
 
 
-class Partition(NamedTuple):
-    """A corpus in a language: the unit of weighted mixing."""
-
-    corpus: str
-    language: str
-
-    def __str__(self) -> str:
-        return f"{self.corpus}/{self.language}"
-
-
 class Shard(NamedTuple):
     """One Parquet file with the keys of its path."""
 
     path: Path
     keys: Mapping[str, str]
-
-    @property
-    def partition(self) -> Partition:
-        """The corpus and language that the path names."""
-        return Partition(self.keys["corpus"], self.keys["language"])
 
 
 def find_shards(path: Path) -> list[Shard]:

@@ -84,7 +84,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         "dataset_page.html",
         name=_name(root),
         manifest=sha256_of(manifest) if manifest.is_file() else None,
-        languages=sorted({p.language for index in rows.indexes for p in index.partitions}),
+        languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
         limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),

@@ -39,9 +39,9 @@ def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(inde
     """TRAPS, data reading: upstream's weights depend on the rows of the TSV per split."""
     mix = make_mix(index, KEPT, 0.5)
 
-    roots = np.sqrt(np.bincount(index.partition_of, index.lengths))
+    roots = np.sqrt(np.bincount(index.groups("corpus")[0], index.lengths))
     shares = (roots / roots.sum()).tolist()
-    shown = np.bincount(index.partition_of, index.lengths * times(mix, 0))
+    shown = np.bincount(index.groups("corpus")[0], index.lengths * times(mix, 0))
     assert [row.share for row in mix.rows] == pytest.approx(shares)
     assert shown / shown.sum() == pytest.approx(shares, abs=0.02)
     assert times(mix, 0).min() == 1
@@ -61,8 +61,8 @@ def test_rows_that_the_filters_remove_change_no_share(index: Index) -> None:
 
 def weighted(index: Index, of_b: float, of_fynsk: float = 1.0) -> Index:
     """The index with factors of the corpus b and of a dialect."""
-    is_b = np.array([index.partitions[code].corpus == "b" for code in index.partition_of])
-    is_fynsk = np.array([name == "Fynsk" for name in index.values("dialect", range(50))])
+    is_b = (index.rows["corpus"] == "b").to_numpy()
+    is_fynsk = (index.rows["dialect"] == "Fynsk").fill_null(value=False).to_numpy()
     weights = Weight("corpus = 'b'", of_b, is_b), Weight("dialect = 'Fynsk'", of_fynsk, is_fynsk)
     return dataclasses.replace(index, weights=weights)
 

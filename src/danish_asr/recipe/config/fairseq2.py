@@ -7,7 +7,7 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.recipe.config.load import unstructure
-from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.schema import ONLY_DEFAULT, AsrConfig
 
 SectionT = TypeVar("SectionT")
 
@@ -41,6 +41,7 @@ class Fairseq2Config:
 def sections_of(config: AsrConfig) -> Fairseq2Config:
     """Return the sections of a checked configuration, of a training or an evaluation."""
     tree = unstructure(config)
+    tree["model"]["family"] = ONLY_DEFAULT["model.family"]
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"

@@ -50,9 +50,15 @@ class Key(NamedTuple):
     """A key of the configuration, or a section, which has no default and no values."""
 
     key: str
-    default: str  # as one writes it after KEY=
+    value: Any  # the default
     values: str
     effect: str
+
+    @property
+    def default(self) -> str:
+        """The default as one writes it after KEY=."""
+        is_text = isinstance(self.value, str) and self.value
+        return str(self.value) if is_text else json.dumps(self.value, default=str)
 
 
 @cache
@@ -61,7 +67,7 @@ def table() -> tuple[Key, ...]:
     config, rows = AsrConfig(), list[Key]()
     for name, section in vars(config).items():
         about = " ".join(str(inspect.getdoc(section)).split())
-        rows += [Key(name, "", "", about), *_keys(section, name)]
+        rows += [Key(name, None, "", about), *_keys(section, name)]
         if name in _SETTINGS:
             rows += _keys(_SETTINGS[name], f"{name}.config")
     return tuple(rows)
@@ -77,8 +83,7 @@ def _keys(section: Any, path: str) -> Iterator[Key]:
         if is_dataclass(value):
             yield from _keys(value, key)
         else:
-            default = value if isinstance(value, str) and value else json.dumps(value, default=str)
-            yield Key(key, default, _words(hints[name]), texts.get(name, ""))
+            yield Key(key, value, _words(hints[name]), texts.get(name, ""))
 
 
 def _words(hint: Any) -> str:
@@ -114,14 +119,14 @@ def _strings_below_fields(kind: type) -> dict[str, str]:
 def help_text(name: str, width: int = 80) -> str:
     """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
     lines = []
-    for key, default, values, effect in table():
-        if key != name and not key.startswith(f"{name}."):
+    for row in table():
+        if row.key != name and not row.key.startswith(f"{name}."):
             continue
-        if values:
-            lines += ["", f"{key}  ({values}; default: {default})"]
-            lines.append(fill(effect, width, initial_indent="    ", subsequent_indent="    "))
+        if row.values:
+            lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
+            lines.append(fill(row.effect, width, initial_indent="    ", subsequent_indent="    "))
         else:
-            lines.append(fill(effect, width))
+            lines.append(fill(row.effect, width))
     return "\n".join(lines).strip("\n")
 
 
@@ -140,11 +145,4 @@ def same_name(key: str) -> list[str]:
 @cache
 def defaults() -> dict[str, Any]:
     """Return the default of each dotted key."""
-    return {row.key: _value(row.default) for row in table() if row.values}
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return {row.key: row.value for row in table() if row.values}

@@ -223,11 +223,7 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
 
 def _broken_rules_of_model(config: AsrConfig) -> Iterator[str]:
     model = config.model
-    trained = model.name or model.path
-    if not trained and model.family != schema.CTC_FAMILY:
-        rule = f"must be {schema.CTC_FAMILY} (CTC models, not LLM models)"
-        yield f"model.family {rule}, but is {_as_yaml(model.family)}"
-    if model.head != schema.FULL and not trained:
+    if model.head != schema.FULL and not (model.name or model.path):
         yield "model.head must be full without a trained model (model.name or model.path)"
     if model.keep_layers != sorted({*model.keep_layers}):
         rule = "must be numbers of layers, from 0 on and ascending"

@@ -36,7 +36,6 @@ def _without_module(value: object) -> object:
 DataType = Annotated[Literal["float32", "float16", "bfloat16"], BeforeValidator(_without_module)]
 
 FULL: Final = "full"
-CTC_FAMILY: Final = "wav2vec2_asr"
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
 
@@ -59,9 +58,6 @@ class ModelSection(Section):
 
     path: Path | None = None
     """A run, one of its checkpoints, or a directory of Hugging Face, instead of a name."""
-
-    family: str | None = CTC_FAMILY
-    """The family of a model that `path` or `arch` gives."""
 
     arch: str | None = None
     """An architecture without weights, such as tiny or 300m."""
@@ -805,7 +801,7 @@ WITHOUT_EFFECT: Final = [
 ONLY_DEFAULT: Final[Tree] = dict(
     flatten(
         from_yaml("""
-model: {compile: false, mmap: false}
+model: {family: wav2vec2_asr, compile: false, mmap: false}
 pretrained_encoder:
   {path: null, family: wav2vec2_ssl, arch: null, config_overrides: null, mmap: false}
 tokenizer: {config_overrides: null}

@@ -14,9 +14,9 @@ from torch.nn.functional import layer_norm
 from danish_asr.base import audio
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
-from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.data.epochs import Epoch
-from danish_asr.recipe.data.index import TARGET, Index
+from danish_asr.recipe.data.index import PATH, TARGET, TEXT, Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
 from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed
@@ -124,11 +124,7 @@ class Collate:
     def _metadata(self, rows: list[int]) -> dict[str, list[Any]]:
         """The columns of ``example``."""
         index = self.index
-        partitions = [index.partitions[code] for code in index.partition_of[rows]]
-        columns = {name: index.values(name, rows) for name in ("id", "text", *METADATA_COLUMNS)}
-        return columns | {
-            "corpus": [partition.corpus for partition in partitions],
-            "language": [partition.language for partition in partitions],
+        return {name: index.values(name, rows) for name in (*TEXT, *PATH)} | {
             "split": [index.split] * len(rows),
             "audio_size": index.lengths[rows].tolist(),
         }

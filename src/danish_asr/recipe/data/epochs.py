@@ -134,7 +134,7 @@ class TrainingEpochs:
 
 
 class MixRow(NamedTuple):
-    """The part in an epoch of a partition, or of the rows that fulfil a condition."""
+    """The part in an epoch of a corpus, or of the rows that fulfil a condition."""
 
     name: str
     rows: int
@@ -146,16 +146,14 @@ class MixRow(NamedTuple):
 class Mix(NamedTuple):
     """The effective mix of an epoch."""
 
-    rows: list[MixRow]  # per partition
+    rows: list[MixRow]  # per corpus
     weighted: list[MixRow]  # per condition
     repeats: NDArray[np.float64]  # of each row that training uses
 
     def lines(self) -> list[str]:
         """A plain table."""
         width = max(32, *(min(len(row.name), _WIDEST) for row in (*self.rows, *self.weighted)))
-        lines = [
-            f"{'corpus/language':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"
-        ]
+        lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
         lines += [_line(row, width) for row in self.rows]
         if self.weighted:
             lines.append("of them, by dataset.weights")
@@ -187,9 +185,9 @@ def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
         share = shown / float(shown_hours.sum())
         return MixRow(name, int(chosen.sum()), own, share, shown / own if own else 0.0)
 
-    codes = index.partition_of[kept]
+    codes, corpora = index.groups("corpus")
     return Mix(
-        rows=[row(str(index.partitions[code]), codes == code) for code in np.unique(codes)],
+        rows=[row(corpora[code], codes[kept] == code) for code in np.unique(codes[kept])],
         weighted=[row(weight.name, weight.rows[kept]) for weight in index.weights],
         repeats=repeats,
     )
@@ -197,9 +195,7 @@ def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
 
 def _repeats_of_corpora(index: Index, kept: Rows, beta_corpus: float) -> NDArray[np.float64]:
     """How often the rows that training uses are shown, at least once."""
-    names = [partition.corpus for partition in index.partitions]
-    _, corpus_of_partition = np.unique(names, return_inverse=True)
-    corpus_of = corpus_of_partition[index.partition_of]
+    corpus_of, _ = index.groups("corpus")
     samples = np.bincount(corpus_of, index.lengths).astype(np.float64)
     kept_samples = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(samples))
     repeats = corpus_shares(samples, beta_corpus)[corpus_of[kept]] / kept_samples[corpus_of[kept]]

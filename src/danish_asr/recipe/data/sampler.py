@@ -87,10 +87,6 @@ class Batches:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def batch(self, number: int) -> Rows:
-        """The rows of one batch."""
-        return self.rows[self.offsets[number] : self.offsets[number + 1]]
-
     def padded_samples(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
         """Samples of each batch including padding, ``(batches,)``."""
         return np.asarray(self._longest(lengths) * np.diff(self.offsets), np.int64)

@@ -54,7 +54,7 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_
             index.audio.decoded_shards,
         )
     unknown = count_unknown(index, Targets(tokenizer))
-    report_languages({partition.language for partition in index.partitions}, section.text_profile)
+    report_languages(index.groups("language")[1], section.text_profile)
     check_symbols(unknown, config, models_own=models_own)
 
 
