@@ -89,9 +89,9 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
         OTHER_TEXT,
     )
     limit = max(LEAST_GAP, _outlying(table["gap"].to_numpy()))
-    found = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
-    found = found.sort_values(["gap", "id"], ascending=[False, True])
-    return Judgement(len(table), limit, found.to_dict("records"))
+    contradicted = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
+    contradicted = contradicted.sort_values(["gap", "id"], ascending=[False, True])
+    return Judgement(len(table), limit, contradicted.to_dict("records"))
 
 
 def _outlying(values: FloatArray) -> float:

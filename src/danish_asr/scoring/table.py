@@ -197,13 +197,15 @@ def _column(table: pd.DataFrame, spec: str) -> "pd.Categorical":
         return pd.Categorical.from_codes(codes, pd.Index(labels)).set_categories(
             [labels[n] for n in used]
         )
-    known = values.dropna().unique().tolist()
-    if name not in LABELS and not name.endswith("_id") and all(map(_is_number, known)):
-        if len(known) > _MOST_NUMBERS:
+    distinct = values.dropna().unique().tolist()
+    if name not in LABELS and not name.endswith("_id") and all(map(_is_number, distinct)):
+        if len(distinct) > _MOST_NUMBERS:
             fix = f"name bounds, such as {name}:1,2,5"
-            raise ConfigError([f"by: '{name}' has {len(known):,} different numbers; {fix}"])
-        return pd.Categorical(values, sorted(known, key=lambda value: (float(value), str(value))))
-    return pd.Categorical(values, sorted(known))
+            raise ConfigError([f"by: '{name}' has {len(distinct):,} different numbers; {fix}"])
+        return pd.Categorical(
+            values, sorted(distinct, key=lambda value: (float(value), str(value)))
+        )
+    return pd.Categorical(values, sorted(distinct))
 
 
 def _bounds(spec: str) -> tuple[list[float], str]:
