@@ -80,8 +80,10 @@ def test_pooled_intervals_belong_to_groups_and_not_to_their_labels() -> None:
         dialect, gender = pairs[int(str(row.speaker_id)[-3:]) % 4]
         values = {"speaker_id": row.speaker_id, "dialect": dialect, "gender": gender}
         rows.append(prediction(row.id, row.reference, row.hypothesis, **values))
-    groups = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"].groups
-    assert len({group.wer_pooled for group in groups}) == len(groups) == 4
+    part = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"]
+    assert len({group.wer_pooled for group in part.groups}) == len(part.groups) == 4
+    assert part.gap
+    assert part.gap.groups == 4
 
 
 def test_settings_report_all_faults_at_once() -> None:
