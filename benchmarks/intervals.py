@@ -128,7 +128,7 @@ def gaps_found(sizes: Sequence[int], splits: int) -> list[float]:
         resolved = 0
         for _ in range(splits):
             groups = draw_groups(sizes, truth, generator)
-            gap = estimate_gap({f"{n}": group for n, group in enumerate(groups)}, "standard")
+            gap = estimate_gap([(f"{n}", group) for n, group in enumerate(groups)], "standard")
             resolved += gap is not None and gap.resolved
         shares_of_splits.append(resolved / splits)
     return shares_of_splits

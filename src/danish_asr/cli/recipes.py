@@ -134,6 +134,7 @@ def evaluate(
     configuration is used.
     """
     from danish_asr.base.cluster import rank_info
+    from danish_asr.base.stops import exit_if_held
     from danish_asr.recipe.entry import EVALUATE, run
 
     request = _request(output_dir, values or (), config or (), dataset, dump=dump_config)
@@ -141,8 +142,9 @@ def evaluate(
     if results is not None and rank_info().rank == 0:
         from danish_asr.report.score import score_files
 
-        score_files([results], by=["dialect"])
+        score_files([results], shown=["dialect"])
         say_next("compare", results, "OTHER", why="compare with another run or system")
+    exit_if_held(0)
 
 
 def _convert_missing(request: "Request") -> None:

@@ -32,8 +32,8 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
         ConfigError: The scores do not have the grouping.
     """
     if grouping not in scores.groupings:
-        known = ", ".join(scores.groupings)
-        raise ConfigError([f"unknown grouping '{grouping}'; scored: {known or 'none'}"])
+        scored = ", ".join(scores.groupings)
+        raise ConfigError([f"unknown grouping '{grouping}'; scored: {scored or 'none'}"])
     groups = scores.groupings[grouping].groups
     lines = [
         _Line(f"{short(group.label, 30)} ({count(group.speakers)})", group.wer) for group in groups

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
@@ -67,6 +68,8 @@ def report_run(folder: Path, console: Console | None = None) -> None:
     """
     console = console or Console(stderr=True)
     run, page = Run(folder), folder / "report.html"
+    if run.refused:
+        raise RunError(f"{folder}: the run was refused before it began: {run.reason}")
     publish_text(page, render_run(run, page))
     say(f"{run.name}: step {run.step:,}, {run.state}; wrote {page}", console)
 

@@ -155,6 +155,7 @@ def score_files(
     paths: Sequence[Path],
     *,
     by: Sequence[str] = DEFAULT_BY,
+    shown: Sequence[str] | None = None,
     outputs: Sequence[AnyPath] | None = None,
     dataset: AnyPath | None = None,
     console: Console | None = None,
@@ -162,9 +163,10 @@ def score_files(
 ) -> Scores:
     """Score files as one, write ``outputs`` and print the table; ``options`` are those of `score`.
 
-    JSON, CSV and page also hold the scores by duration and by words per second. Without
-    ``outputs`` scores.json and report.html are written beside a single input, after its name if it
-    is not ``predictions.jsonl``.
+    JSON, CSV and page also hold the scores by duration and by words per second; ``shown`` are the
+    groupings that are printed, None is all of ``by``. Without ``outputs`` scores.json and
+    report.html are written beside a single input, after its name if it is not
+    ``predictions.jsonl``.
 
     Raises:
         ConfigError, PredictionsError, DatasetError: As `score`; nothing was written.
@@ -176,14 +178,14 @@ def score_files(
     of_ends = outputs_by_end(chosen, SCORE_OUTPUTS, inputs)
     status = console.status(f"scoring {escape(str(files[0]))}")
     with status if console.is_terminal else nullcontext():
-        shown = dict.fromkeys([*by, *BANDS])
-        scores = score(files, by=[*shown], dataset=dataset, **options)
+        groupings = dict.fromkeys([*by, *BANDS])
+        scores = score(files, by=[*groupings], dataset=dataset, **options)
         texts = _texts(scores, of_ends, files, dataset)
     for path, text in texts.items():
         publish_text(path, text)
     # Files first: whatever reads what is printed, such as `head`, may end at any line.
     scores = scores.only(by)
-    print_scores(scores, console)
+    print_scores(scores.only(by if shown is None else shown), console)
     for path in texts:
         say(f"wrote {path}", console)
     return scores
@@ -207,13 +209,13 @@ def outputs_by_end(
     Raises:
         ConfigError: A name has another end, two names have the same, or it is an input.
     """
-    known, read = list(ends), {realpath(path) for path in inputs}
+    endings, read = list(ends), {realpath(path) for path in inputs}
     outputs: dict[str, Path] = {}
     faults: list[str] = []
     for path in map(Path, paths):
-        end = next((end for end in known if path.name.endswith(end)), None)
+        end = next((end for end in endings if path.name.endswith(end)), None)
         if end is None:
-            faults.append(f"{path}: expected a name that ends in {', '.join(known)}")
+            faults.append(f"{path}: expected a name that ends in {', '.join(endings)}")
         elif end in outputs:
             faults.append(f"{path}: one file can end in {end}, and {outputs[end]} does")
         elif path.is_dir() or realpath(path) in read:

@@ -31,7 +31,7 @@ def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> st
     groupings = {
         name: part
         for name, part in scores.groupings.items()
-        if [group.label for group in part.groups] != ["unknown"]
+        if any({*group.group.values()} != {None} for group in part.groups)
     }
     return render_template(
         "score_page.html",

@@ -178,9 +178,10 @@ def gap_sentence(name: str, gap: Gap | None) -> str:
     """How far the worst group of a grouping is from the best; empty if nothing is compared."""
     if gap is None:
         return ""
+    verdict = "groups differ" if gap.resolved else "no groups differ more than by chance"
     adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
     return (
-        f"{grouping_title(name)}: of {gap.groups} groups that can be compared, "
-        f"{short(gap.worst, 40)} is {percent(gap.difference)} points above {short(gap.best, 40)} "
-        f"(95 % interval {bounds(gap.interval)}, p {p_value(gap.p)}{adjusted})"
+        f"{grouping_title(name)}: {verdict} (p {p_value(gap.p)}); of {gap.groups} that can be "
+        f"compared, {short(gap.worst, 40)} is {percent(gap.difference)} points above "
+        f"{short(gap.best, 40)} (95 % interval {bounds(gap.interval)}{adjusted})"
     )

@@ -313,10 +313,10 @@ def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
 
 def holm(p_values: Sequence[float | None]) -> Iterator[float | None]:
     """Yield the p-values adjusted for their number, in the given order; None stays None."""
-    known = np.array([p for p in p_values if p is not None])
-    order = np.argsort(known)
-    products = known[order] * np.arange(len(known), 0, -1)
-    adjusted = np.empty(len(known))
+    tested = np.array([p for p in p_values if p is not None])
+    order = np.argsort(tested)
+    products = tested[order] * np.arange(len(tested), 0, -1)
+    adjusted = np.empty(len(tested))
     adjusted[order] = np.minimum(np.maximum.accumulate(products), 1)
     values = iter(adjusted.tolist())
     return (None if p is None else next(values) for p in p_values)

@@ -11,6 +11,7 @@ from math import inf, log
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.predictions import Prediction
@@ -61,6 +62,7 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
         PredictionsError: The rows have no confidence, or the model is wrong about most of them.
     """
     table = score_table(rows, settings)
+    table["confidence"] = pd.to_numeric(table["confidence"], errors="coerce")
     unmeasured = table[table["confidence"].isna()]
     if len(unmeasured):
         raise PredictionsError(
@@ -89,9 +91,9 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
         OTHER_TEXT,
     )
     limit = max(LEAST_GAP, _outlying(table["gap"].to_numpy()))
-    found = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
-    found = found.sort_values(["gap", "id"], ascending=[False, True])
-    return Judgement(len(table), limit, found.to_dict("records"))
+    contradicted = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
+    contradicted = contradicted.sort_values(["gap", "id"], ascending=[False, True])
+    return Judgement(len(table), limit, contradicted.to_dict("records"))
 
 
 def _outlying(values: FloatArray) -> float:

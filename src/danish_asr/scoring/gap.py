@@ -8,7 +8,7 @@ pair when the speakers are permuted over the groups (Westfall and Young, Resampl
 Testing, 1993). Few errors say nothing about groups: nothing is compared below 8 speakers with some.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from math import ceil, exp
 from typing import Any, Final, NamedTuple
@@ -82,12 +82,17 @@ class _Pairs(NamedTuple):
         return np.divide(difference, error, out=unlike, where=error > 0)
 
 
-def estimate_gap(groups: Mapping[str, pd.DataFrame], denominator: Denominator) -> Gap | None:
-    """Compare all pairs of groups, by label; None below two groups that can be compared."""
-    groups = {label: sums for label, sums in groups.items() if takes_part(sums)}
-    if not 2 <= len(groups) <= MOST_GROUPS or share_speakers([*groups.values()]):
+def estimate_gap(
+    groups: Iterable[tuple[str, pd.DataFrame]], denominator: Denominator
+) -> Gap | None:
+    """Compare all pairs of groups, each a label and its sums of `COUNTS` by speaker.
+
+    None below two groups that can be compared.
+    """
+    chosen = [(label, own) for label, own in groups if takes_part(own)]
+    labels, sums = [label for label, _ in chosen], [own for _, own in chosen]
+    if not 2 <= len(sums) <= MOST_GROUPS or share_speakers(sums):
         return None
-    labels, sums = [*groups], [*groups.values()]
     totals = [errors_and_lengths(group, denominator) for group in sums]
     if sum(np.count_nonzero(errors) for errors, _ in totals) < MIN_SPEAKERS:
         return None
@@ -99,7 +104,7 @@ def estimate_gap(groups: Mapping[str, pd.DataFrame], denominator: Denominator) -
     # Half an error in a small group is no higher rate than a real one.
     logs = np.where(rates > 0, logs, np.minimum(logs, logs[rates > 0].min()))
     compared = _Groups(rates, logs, errors)
-    pairs = _Pairs(*np.triu_indices(len(groups), 1))
+    pairs = _Pairs(*np.triu_indices(len(sums), 1))
     observed = pairs.statistics(logs[None], errors[None])[0]
     largest = _largest_of_permuted(values, starts, pairs)
     p_of_pairs = (len(largest) - np.searchsorted(largest, observed) + 1) / (_PERMUTATIONS + 1)
@@ -111,7 +116,7 @@ def estimate_gap(groups: Mapping[str, pd.DataFrame], denominator: Denominator) -
     return Gap(
         worst=labels[worst],
         best=labels[best],
-        groups=len(groups),
+        groups=len(sums),
         difference=float(rates[worst] - rates[best]),
         interval=_interval(compared, worst, best, critical),
         p=float(p_of_pairs[pair]),

@@ -24,7 +24,7 @@ from scipy.special import stdtr, stdtrit
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.metrics import Denominator
-from danish_asr.scoring.table import COUNTS, WORD_COUNTS, FloatArray, IntArray
+from danish_asr.scoring.table import COUNTS, REFERENCE_WORDS, WORD_COUNTS, FloatArray, IntArray
 
 ALPHA: Final = 0.05
 """One minus the level of the intervals."""
@@ -127,7 +127,7 @@ def known_speakers(sums: pd.DataFrame) -> int:
 
 def words_of(sums: pd.DataFrame) -> FloatArray:
     """Return the words of each speaker in the references."""
-    words: FloatArray = sums[[*WORD_COUNTS[:3]]].to_numpy(float).sum(axis=1)
+    words: FloatArray = sums[[*REFERENCE_WORDS]].to_numpy(float).sum(axis=1)
     return words
 
 

@@ -219,7 +219,7 @@ def _score_grouping(groups: Sequence[Group], settings: Settings) -> Grouping:
             _score_group(group, own, settings, pooled_of.get(place))
             for place, (group, own) in enumerate(zip(groups, sums, strict=True))
         ),
-        estimate_gap({groups[place].label: sums[place] for place in named}, settings.denominator),
+        estimate_gap([(groups[place].label, sums[place]) for place in named], settings.denominator),
     )
 
 

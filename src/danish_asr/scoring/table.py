@@ -29,6 +29,9 @@ CHARACTER_COUNTS: Final = tuple(f"character_{kind}" for kind in KINDS)
 COUNTS: Final = (*WORD_COUNTS, *CHARACTER_COUNTS)
 """Columns of integers that add up, in the order of `danish_asr.metrics.Counts`."""
 
+REFERENCE_WORDS: Final = WORD_COUNTS[:3]
+"""Columns whose sum is the number of words in the reference: all but the insertions."""
+
 BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
     "duration": ((1, 2, 4, 6, 10, 20), "s"),
     "words_per_second": ((1, 1.5, 2, 2.5, 3, 4), "words/s"),
@@ -51,7 +54,7 @@ def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.Dat
     grouping.
 
     Raises:
-        PredictionsError: A row occurs twice, or no reference has a word.
+        PredictionsError: A row occurs twice.
     """
     rows = list(predictions)
     twice = pd.Series([row.key for row in rows], dtype=object).duplicated()
@@ -70,7 +73,8 @@ def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.Dat
     for number in np.flatnonzero(table["left_out"].isna()):
         counts[number] = count_errors(*texts[number]).to_tuple()[1:]
     table[[*COUNTS]] = counts
-    table["words_per_second"] = counts[:, :3].sum(axis=1) / table["duration"].replace(0, np.nan)
+    words = table[[*REFERENCE_WORDS]].sum(axis=1)
+    table["words_per_second"] = words / table["duration"].replace(0, np.nan)
     return table
 
 
@@ -98,7 +102,7 @@ def kept(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:
         reasons = why_left_out(left_out(table))
         fix = "; choose another row filter" if reasons else ": there are no rows"
         raise PredictionsError(f"no row to score{reasons}{fix}")
-    if not scored[[*WORD_COUNTS[:3]]].to_numpy().any():
+    if not scored[[*REFERENCE_WORDS]].to_numpy().any():
         raise PredictionsError(
             f"no word in the references of {len(scored):,} rows under profile {settings.profile}; "
             "choose another --profile (plain is for any language)"
@@ -197,13 +201,15 @@ def _column(table: pd.DataFrame, spec: str) -> "pd.Categorical":
         return pd.Categorical.from_codes(codes, pd.Index(labels)).set_categories(
             [labels[n] for n in used]
         )
-    known = values.dropna().unique().tolist()
-    if name not in LABELS and not name.endswith("_id") and all(map(_is_number, known)):
-        if len(known) > _MOST_NUMBERS:
+    distinct = values.dropna().unique().tolist()
+    if name not in LABELS and not name.endswith("_id") and all(map(_is_number, distinct)):
+        if len(distinct) > _MOST_NUMBERS:
             fix = f"name bounds, such as {name}:1,2,5"
-            raise ConfigError([f"by: '{name}' has {len(known):,} different numbers; {fix}"])
-        return pd.Categorical(values, sorted(known, key=lambda value: (float(value), str(value))))
-    return pd.Categorical(values, sorted(known))
+            raise ConfigError([f"by: '{name}' has {len(distinct):,} different numbers; {fix}"])
+        return pd.Categorical(
+            values, sorted(distinct, key=lambda value: (float(value), str(value)))
+        )
+    return pd.Categorical(values, sorted(distinct))
 
 
 def _bounds(spec: str) -> tuple[list[float], str]:

@@ -65,6 +65,18 @@ def test_the_card_has_the_scores_of_this_checkpoint_and_the_terms_of_base_and_da
         assert text in card.text
 
 
+def test_the_card_has_the_scores_under_the_runs_own_profile(run: Path, model: Path) -> None:
+    """It had CoRal's rules, under which a Cyrillic text has no letter."""
+    config = {"dataset": {"name": "ukrainsk"}, "regime": {"score_profile": "plain"}}
+    (run / "config.yaml").write_text(to_yaml(config))
+    folder = run / "eval" / "step_4" / "test"
+    write_predictions(folder / "predictions.jsonl", [prediction("1", "так і є", "так є")])
+    write_evaluation(folder / "predictions.jsonl", step=4, rows_in_split={"test": 1})
+    text = model_card(load_model(model, device="cpu"), str(run), "onnx")
+    assert "| all | all | 33.33 |" in text
+    assert "profile plain" in text
+
+
 def test_the_card_of_the_demo_reports_no_scores_under_corals_names(run: Path, model: Path) -> None:
     config = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "danish_asr_demo"}}
     (run / "config.yaml").write_text(to_yaml(config))

@@ -163,6 +163,9 @@ def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(
     assert "the first one comes at step 10" in (run / "report.html").read_text(encoding="utf-8")
     with pytest.raises(RunError, match=r"no config\.yaml and no environment\.json"):
         report_run(tmp_path)
+    (tmp_path / FAILED).write_text("lr must be above 0")
+    with pytest.raises(RunError, match="refused before it began: lr must be above 0"):
+        report_run(tmp_path)
 
 
 def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def dialects(sizes: Sequence[int], means: Sequence[float], seed: int) -> dict[st
 
 def gap_of(groups: dict[str, pd.DataFrame]) -> Gap:
     """Return the gap, whose interval and p say the same."""
-    gap = estimate_gap(groups, "standard")
+    gap = estimate_gap(groups.items(), "standard")
     assert gap
     assert gap.resolved == (gap.interval.low > 0)
     assert gap.interval.low <= gap.difference <= gap.interval.high
@@ -133,7 +133,7 @@ def test_one_of_thirty_speakers_in_three_groups_does_not_switch_off_what_is_pool
         for other in groups[1:3]:
             other.index = other.index.where(np.arange(len(other)) != number, f"0-{number}")
     assert any(pooled_intervals(groups, "standard")) is pooled
-    labelled = {str(place): own for place, own in enumerate(groups)}
+    labelled = [(str(place), own) for place, own in enumerate(groups)]
     assert (estimate_gap(labelled, "standard") is not None) is pooled
 
 
@@ -158,7 +158,7 @@ def test_small_equal_groups_can_be_compared() -> None:
 
 @pytest.mark.parametrize("count", [1, 101])
 def test_one_group_and_a_hundred_are_not_compared(count: int) -> None:
-    assert estimate_gap(dialects([8] * count, [0.2] * count, 0), "standard") is None
+    assert estimate_gap(dialects([8] * count, [0.2] * count, 0).items(), "standard") is None
 
 
 @pytest.mark.parametrize("words", [120, 1000])
@@ -178,14 +178,14 @@ def test_few_speakers_with_errors_say_nothing_about_groups(wrong: int) -> None:
         errors = np.zeros(15, np.int64)
         errors[:wrong] = 1 if name == "a" else 0
         groups[name] = group(np.arange(90, 105), errors, [f"{name}{n}" for n in range(15)])
-    assert estimate_gap(groups, "standard") is None
+    assert estimate_gap(groups.items(), "standard") is None
 
 
 def test_insertions_count_in_the_denominator_of_coral() -> None:
     groups = dialects([8, 8], [0.1, 0.3], 0)
     for own in groups.values():
         own["word_insertions"] = 20
-    gap = estimate_gap(groups, "coral")
+    gap = estimate_gap(groups.items(), "coral")
     assert gap
     totals = [Counts(*own.sum().tolist()[:4]) for own in groups.values()]
     best, worst = sorted(total.rate("coral") for total in totals)

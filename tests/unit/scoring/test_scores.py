@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -9,10 +10,13 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.recipe.data.targets import Targets
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
+from tests.documented import blocks
 from tests.score_rows import four_rows, prediction, random_rows
+from tests.shards import char_tokenizer
 
 ROWS = list(random_rows(30, speakers=10))
 
@@ -76,14 +80,33 @@ def test_pooled_intervals_belong_to_groups_and_not_to_their_labels() -> None:
         dialect, gender = pairs[int(str(row.speaker_id)[-3:]) % 4]
         values = {"speaker_id": row.speaker_id, "dialect": dialect, "gender": gender}
         rows.append(prediction(row.id, row.reference, row.hypothesis, **values))
-    groups = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"].groups
-    assert len({group.wer_pooled for group in groups}) == len(groups) == 4
+    part = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"]
+    assert len({group.wer_pooled for group in part.groups}) == len(part.groups) == 4
+    assert part.gap
+    assert part.gap.groups == 4
 
 
 def test_settings_report_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(profile="corl", denominator="both", row_filter="x")  # type: ignore[arg-type]
     assert len(caught.value.faults) == 3
+
+
+def test_a_profile_of_ones_own_scores_and_normalises_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (_, lines), *_ = blocks("docs/howto/add-a-profile.md")
+    (tmp_path / "my_scoring.py").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    profile = "my_scoring:lower"
+    scores = score_predictions(
+        [prediction("a", "Ja Tak", "ja tak")], settings=Settings(profile=profile)
+    )
+    assert scores.overall.wer.value == 0
+    assert scores.to_dict()["settings"]["profile_version"] is None
+    tokenizer = char_tokenizer(tmp_path)
+    targets, raw = Targets(tokenizer, profile), Targets(tokenizer, "raw")
+    assert targets("Rødgrød").tolist() == raw("rødgrød").tolist()
 
 
 def test_a_metric_of_ones_own_is_a_groupby_of_the_table() -> None:
