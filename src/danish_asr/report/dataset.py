@@ -118,10 +118,8 @@ def _columns(index: Index) -> pa.Table:
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
-    corpora = pa.array([partition.corpus for partition in index.partitions])
     columns = {
         "split": pa.repeat(pa.scalar(index.split), len(index)),
-        "corpus": corpora.take(pa.array(index.partition_of)),
         "seconds": pa.array(index.lengths / SAMPLE_RATE),
     }
     for name, values in columns.items():
