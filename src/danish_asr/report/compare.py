@@ -5,8 +5,8 @@ comparison; `compare_files` is the command, which writes files and prints the sa
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Hashable, Mapping, Sequence
+from math import isnan
 from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
@@ -42,8 +42,8 @@ from danish_asr.report.tables import (
     say,
     warn,
 )
-from danish_asr.scoring.compare import ComparedGroup, Comparison, RunScore, compare_runs
-from danish_asr.scoring.intervals import ALPHA
+from danish_asr.scoring.compare import Comparison, compare_runs
+from danish_asr.scoring.intervals import ALPHA, RATES, Interval
 from danish_asr.scoring.predictions import Source, load
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
@@ -224,50 +224,47 @@ def _summary(comparison: Comparison) -> str:
 
 def _tables(comparison: Comparison, columns: Sequence[str]) -> dict[str, list[list[str]]]:
     """Return the rows of each grouping; those of all rows have an empty name."""
-    groupings = {"": [comparison.overall], **comparison.groupings}
-    return {
-        name: [
-            [cells[column] for column in columns]
-            for group in groups
-            for cells in (_cells(group, run) for run in group.runs)
-        ]
-        for name, groups in groupings.items()
-    }
+    tables: dict[str, list[list[str]]] = {}
+    for line in comparison.table.to_dict("records"):
+        cells = _cells(line)
+        name = "" if line["grouping"] == "all" else line["grouping"]
+        tables.setdefault(name, []).append([cells[column] for column in columns])
+    return tables
 
 
-def _cells(group: ComparedGroup, run: RunScore) -> dict[str, str]:
+def _cells(line: Mapping[Hashable, Any]) -> dict[str, str]:
     """Return the cells of `HEADINGS`; the baseline has no differences."""
-    cells = dict.fromkeys(HEADINGS, "") | {"group": group.label, "run": run.run}
-    for name, rate in run.rates.items():
-        deviation, paired = run.deviations[name], run.paired.get(name)
-        spread = "" if deviation is None else f" ±{100 * deviation:.2f}"
-        cells[name] = percent(rate) + spread
-        if paired:
-            cells[f"{name}_difference"] = percent(paired.difference.value, "+")
-            cells[f"{name}_interval"] = bounds(paired.difference.interval, "+")
-            cells[f"{name}_p"] = p_value(paired.p_adjusted)
-    return cells | {"rows": count(group.rows), "speakers": count(group.speakers)}
+    cells = dict.fromkeys(HEADINGS, "") | {"group": line["group"], "run": line["run"]}
+    for name in RATES:
+        deviation, difference = line[f"{name}_deviation"], line[f"{name}_difference"]
+        spread = "" if isnan(deviation) else f" ±{100 * deviation:.2f}"
+        cells[name] = percent(line[name]) + spread
+        if not isnan(difference):
+            low, high = line[f"{name}_low"], line[f"{name}_high"]
+            cells[f"{name}_difference"] = percent(difference, "+")
+            cells[f"{name}_interval"] = bounds(None if isnan(low) else Interval(low, high), "+")
+            cells[f"{name}_p"] = p_value(line[f"{name}_p_adjusted"])
+    return cells | {"rows": count(line["rows"]), "speakers": count(line["speakers"])}
 
 
 def _verdicts(comparison: Comparison) -> list[str]:
     """What the overall difference of each run from the baseline means, and what "±" is."""
-    baseline, *others = comparison.overall.runs
+    baseline, *others = comparison.table[: len(comparison.runs)].to_dict("records")
     lines: list[str] = []
     for run in others:
-        paired = run.paired["wer"]
-        if paired.p_adjusted is None:
-            reason = paired.difference.not_resolvable
-            line = f"the difference from {baseline.run} is {NOT_RESOLVABLE}: {reason}"
-        elif paired.p_adjusted >= ALPHA:
-            line = f"no significant difference from {baseline.run}"
+        p = run["wer_p_adjusted"]
+        if isnan(p):
+            reason = run["wer_not_resolvable"]
+            verdict = f"the difference from {baseline['run']} is {NOT_RESOLVABLE}: {reason}"
+        elif p >= ALPHA:
+            verdict = f"no significant difference from {baseline['run']} (p {p_value(p)})"
         else:
-            better = "better" if paired.difference.value < 0 else "worse"
-            line = f"{better} than {baseline.run}"
-        p = f" (p {p_value(paired.p_adjusted)})" if paired.p_adjusted is not None else ""
-        lines.append(f"{run.run}: {line}{p}")
-    if len(others) > 1 or [*chain(*comparison.groupings.values())]:
+            better = "better" if run["wer_difference"] < 0 else "worse"
+            verdict = f"{better} than {baseline['run']} (p {p_value(p)})"
+        lines.append(f"{run['run']}: {verdict}")
+    if len(comparison.table) > 2:
         lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
-    if max(map(len, comparison.runs.values())) > 1:
+    if comparison.table["seeds"].max() > 1:
         lines.append(
             "±: standard deviation over the seeds of a run; intervals and p-values of two runs "
             "with several seeds each hold for other seeds too, all others for these models only"

@@ -1,6 +1,7 @@
 """Figures for papers and notebooks: rates and differences as dots with their intervals."""
 
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +13,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish
 from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short
 from danish_asr.scoring.compare import Comparison
-from danish_asr.scoring.intervals import Estimate
+from danish_asr.scoring.intervals import Estimate, Interval
 from danish_asr.scoring.scores import Scores
 
 _STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
@@ -48,17 +49,17 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
 
 def forest_plot(comparison: Comparison) -> Figure:
     """Return the differences from the baseline per group; a hollow dot has no interval."""
-    baseline = comparison.overall.runs[0].run
-    groups = [("", comparison.overall)]
-    groups += [(name, group) for name, own in comparison.groupings.items() for group in own]
+    baseline = next(iter(comparison.runs))
     lines: list[_Line] = []
-    for name, group in groups:
-        for run in group.runs[1:]:
-            label = in_grouping(name, short(group.label, 30))
-            label = f"{label} ({count(group.speakers)} speakers)"
-            if len(group.runs) > 2:
-                label = f"{label}: {short(run.run, 20)} − {short(baseline, 20)}"
-            lines.append(_Line(label, run.paired["wer"].difference))
+    for line in comparison.table[comparison.table["run"] != baseline].to_dict("records"):
+        grouping = "" if line["grouping"] == "all" else line["grouping"]
+        label = in_grouping(grouping, short(line["group"], 30))
+        label = f"{label} ({count(line['speakers'])} speakers)"
+        if len(comparison.runs) > 2:
+            label = f"{label}: {short(line['run'], 20)} − {short(baseline, 20)}"
+        interval = Interval(line["wer_low"], line["wer_high"])
+        resolved = None if isnan(interval.low) else interval
+        lines.append(_Line(label, Estimate(line["wer_difference"], resolved)))
     figure, axes = _dots(lines)
     axes.axvline(0, color="0.3", lw=1)
     axes.set_xlabel("difference of WER in points,\n95 % intervals over speakers")

@@ -135,9 +135,9 @@ def interval_of(group: GroupScore) -> str:
     return bounds(group.wer.interval)
 
 
-def p_value(p: float | None) -> str:
+def p_value(p: float) -> str:
     """A p-value to four places; empty if there is none."""
-    if p is None:
+    if isnan(p):
         return ""
     return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
 

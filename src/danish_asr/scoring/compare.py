@@ -7,24 +7,22 @@ is also adjusted over the runs and groups of a grouping (Holm, Scandinavian Jour
 for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from unicodedata import normalize as unicode_form
 
 import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import Counts
-from danish_asr.scoring.intervals import RATES, Estimate, Spread, rates, spreads
+from danish_asr.scoring.intervals import RATES, Spread, rates, spreads
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import RowsUsed, plain_lines
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 from danish_asr.scoring.table import (
     COUNTS,
-    WORD_COUNTS,
     FloatArray,
     IntArray,
     groups_of,
@@ -35,64 +33,6 @@ from danish_asr.scoring.table import (
 _LISTED: Final = 10  # rows in an error message
 
 
-@dataclass(frozen=True, slots=True)
-class PairedRate:
-    """How a rate of a run differs from the baseline's, over the same rows."""
-
-    difference: Estimate  # run minus baseline, negative if the run has fewer errors
-    p: float | None  # None if the difference is not resolvable
-    p_adjusted: float | None  # by Holm, over the runs and groups of a grouping
-    over_seeds: bool  # interval and p hold for other seeds too, as both runs have several
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunScore:
-    """A run in one group of rows; the baseline has no differences.
-
-    A rate is that of the counts of all seeds together: with the standard denominator the mean of
-    the seeds' rates. A deviation is the standard deviation over the seeds, None for one seed.
-    Mappings have the keys "wer" and "cer".
-    """
-
-    run: str
-    rates: Mapping[str, float]
-    deviations: Mapping[str, float | None]
-    words: Counts
-    paired: Mapping[str, PairedRate] = field(default_factory=dict)
-
-    def to_line(self) -> dict[str, Any]:
-        """Return the columns of a table; None where there is no difference or no interval."""
-        line: dict[str, Any] = {}
-        for name in RATES:
-            paired = self.paired.get(name)
-            difference = paired.difference if paired else None
-            low, high = (difference.interval if difference else None) or (None, None)
-            columns = {
-                "": self.rates[name],
-                "_deviation": self.deviations[name],
-                "_difference": difference.value if difference else None,
-                "_low": low,
-                "_high": high,
-                "_not_resolvable": difference.not_resolvable if difference else None,
-                "_over_seeds": paired.over_seeds if paired else None,
-                "_p": paired.p if paired else None,
-                "_p_adjusted": paired.p_adjusted if paired else None,
-            }
-            line |= {f"{name}{column}": value for column, value in columns.items()}
-        return line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedGroup:
-    """All runs over the rows that share the values of a grouping's columns."""
-
-    label: str
-    group: Mapping[str, str | None]
-    rows: int
-    speakers: int
-    runs: Sequence[RunScore]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """Runs compared with the first; p-values are adjusted over runs and groups of a grouping."""
@@ -100,33 +40,22 @@ class Comparison:
     settings: Settings
     runs: Mapping[str, Sequence[str]]  # the files of each, one per seed
     rows: Mapping[str, RowsUsed]  # of each file
-    overall: ComparedGroup
-    groupings: Mapping[str, Sequence[ComparedGroup]]
+    table: pd.DataFrame
+    """A line per group and run, as `compare_counts` returns it; the first are all rows."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data; ``groups`` are the lines of `to_pandas`, without the settings."""
+        """Return plain data."""
         return {
             "settings": self.settings.to_dict(),
             "runs": {name: list(files) for name, files in self.runs.items()},
             "rows": {name: asdict(used) for name, used in self.rows.items()},
-            "groups": plain_lines(self._lines()),
+            "groups": plain_lines(self.table.to_dict("records")),
         }
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one line per group and run, each with all settings; the first are all rows."""
-        return pd.DataFrame(self._lines()).assign(**self.settings.to_dict())
-
-    def _lines(self) -> list[dict[str, Any]]:
-        lines: list[dict[str, Any]] = []
-        for name, groups in {"all": [self.overall], **self.groupings}.items():
-            for group in groups:
-                for run in group.runs:
-                    files = self.runs[run.run]
-                    line: dict[str, Any] = {"grouping": name, "group": group.label, "run": run.run}
-                    line |= {"seeds": len(files), "files": ", ".join(files)}
-                    line |= {"rows": group.rows, "speakers": group.speakers}
-                    lines.append(line | run.to_line())
-        return lines
+        """Return the table, each line with the files of its run and all settings."""
+        files = {name: ", ".join(own) for name, own in self.runs.items()}
+        return self.table.assign(files=self.table["run"].map(files), **self.settings.to_dict())
 
 
 def compare_runs(
@@ -168,13 +97,12 @@ def compare_runs(
     counts = {
         run: np.array([aligned[name][[*COUNTS]] for name in files]) for run, files in runs.items()
     }
-    (overall,) = compare_counts(first, counts, "", settings)
+    compared = [compare_counts(first, counts, name, settings) for name in ("", *by)]
     return Comparison(
         settings=settings,
         runs={name: list(files) for name, files in runs.items()},
         rows=used,
-        overall=overall,
-        groupings={name: compare_counts(first, counts, name, settings) for name in by},
+        table=pd.concat(compared, ignore_index=True),
     )
 
 
@@ -218,89 +146,87 @@ def compare_counts(
     runs: Mapping[str, FloatArray | IntArray],
     grouping: str,
     settings: Settings,
-) -> list[ComparedGroup]:
-    """Compare runs in each group; p-values are adjusted over all groups and runs.
+) -> pd.DataFrame:
+    """Compare runs in each group with the first run.
 
     Args:
         first: The rows, whose columns give groups and speakers.
         runs: The `COUNTS` of each run in these rows, (seeds, rows, 8); the first is the baseline.
-        grouping: As in `groups_of`.
+        grouping: As in `groups_of`; empty for all rows.
         settings: Of which the denominator counts.
+
+    Returns:
+        A line per group and run with grouping, group, run, seeds, rows, speakers; ``wer`` and
+        ``cer`` of all seeds together, their standard deviations over the seeds (``_deviation``),
+        ``_difference`` from the baseline (negative: fewer errors) with ``_low`` and ``_high`` or
+        why there is no interval (``_not_resolvable``), ``_p``, and ``_p_adjusted`` over all lines.
+        Missing in the baseline, and what cannot be computed: NaN. ``over_seeds``: interval and p
+        hold for other seeds too, as both runs have several.
     """
-    groups = groups_of(first, grouping)
-    baseline, *others = runs
-    tests: dict[tuple[int, str], list[_Test]] = {}
-    counts_of: dict[tuple[int, str], FloatArray | IntArray] = {}
-    for number, group in enumerate(groups):
+    baseline = next(iter(runs))
+    lines = []
+    for group in groups_of(first, grouping):
         places = first.index.get_indexer(group.rows.index)
         speakers = group.rows["speaker_id"]
         for run, counts in runs.items():
-            own = counts_of[number, run] = counts[:, places]
+            own = counts[:, places]
+            line: dict[str, Any] = {"grouping": grouping or "all", "group": group.label, "run": run}
+            line |= {"seeds": len(own), "rows": len(places), "speakers": speakers.nunique()}
+            line |= _rates(own, settings)
             if run != baseline:
-                tests[number, run] = _tests(counts_of[number, baseline], own, speakers, settings)
-    adjusted = [holm([both[rate].p for both in tests.values()]) for rate in range(len(RATES))]
-    paired = {
-        key: {name: both[rate].paired(next(adjusted[rate])) for rate, name in enumerate(RATES)}
-        for key, both in tests.items()
-    }
-    return [
-        ComparedGroup(
-            label=group.label,
-            group=group.names,
-            rows=len(group.rows),
-            speakers=group.rows["speaker_id"].nunique(),
-            runs=[
-                _score(run, counts_of[number, run], paired.get((number, run), {}), settings)
-                for run in [baseline, *others]
-            ],
-        )
-        for number, group in enumerate(groups)
-    ]
+                line |= _differences(runs[baseline][:, places], own, speakers, settings)
+            lines.append(line)
+    table = pd.DataFrame(lines)
+    for name in RATES:
+        table[f"{name}_p_adjusted"] = holm(table[f"{name}_p"].astype(float))
+    return table
 
 
-class _Test(NamedTuple):
-    """A difference before its p-value is adjusted."""
-
-    spread: Spread
-    over_seeds: bool
-
-    @property
-    def p(self) -> float | None:
-        return None if self.spread.not_resolvable else self.spread.p_value()
-
-    def paired(self, p_adjusted: float | None) -> PairedRate:
-        interval = None if self.spread.not_resolvable else self.spread.around()
-        estimate = Estimate(self.spread.value, interval, self.spread.not_resolvable)
-        return PairedRate(estimate, self.p, p_adjusted, self.over_seeds)
+def _rates(counts: FloatArray | IntArray, settings: Settings) -> dict[str, float]:
+    """Return the rates of counts (seeds, rows, 8), and their deviations over the seeds."""
+    of_seeds = counts.sum(axis=1)
+    values = rates(of_seeds.sum(axis=0), settings.denominator)
+    deviations = np.full(len(RATES), np.nan)
+    if len(of_seeds) > 1:
+        deviations = rates(of_seeds, settings.denominator).std(axis=1, ddof=1)
+    line: dict[str, float] = {}
+    for name, value, deviation in zip(RATES, values, deviations, strict=True):
+        line |= {name: float(value), f"{name}_deviation": float(deviation)}
+    return line
 
 
-def _tests(
+def _differences(
     a: FloatArray | IntArray,
     b: FloatArray | IntArray,
     speakers: "pd.Series[str]",
     settings: Settings,
-) -> list[_Test]:
-    """Return the tests of WER and of CER, of counts (seeds, rows, 8)."""
+) -> dict[str, Any]:
+    """Return how B differs from the baseline A, both (seeds, rows, 8)."""
     sums = [
         pd.DataFrame(counts.mean(axis=0), columns=[*COUNTS])
         .groupby(speakers.to_numpy(), dropna=False)
         .sum()
         for counts in (a, b)
     ]
-    over_speakers = spreads(sums[1], settings.denominator, sums[0])
-    if min(len(a), len(b)) == 1:
-        return [_Test(spread, over_seeds=False) for spread in over_speakers]
+    over_seeds = min(len(a), len(b)) > 1
+    line: dict[str, Any] = {"over_seeds": over_seeds}
     of_seeds = [rates(counts.sum(axis=1), settings.denominator) for counts in (a, b)]
-    return [
-        _Test(_with_seeds(spread, [seeds[rate] for seeds in of_seeds]), over_seeds=True)
-        for rate, spread in enumerate(over_speakers)
-    ]
+    over_speakers = spreads(sums[1], settings.denominator, sums[0])
+    for number, (name, spread) in enumerate(zip(RATES, over_speakers, strict=True)):
+        resolvable = not spread.not_resolvable
+        total = spread
+        if over_seeds and resolvable:
+            total = _with_seeds(spread, [seeds[number] for seeds in of_seeds])
+        low, high = total.around() if resolvable else (np.nan, np.nan)
+        columns = {"difference": total.value, "low": low, "high": high}
+        columns |= {"p": total.p_value() if resolvable else np.nan}
+        line |= {f"{name}_{column}": value for column, value in columns.items()}
+        line[f"{name}_not_resolvable"] = spread.not_resolvable
+    return line
 
 
 def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
     """Add the variance over seeds to that over speakers."""
-    if spread.not_resolvable:
-        return spread
     variances, freedoms = [spread.deviation**2], [spread.freedom]
     for seeds in seeds_of_both:
         variances.append(float(seeds.var(ddof=1)) / len(seeds))
@@ -311,33 +237,8 @@ def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
     return spread._replace(deviation=sqrt(total), freedom=freedom)
 
 
-def holm(p_values: Sequence[float | None]) -> Iterator[float | None]:
-    """Yield the p-values adjusted for their number, in the given order; None stays None."""
-    tested = np.array([p for p in p_values if p is not None])
-    order = np.argsort(tested)
-    products = tested[order] * np.arange(len(tested), 0, -1)
-    adjusted = np.empty(len(tested))
-    adjusted[order] = np.minimum(np.maximum.accumulate(products), 1)
-    values = iter(adjusted.tolist())
-    return (None if p is None else next(values) for p in p_values)
-
-
-def _score(
-    run: str,
-    counts: FloatArray | IntArray,
-    paired: Mapping[str, PairedRate],
-    settings: Settings,
-) -> RunScore:
-    of_seeds = counts.sum(axis=1)
-    total = of_seeds.sum(axis=0)
-    values = rates(total, settings.denominator).tolist()
-    deviations: list[float | None] = [None] * len(RATES)
-    if len(of_seeds) > 1:
-        deviations = rates(of_seeds, settings.denominator).std(axis=1, ddof=1).tolist()
-    return RunScore(
-        run=run,
-        rates=dict(zip(RATES, values, strict=True)),
-        deviations=dict(zip(RATES, deviations, strict=True)),
-        words=Counts(*total[: len(WORD_COUNTS)].tolist()),
-        paired=paired,
-    )
+def holm(p_values: "pd.Series[float]") -> "pd.Series[float]":
+    """Return the p-values adjusted for their number; NaN stays NaN."""
+    ordered = p_values.dropna().sort_values()
+    products = ordered * np.arange(len(ordered), 0, -1)
+    return products.cummax().clip(upper=1).reindex(p_values.index)

@@ -170,7 +170,7 @@ class Scores:
         return lines
 
 
-def plain_lines(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def plain_lines(lines: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
     """Return lines as JSON can hold them: a rate without a reference is None, not NaN."""
     return [
         {key: None if value != value else value for key, value in line.items()}  # noqa: PLR0124

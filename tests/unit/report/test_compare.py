@@ -68,9 +68,9 @@ def test_python_names_runs_as_the_command_does(tmp_path: Path) -> None:
     _write(a, four_rows())
     _write(b, better)
     by_command, _ = _shown([str(a), f"new={b}"], by=[])
-    assert compare({"A": a, "new": [b]}, by=None) == by_command
+    assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
-    assert [run.run for run in by_rows.overall.runs] == ["A", "B", "C"]
+    assert by_rows.table["run"].tolist() == ["A", "B", "C"]
     with pytest.raises(PredictionsError, match="different rows"):
         compare(a, better[1:])
 

@@ -3,12 +3,14 @@
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from math import isnan, nan
 from statistics import mean, stdev
 
+import pandas as pd
 import pytest
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.compare import ComparedGroup, Comparison, PairedRate, compare_runs, holm
+from danish_asr.scoring.compare import Comparison, compare_runs, holm
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
@@ -27,33 +29,26 @@ def _compared(a: Iterable[Prediction], b: Iterable[Prediction], *by: str) -> Com
     return compare_runs({"A": {"A": a}, "B": {"B": b}}, by=by)
 
 
-def _wer(group: ComparedGroup) -> PairedRate:
-    return group.runs[1].paired["wer"]
-
-
 def test_the_difference_is_that_of_the_two_scores() -> None:
     a = list(random_rows(600))
     b = _better(a)
-    comparison = _compared(a, b, "dialect")
+    table = _compared(a, b, "dialect").table
     first, second = (score_predictions(rows, by=["dialect"]) for rows in (a, b))
-    one, other = comparison.overall.runs
-    assert one.rates["wer"] == first.overall.wer.value
-    assert other.rates["cer"] == second.overall.cer.value
-    assert other.words == second.overall.words
-    for group, of_a, of_b in zip(
-        comparison.groupings["dialect"],
-        first.groupings["dialect"].groups,
-        second.groupings["dialect"].groups,
-        strict=True,
-    ):
-        assert group.group == of_a.group
-        assert _wer(group).difference.value == of_b.wer.value - of_a.wer.value
+    for run, scores in (("A", first), ("B", second)):
+        own = table[table["run"] == run]
+        lines = scores.to_pandas()
+        assert own[["group", "wer", "cer"]].to_numpy().tolist() == (
+            lines[["group", "wer", "cer"]].to_numpy().tolist()
+        )
+    differences = table["wer"].diff()[1::2]
+    assert differences.tolist() == pytest.approx(table["wer_difference"][1::2].tolist())
+    assert table["wer_difference"][::2].isna().all()
 
 
 def test_rows_are_paired_by_corpus_and_id_in_any_order() -> None:
     a = [*random_rows(200), *(replace(row, corpus="x") for row in random_rows(200, seed=1))]
     b = _better(a)
-    assert _compared(a, b[::-1], "dialect") == _compared(a, b, "dialect")
+    assert _compared(a, b[::-1], "dialect").table.equals(_compared(a, b, "dialect").table)
     without = [replace(row, corpus=None) for row in b[:200]]
     with pytest.raises(PredictionsError, match="add a column corpus"):
         _compared(a, without)
@@ -62,15 +57,17 @@ def test_rows_are_paired_by_corpus_and_id_in_any_order() -> None:
 def test_ids_compare_in_nfc_and_without_a_corpus_by_themselves() -> None:
     a = [prediction("a\u030a", "ja", "ja"), prediction("b", "ja", "nej")]
     b = [prediction("å", "ja", "nej", corpus=None), prediction("b", "ja", "ja", corpus=None)]
-    assert [run.rates["wer"] for run in _compared(a, b).overall.runs] == [0.5, 0.5]
+    assert _compared(a, b).table["wer"].tolist() == [0.5, 0.5]
 
 
 def test_equal_runs_and_few_speakers_give_no_p_value() -> None:
     many, few = (list(random_rows(1000, speakers=speakers)) for speakers in (60, 5))
-    equal = _wer(_compared(many, many).overall)
-    assert (equal.difference.not_resolvable, equal.p) == ("every speaker has the same value", None)
-    better = _wer(_compared(few, _better(few)).overall)
-    assert (better.difference.not_resolvable, better.p) == ("5 speakers, 8 needed", None)
+    for rows, other, reason in (
+        (many, many, "every speaker has the same value"),
+        (few, _better(few), "5 speakers, 8 needed"),
+    ):
+        line = _compared(rows, other).table.iloc[1]
+        assert (line["wer_not_resolvable"], isnan(line["wer_p"])) == (reason, True)
 
 
 def test_other_rows_references_and_splits_are_refused() -> None:
@@ -92,10 +89,17 @@ def test_other_rows_references_and_splits_are_refused() -> None:
         compare_runs(runs)
 
 
-def test_holm_of_worked_examples() -> None:
-    assert [*holm([0.01, 0.04, 0.03, 0.005])] == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert [*holm([0.9, None, 0.02, 0.02])] == pytest.approx([0.9, None, 0.06, 0.06])
-    assert [*holm([])] == []
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.9, nan, 0.02, 0.02], [0.9, nan, 0.06, 0.06]),
+        ([], []),
+    ],
+)
+def test_holm_of_worked_examples(p_values: list[float], adjusted: list[float]) -> None:
+    found = holm(pd.Series(p_values, dtype=float)).tolist()
+    assert found == pytest.approx(adjusted, nan_ok=True)
 
 
 def _rows(seed: int, *, better: bool = False) -> list[Prediction]:
@@ -113,13 +117,12 @@ def test_seeds_are_averaged_and_their_spread_is_shown() -> None:
     seeds = [_rows(1, better=True), _rows(2), _rows(3)]
     compared = compare_runs({"base": {"x": _rows(4)}, "new": dict(zip("abc", seeds, strict=True))})
     alone = [score_predictions(rows).overall for rows in seeds]
-    base, new = compared.overall.runs
-    assert new.rates["wer"] == pytest.approx(mean(score.wer.value for score in alone))
-    assert new.deviations["wer"] == pytest.approx(stdev(score.wer.value for score in alone))
-    assert new.deviations["cer"] == pytest.approx(stdev(score.cer.value for score in alone))
-    assert (base.deviations["wer"], base.paired) == (None, {})
-    difference = new.paired["wer"].difference.value
-    assert difference == pytest.approx(new.rates["wer"] - base.rates["wer"])
+    base, new = compared.table.iloc[0], compared.table.iloc[1]
+    assert new["wer"] == pytest.approx(mean(score.wer.value for score in alone))
+    assert new["wer_deviation"] == pytest.approx(stdev(score.wer.value for score in alone))
+    assert new["cer_deviation"] == pytest.approx(stdev(score.cer.value for score in alone))
+    assert isnan(base["wer_deviation"])
+    assert new["wer_difference"] == pytest.approx(new["wer"] - base["wer"])
 
 
 @pytest.mark.parametrize(("seeds", "over_seeds"), [((2, 2), True), ((1, 2), False)])
@@ -136,25 +139,21 @@ def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
             ]
             for seed in range(count)
         }
-    paired = _wer(compare_runs(runs).overall)
-    assert paired.over_seeds is over_seeds
-    assert paired.p is not None
-    assert (paired.p > 0.05) is over_seeds
+    line = compare_runs(runs).table.iloc[1]
+    assert bool(line["over_seeds"]) is over_seeds
+    assert bool(line["wer_p"] > 0.05) is over_seeds
 
 
 def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:
     base, one, two = _rows(1), _rows(2, better=True), _rows(3)
     compared = compare_runs({"base": {"x": base}, "one": {"y": one}, "two": {"z": two}})
-    p_values = []
-    for rows, score in zip((one, two), compared.overall.runs[1:], strict=True):
-        alone = _wer(_compared(base, rows).overall)
-        assert score.paired["wer"].difference == alone.difference
-        p_values.append(alone.p)
-    adjusted = [score.paired["wer"].p_adjusted for score in compared.overall.runs[1:]]
-    assert adjusted == [*holm(p_values)]
-    groups = compared.groupings["dialect"]
-    tests = [run.paired["wer"] for group in groups for run in group.runs[1:]]
-    assert [test.p_adjusted for test in tests] == [*holm([test.p for test in tests])]
+    overall = compared.table[:3]
+    for rows, line in zip((one, two), overall[1:].to_dict("records"), strict=True):
+        alone = _compared(base, rows).table.iloc[1]
+        assert [line[f"wer_{name}"] for name in ("low", "high", "p")] == [
+            alone[f"wer_{name}"] for name in ("low", "high", "p")
+        ]
+    for _, lines in compared.table.groupby("grouping"):
+        assert lines["wer_p_adjusted"].equals(holm(lines["wer_p"]).rename("wer_p_adjusted"))
     document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
-    lines = 3 * (1 + sum(map(len, compared.groupings.values())))
-    assert len(document["groups"]) == len(compared.to_pandas()) == lines
+    assert len(document["groups"]) == len(compared.to_pandas()) == 3 * (1 + 5 + 3 + 3)
