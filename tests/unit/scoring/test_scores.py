@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator
-from danish_asr.recipe.data.targets import Targets
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
 from tests.documented import blocks
 from tests.score_rows import four_rows, prediction, random_rows
-from tests.shards import char_tokenizer
+from tests.shards import utterance, write_shard
 
 ROWS = list(random_rows(30, speakers=10))
 
@@ -104,9 +104,9 @@ def test_a_profile_of_ones_own_scores_and_normalises_targets(
     )
     assert scores.overall.wer.value == 0
     assert scores.to_dict()["settings"]["profile_version"] is None
-    tokenizer = char_tokenizer(tmp_path)
-    targets, raw = Targets(tokenizer, profile), Targets(tokenizer, "raw")
-    assert targets("Rødgrød").tolist() == raw("rødgrød").tolist()
+    write_shard(tmp_path, [utterance(0, text="Rødgrød")])
+    index = DanishAsrDataset(tmp_path).read_index("train").with_targets(profile)
+    assert index.rows["target"].to_list() == ["rødgrød"]
 
 
 def test_a_metric_of_ones_own_is_a_groupby_of_the_table() -> None:
