@@ -155,9 +155,8 @@ class StoppableTraining(StoppableTask):
         if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return True
         for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
-            after = getattr(regime, f"{what}_after_n_{unit}")
             every = getattr(regime, f"{what}_every_n_{unit}")
-            if every and count > after and count % every == 0:
+            if every and count and count % every == 0:
                 return True
         return False
 
