@@ -140,7 +140,7 @@ def test_the_guides_commands_run_with_upstreams_clone_on_the_path(project: Path)
         status, output = status_and_output(command, run)
         assert status == 0, output
         assert "4 predictions written" in output
-        assert f"Next: danish-asr score {run}/eval/" in output
+        assert f"{run}/eval/" in output
 
 
 @pytest.mark.parametrize("regular", [UPSTREAMS, PACKAGES], ids=["upstreams", "all_regular"])
