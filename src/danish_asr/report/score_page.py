@@ -105,7 +105,9 @@ def _clips(root: Path, analysis: ErrorAnalysis) -> dict[tuple[str | None, str], 
     from danish_asr.report.dataset import Clips, read_rows  # noqa: PLC0415 - slow: polars
 
     listed = analysis.worst[:_PLAYERS]
-    rows = read_rows(root, {utterance.row["split"] for utterance in listed} - {None} or None)
+    # A row's split may be that of one corpus, ``test_<corpus>``.
+    splits = {str(utterance.row["split"] or "").partition("_")[0] for utterance in listed}
+    rows = read_rows(root, None if "" in splits else splits)
     clips = Clips(rows)
     entries: dict[tuple[str | None, str], Mapping[str, Any]] = {}
     for utterance in listed:
