@@ -131,7 +131,7 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
 def test_a_validation_after_an_epoch_that_was_stopped_runs_when_the_run_continues(
     tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("validate", "checkpoint", "publish_metrics")
+    names = ("validate", "checkpoint")
     epochs = [f"regime.{name}_every_n_data_epochs=1" for name in names]
     own = (*TWO_EPOCHS, *(f"regime.{name}_every_n_steps=null" for name in names), *epochs)
     run = tmp_path / "run"
