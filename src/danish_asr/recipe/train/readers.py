@@ -49,8 +49,8 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     if index.audio.decoded_shards:
         log.info(
-            "{:,} Parquet files lack the column encoded_size, so reading is slower; convert the "
-            "dataset again",
+            "{:,} Parquet files have no column encoded_size, or compressed audio, so reading is "
+            "slower; `danish-asr convert` writes both as they are read fastest",
             index.audio.decoded_shards,
         )
     unknown = count_unknown(index, Targets(tokenizer))
