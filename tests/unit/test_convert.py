@@ -1,6 +1,6 @@
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DanishAsrError, DatasetError
-from danish_asr.base.files import take
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
-from danish_asr.corpus.convert import convert, convert_part, finish
+from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import find_shards, read_inventory
 from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.base import Source, SourceFile, Utterance
@@ -26,7 +25,6 @@ from tests.builders import (
     coral_row,
     encode,
     tone,
-    tree,
     write_parquet,
 )
 from tests.datasets_files import write_with_datasets
@@ -200,19 +198,6 @@ def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
         assert [reason for reason in own if "second" not in reason] == reasons
 
 
-def test_broken_texts_are_mended_and_counted_if_asked(tmp_path: Path) -> None:
-    rows = [coral_row(number, text=text) for number, text in enumerate(ODD_TEXTS)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
-    options = ConvertOptions(max_drop=0.6, fix_text=True)
-    run(tmp_path / "in", tmp_path / "ds", options=options)
-    (path,) = shards(tmp_path / "ds")
-    assert [row["text"] for row in read(path)] == ["blå bær og Århus", "fælles & godt"]
-    notes = read_inventory(tmp_path / "ds").notes
-    assert notes == ["text mended: mojibake in 1 rows, HTML entities in 1 rows"]
-    with pytest.raises(DatasetError, match=r"mojibake: 1.*--fix-text.*--max-drop"):
-        run(tmp_path / "in", tmp_path / "other", options=ConvertOptions())
-
-
 @pytest.mark.parametrize(
     ("limit", "sizes"), [(1 << 30, [100, 30]), (1, [1] * 130)], ids=["rows", "bytes"]
 )
@@ -231,39 +216,12 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     assert found == sizes
 
 
-def test_parts_in_any_order_and_any_number_of_workers_make_the_same_dataset(tmp_path: Path) -> None:
-    source = build_source(tmp_path / "in", train=40)
-    run(source, tmp_path / "whole", workers=3)
-    opened = open_source(str(source))
-    for index in (3, 1, 2):
-        with pytest.raises(DatasetError, match=r"of \d+ shards are not converted yet; run the"):
-            finish(opened, tmp_path / "parts", name="tiny", options=SMALL)
-        convert_part(opened, tmp_path / "parts", (index, 3), options=SMALL)
-    assert not (tmp_path / "parts" / "manifest.json").exists()
-    finish(opened, tmp_path / "parts", name="tiny", options=SMALL)
-    assert tree(tmp_path / "parts") == tree(tmp_path / "whole")
-
-
-def test_a_part_is_converted_by_one_process_at_a_time(tmp_path: Path) -> None:
-    source = open_source(str(build_source(tmp_path / "in", train=40)))
-    out = tmp_path / "ds"
-    lease = take(out / ".convert" / "part-1-of-3", error=DatasetError, advice="", work="test")
-    try:
-        convert_part(source, out, (2, 3), options=SMALL)
-        with pytest.raises(DatasetError, match=r"is writing in .*part-1-of-3\. Wait"):
-            convert_part(source, out, (1, 3), options=SMALL)
-    finally:
-        lease.release()
-
-
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")}
     source = open_source(str(tmp_path / "ds.source"))
     manifest = convert(source, tmp_path / "ds", name="tiny")
     assert manifest == read_inventory(tmp_path / "ds")
-    assert manifest == finish(source, tmp_path / "ds", name="tiny")
-    convert_part(source, tmp_path / "ds", (1, 2))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 
@@ -309,22 +267,6 @@ def shortened(content: bytes) -> bytes:
 
 def with_a_flipped_byte(content: bytes) -> bytes:
     return content[:500] + bytes([content[500] ^ 1]) + content[501:]
-
-
-@pytest.mark.parametrize("damaged", [None, shortened, with_a_flipped_byte])
-def test_a_half_built_dataset_is_continued_without_redoing_what_is_done(
-    tmp_path: Path, damaged: Callable[[bytes], bytes] | None
-) -> None:
-    source = build_source(tmp_path / "in", train=40)
-    convert_part(open_source(str(source)), tmp_path / "ds", (1, 2), options=SMALL)
-    first, *done = shards(tmp_path / "ds")
-    if damaged:  # a shard of other content does not count as finished
-        first.write_bytes(damaged(first.read_bytes()))
-    times = {path: path.stat().st_mtime_ns for path in done}
-    run(source, tmp_path / "ds")
-    assert {path: path.stat().st_mtime_ns for path in done} == times
-    run(source, tmp_path / "whole")
-    assert tree(tmp_path / "ds") == tree(tmp_path / "whole")
 
 
 def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:

@@ -65,30 +65,6 @@ def doctor(
         raise Exit(EXIT_FAILED)
 
 
-@app.command(examples=["synthesize corpus", "synthesize corpus --train 500 --seed 7"])
-def synthesize(
-    folder: Annotated[Path, Argument(help="Where the corpus is written.")],
-    *,
-    seed: Annotated[int | None, Option(help="Random seed; default: the demo's.")] = None,
-    train: Annotated[int | None, Option(min=0, help="Utterances for training, about.")] = None,
-    dev: Annotated[int | None, Option(min=0, help="Utterances for validation, about.")] = None,
-    test: Annotated[int | None, Option(min=0, help="Utterances for testing, about.")] = None,
-    language: Annotated[
-        str, Option(help="dan_Latn, nob_Latn, swe_Latn or fao_Latn.")
-    ] = _CONVERT.language,
-    workers: _Workers = None,
-) -> None:
-    """Make synthetic speech, Danish in the format of CoRal; by default as much as the demo's."""
-    from danish_asr.base.cluster import usable_cpus
-    from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
-
-    given = {"train": train, "dev": dev, "test": test}
-    size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
-    seeded = {} if seed is None else {"seed": seed}
-    workers = workers or usable_cpus()
-    synthesise(folder, size=size, workers=workers, language=language, **seeded)
-
-
 @app.command(
     examples=[
         "convert --list",
@@ -112,9 +88,6 @@ def convert(
     tier: Annotated[
         list[str] | None, Option(metavar="NAME", help="Of TextGrid or ELAN. Repeatable.")
     ] = None,
-    divide: Annotated[
-        float | None, Option(metavar="SECONDS", help="Divide longer timed text at pauses.")
-    ] = None,
     channel: Annotated[int | None, Option(help="Channel, from 1; default: their mean.")] = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
@@ -126,12 +99,8 @@ def convert(
         Literal["processes", "ray"], Option(help="Ray converts on several machines.")
     ] = "processes",
     address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
-    part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
     split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
-    folds: Annotated[int | None, Option(help="Datasets, to test each speaker once.")] = None,
     drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
-    fix_text: Annotated[bool, Option("--fix-text", help="Mend mojibake and &aelig;.")] = False,
-    finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
@@ -150,29 +119,23 @@ def convert(
             columns=tuple(column or ()),
             split=split,
             tiers=tuple(tier or ()),
-            divide=divide,
             name=name,
-            by_speaker=(folds or split_by_speaker) is not None,
+            by_speaker=split_by_speaker is not None,
         ),
         options=ConvertOptions(
             max_seconds=max_seconds,
             shard_rows=shard_rows,
             max_drop=max_drop,
             split_by_speaker=split_by_speaker,
-            folds=folds,
             drop_shared_sentences=drop_shared,
             channel=channel,
             language=language,
-            fix_text=fix_text,
         ),
         workers=workers,
         engine=engine,
         address=address,
-        part=part,
-        finish=finish,
     )
-    if part is None:
-        say_next("verify", out / "fold-1" if folds else out, why="find faults before training")
+    say_next("verify", out, why="find faults before training")
 
 
 @app.command(

@@ -25,8 +25,5 @@ class ConvertOptions:
     max_drop: float = 0.05  # largest share of the rows that may go to the ledger
     split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
     language: str = DANISH  # omniASR's code: the partition of all rows
-    folds: int | None = None  # datasets in which each speaker is tested once, without copied audio
-    fold: int = 1  # which of them
     channel: int | None = None  # from 1, for rows that name none; None for the mean of all
     drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test
-    fix_text: bool = False  # mend mojibake and HTML entities

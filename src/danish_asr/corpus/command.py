@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, overload
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -24,7 +24,6 @@ from danish_asr.corpus import convert as conversion
 from danish_asr.corpus.cards import duration, unit_of
 from danish_asr.corpus.combine import CombineOptions, combine
 from danish_asr.corpus.division import shares_of
-from danish_asr.corpus.folds import convert_folds
 from danish_asr.corpus.shard_check import CONVENTIONS
 from danish_asr.corpus.shards import Inventory, used
 from danish_asr.corpus.sources import SOURCES, SourceOptions, open_source, resolve_source
@@ -38,71 +37,51 @@ _SHARES: Final = (
 )
 
 
-@overload
-def convert(
-    source: AnyPath, out: AnyPath, *, name: str, folds: None = None, **options: Any
-) -> Inventory: ...
-
-
-@overload
-def convert(
-    source: AnyPath, out: AnyPath, *, name: str, folds: int, **options: Any
-) -> dict[Path, Inventory]: ...
-
-
 def convert(
     source: AnyPath,
     out: AnyPath,
     *,
     name: str,
-    folds: int | None = None,
     corpus: str | None = None,
     columns: Mapping[str, str] | None = None,
     split: str | None = None,
     tiers: Sequence[str] = (),
-    divide: float | None = None,
     workers: int = 1,
     **options: Any,
-) -> Inventory | dict[Path, Inventory]:
+) -> Inventory:
     """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
     Args:
         source: A folder, a manifest or ``KIND:WHERE``, as for ``danish-asr convert``.
         out: The root of the dataset. A finished dataset of the same source and options is kept.
         name: The name of the dataset's card, by which a training finds it.
-        folds: Datasets in which each speaker is tested once, ``OUT/fold-1`` and so on.
         corpus: The name of the corpus; None is ``name``, or that of a corpus such as CoRal.
         columns: The names of the source's columns by ours, such as ``{"text": "sentence"}``.
         split: The split of all rows; None infers it from the names of files, or from a column;
             with ``split_by_speaker``, the split of the rows of which they say none is train.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
-        divide: Seconds; longer utterances of timed text are divided at pauses between words.
         workers: Processes. With more than one, a script needs ``if __name__ == "__main__":``.
         options: The fields of `ConvertOptions`, such as ``split_by_speaker="80/10/10"``.
 
     Returns:
-        The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons;
-        with ``folds``, the inventory of each dataset by its root.
+        The inventory of the dataset: rows, hours, shards, and what was left out, with the reasons.
 
     Raises:
         ConfigError: An option has an impossible value.
         SourceError: The source cannot be read, or changed during the conversion.
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    checked = ConvertOptions(folds=folds, **options)
+    checked = ConvertOptions(**options)
     _refuse(_option_faults(checked, name))
     described = SourceOptions(
         corpus=corpus,
         columns=tuple(f"{ours}={theirs}" for ours, theirs in (columns or {}).items()),
         split=split,
         tiers=tuple(tiers),
-        divide=divide,
         name=name,
-        by_speaker=(checked.folds or checked.split_by_speaker) is not None,
+        by_speaker=checked.split_by_speaker is not None,
     )
     opened = open_source(str(source), described)
-    if checked.folds:
-        return convert_folds(opened, Path(out), name=name, options=checked, workers=workers)
     return conversion.convert(opened, Path(out), name=name, options=checked, workers=workers)
 
 
@@ -130,11 +109,6 @@ def _option_faults(options: ConvertOptions, name: str) -> Iterator[str]:
         yield f"--channel: from 1; found {options.channel}"
     if not options.max_seconds > 0:
         yield f"--max-seconds: above 0; found {options.max_seconds:g}"
-    if options.folds is not None:
-        if not 3 <= options.folds <= 100:
-            yield f"--folds: 3 to 100, one each to test and to validate; found {options.folds}"
-        if shares is not None or options.drop_shared_sentences:
-            yield "--folds: cannot be combined with --split-by-speaker or --drop-shared-sentences"
     if shares is not None and not shares_of(shares)[0]:
         yield f"{_SHARES}; found {shares}"
 
@@ -155,22 +129,13 @@ def convert_command(
     workers: int | None,
     engine: str,
     address: str | None,
-    part: str | None,
-    finish: bool,
 ) -> None:
-    """Convert, convert a part (``I/N``), or finish, and print the result."""
+    """Convert, and print the result."""
     on_ray = engine == "ray"
-    numbers = re.fullmatch(r"(\d+)/(\d+)", part or "1/1")
-    index, count = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
-    in_parts = bool(part) or finish
     wrong = {
         "SOURCE: required; `danish-asr convert --list` shows the kinds": source is None,
-        "--name: required, it names the dataset's card": name is None and part is None,
+        "--name: required, it names the dataset's card": name is None,
         "--address: applies to --engine ray only": bool(address) and not on_ray,
-        "--part: cannot be combined with --finish or --engine ray": bool(part)
-        and (finish or on_ray),
-        "--folds: cannot be combined with --part or --finish": in_parts and bool(options.folds),
-        f"--part: expected I/N with I from 1 to N; found {part}": not 1 <= index <= count,
     }
     faults = [text for text, is_wrong in wrong.items() if is_wrong]
     _refuse([*_option_faults(options, name or "x"), *faults])
@@ -182,27 +147,16 @@ def convert_command(
     for note in opened.notes:
         console.print(f"{location}: {note}")
     requested, workers = workers or 1, workers or usable_cpus()
-    if part is not None:
-        conversion.convert_part(opened, out, (index, count), options=options, workers=workers)
-        console.print(f"part {index} of {count} is converted; run --finish after all parts")
-        return
-    name, folds = name or "", dict[Path, Inventory]()
+    name = name or ""
     ray = partial(run_on_ray, address=address, workers=workers) if on_ray else None
-    if options.folds:
-        folds = convert_folds(opened, out, name=name, options=options, workers=workers, engine=ray)
-        inventory = next(iter(folds.values()))
-    elif finish:
-        inventory = conversion.finish(opened, out, name=name, options=options)
-    else:
-        inventory = conversion.convert(
-            opened, out, name=name, options=options, workers=workers, engine=ray
-        )
+    inventory = conversion.convert(
+        opened, out, name=name, options=options, workers=workers, engine=ray
+    )
     _print_summary(inventory, console)
     if 0 < len(inventory.shards) < requested:
         work = f"{len(inventory.shards)} shards are work for as many processes"
         console.print(f"{work}, not for --workers {requested}; a smaller --shard-rows makes more")
-    for root in folds or [out]:
-        console.print(f"{root}: {'complete' if inventory.rows else 'no row was written'}")
+    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
 
 
 def print_sources() -> None:

@@ -42,7 +42,7 @@ from danish_asr.corpus.shard import Record, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources.base import Source
 from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
-from danish_asr.corpus.texts import MENDS, repeated_text
+from danish_asr.corpus.texts import repeated_text
 
 Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
 """Calls a function with every task and yields the results, in any order."""
@@ -79,39 +79,6 @@ def convert(
     return read_inventory(out)
 
 
-def convert_part(
-    source: Source,
-    out: Path,
-    part: tuple[int, int],
-    *,
-    options: ConvertOptions | None = None,
-    workers: int = 1,
-) -> None:
-    """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
-    conversion = Conversion(source, out, options)
-    if not conversion.is_finished():
-        with locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
-            conversion.run(partial(run_in_processes, workers=workers), part)
-
-
-def finish(
-    source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
-) -> Inventory:
-    """Complete a dataset whose parts are all converted; arguments and errors as for `convert`."""
-    conversion = Conversion(source, out, options)
-    if not conversion.is_finished(name):
-        tasks = conversion.tasks
-        records = [record for task in tasks if (record := read_record(out, task))]
-        if missing := len(tasks) - len(records):
-            raise DatasetError(
-                f"{out}: {missing} of {len(tasks)} shards are not converted yet; run the parts "
-                "(--part) that did not succeed again, then --finish"
-            )
-        with locked(out):
-            conversion.complete(records, name)
-    return read_inventory(out)
-
-
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Hold the lock of a directory that is converted into; `DatasetError` if another one does."""
@@ -136,14 +103,14 @@ class Conversion:
         self._rows = sum(task.rows for task in self.tasks)
         self._most_drops = int(self._rows * self._options.max_drop + 1e-6)  # 0.29 * 100 < 29
 
-    def is_finished(self, name: str | None = None) -> bool:
+    def is_finished(self, name: str) -> bool:
         """Whether the dataset is complete; if not, this conversion claims the directory."""
         out = self.out
         if not (out / INVENTORY_FILE).is_file():
             claim(out, self._key)
             return False
         inventory = read_inventory(out)
-        if (inventory.key, inventory.name) != (self._key, name or inventory.name):
+        if (inventory.key, inventory.name) != (self._key, name):
             raise DatasetError(
                 f"{out}: holds the finished dataset '{inventory.name}', made from "
                 f"{inventory.source}; its name, its source (a file's content or time) or its "
@@ -152,9 +119,9 @@ class Conversion:
         shutil.rmtree(out / WORK_DIR, ignore_errors=True)
         return True
 
-    def run(self, engine: Engine, part: tuple[int, int] = (1, 1)) -> list[Record]:
-        """Convert the tasks of a part that are not finished; return all records of the part."""
-        tasks = self.tasks[part[0] - 1 :: part[1]]
+    def run(self, engine: Engine) -> list[Record]:
+        """Convert the tasks that are not finished; return all records."""
+        tasks = self.tasks
         records = [record for task in tasks if (record := read_record(self.out, task))]
         finished = {record.task for record in records}
         remaining = [task for task in tasks if task.number not in finished]
@@ -181,7 +148,6 @@ class Conversion:
         if reasons.total() <= self._most_drops:
             return
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-        mend = " (--fix-text mends mojibake and HTML entities)" if MENDS.keys() & reasons else ""
         dropped = (row for record in records for row in record.dropped)
         unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
         examples = "; ".join(self._describe(row) for row in islice(unwanted, 3))
@@ -191,7 +157,7 @@ class Conversion:
             done, share = f" of the first {read:,}", "a larger --max-drop"
         raise DatasetError(
             f"rows dropped: {reasons.total():,}{done}; --max-drop allows {self._most_drops} of "
-            f"this source's {self._rows:,}: {counts}. The first: {examples}. Fix the source{mend}, "
+            f"this source's {self._rows:,}: {counts}. The first: {examples}. Fix the source, "
             f"or go on with {share}"
         )
 
@@ -261,17 +227,12 @@ class Conversion:
         suspects = Counter(row["reason"] for record in records for row in record.suspects)
         notes = [
             *self._division.notes,
-            *people_notes(people_of(self.out, shards), folds=bool(self._options.folds)),
+            *people_notes(people_of(self.out, shards)),
             *repeated_text(self.out, shards),
         ]
         if ages := added(record.ages for record in records):
             values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
             notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
-        if mends := added(record.mended for record in records):
-            counts = ", ".join(f"{name} in {rows:,} rows" for name, rows in mends.most_common())
-            notes.append(f"text mended: {counts}")
-        elif MENDS.keys() & {*suspects, *(row["reason"] for row in dropped)}:
-            notes.append("--fix-text mends mojibake and HTML entities")
         return Inventory(
             name=name,
             source=self._source.name,

@@ -18,7 +18,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources.base import Source, SourceFile
-from danish_asr.corpus.texts import mended, text_profiles
+from danish_asr.corpus.texts import text_profiles
 from danish_asr.text.profiles import normalizer
 
 SHARED_SENTENCE: Final = "sentence in dev or test"
@@ -36,20 +36,12 @@ Splits = NDArray[np.int8]
 """The split of each row of a file, as an index of `SPLITS`."""
 
 
-class Part(NamedTuple):
-    """Rows that have shards of their own: a split, or a fold of it."""
-
-    split: str
-    prefix: str = ""  # of the names of its shards
-
-
 class Division(NamedTuple):
     """What is decided about rows before they are converted."""
 
-    splits: dict[str, Splits]  # by file, positions in ``parts``; empty: the source's own splits
+    splits: dict[str, Splits]  # by file, positions in `SPLITS`; empty: the source's own splits
     shared: dict[str, frozenset[int]]  # by file, the rows of train to leave out
     notes: list[str]  # for people
-    parts: tuple[Part, ...] = tuple(map(Part, SPLITS))
 
     def rows_of(self, file: SourceFile, part: int) -> NDArray[np.int64]:
         """The positions of a file's rows in a part."""
@@ -79,18 +71,15 @@ def shares_of(text: str) -> tuple[tuple[float, ...], int]:
 
 def divide(source: Source, options: ConvertOptions) -> Division:
     """Decide by the options; reads all rows without their audio if one of them asks for it."""
-    by_speaker = "--folds" if options.folds else "--split-by-speaker"
-    if not (options.folds or options.split_by_speaker or options.drop_shared_sentences):
+    if not (options.split_by_speaker or options.drop_shared_sentences):
         return Division({}, {}, [])
     own = sorted({file.split for file in source.files} - {SPLITS[_TRAIN]})
-    if (options.folds or options.split_by_speaker) and own:
+    if options.split_by_speaker and own:
         raise SourceError(
-            f"{by_speaker}: the source has its own {' and '.join(own)}; leave the option out "
+            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
             "to keep them, or divide all rows anew with --split train (not CoRal)"
         )
     rows = {file.name: _read(source, file, options) for file in source.files}
-    if options.folds:
-        return _divide_in_folds(rows, options.folds, options.fold)
     splits = {file.name: np.full(file.rows, SPLITS.index(file.split)) for file in source.files}
     notes = []
     if options.split_by_speaker:
@@ -116,27 +105,6 @@ def divide(source: Source, options: ConvertOptions) -> Division:
     )
 
 
-def _divide_in_folds(rows: Mapping[str, pa.Table], folds: int, fold: int) -> Division:
-    """Test the speakers of one fold, validate with those of the next one, train with all others.
-
-    The parts have the same rows whichever fold is tested, so that datasets can share their shards.
-    """
-    assigned = assign_speakers(pa.concat_tables(rows.values()), [1] * folds, 0, option="--folds")
-    roles = {fold - 1: "test", fold % folds: "dev"}
-    parts = [Part(roles.get(number, "train"), f"fold-{number + 1}-") for number in range(folds)]
-    parts.append(Part("train", "no-speaker-"))
-    speakers = {name: table["speaker_id"].to_pylist() for name, table in rows.items()}
-    places = {
-        name: np.array([assigned.get(speaker, folds) for speaker in own], np.int8)
-        for name, own in speakers.items()
-    }
-    role_of = np.array([SPLITS.index(part.split) for part in parts])
-    splits = {name: role_of[place] for name, place in places.items()}
-    split_of = {speaker: int(role_of[number]) for speaker, number in assigned.items()}
-    notes = _division_notes(rows, splits, split_of, f"fold {fold} of {folds}")
-    return Division(places, {}, list(notes), tuple(parts))
-
-
 class _Speaker(NamedTuple):
     name: str
     dialect: str
@@ -144,9 +112,7 @@ class _Speaker(NamedTuple):
     weight: float  # seconds of speech, or rows
 
 
-def assign_speakers(
-    rows: pa.Table, shares: Sequence[float], seed: int, *, option: str = "--split-by-speaker"
-) -> dict[str, int]:
+def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
     """Assign each speaker to a split, an index of ``shares``, by its share of the speech.
 
     Each dialect is divided by itself: its speakers, in an order that mixes genders and age groups
@@ -160,7 +126,7 @@ def assign_speakers(
     wanted = [split for split, share in enumerate(shares) if share]
     if len(speakers) < len(wanted):
         raise SourceError(
-            f"{option}: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
+            f"--split-by-speaker: {len(speakers)} known speakers cannot fill {len(wanted)} splits; "
             "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
             "into a folder, or convert with --split train"
         )
@@ -245,8 +211,7 @@ def _read(source: Source, file: SourceFile, options: ConvertOptions) -> pa.Table
     rows, spoken = [], normalizer(text_profiles(options.language)[0])
     for row in source.without_audio(file):
         speaker = {key: getattr(row.speaker, key) for key in ("speaker_id", *_GROUP)}
-        text = mended(row.text or "")[0] if options.fix_text else row.text or ""
-        sentence = sentence_of(spoken(text))
+        sentence = sentence_of(spoken(row.text or ""))
         rows.append({**speaker, "seconds": row.seconds, "sentence": sentence})
     return pa.Table.from_pylist(rows, _ROWS)
 

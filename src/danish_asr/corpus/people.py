@@ -37,10 +37,10 @@ def people_of(root: Path, shards: Sequence[ShardEntry]) -> dict[str, pa.Table]:
     return {split: pa.concat_tables(own) for split, own in tables.items()}
 
 
-def people_notes(people: Mapping[str, pa.Table], *, folds: bool = False) -> Iterator[str]:
-    """Yield lines for people, from the columns `PEOPLE` by split; ``folds`` test all speakers."""
+def people_notes(people: Mapping[str, pa.Table]) -> Iterator[str]:
+    """Yield lines for people, from the columns `PEOPLE` by split."""
     everyone = pa.concat_tables(table.select(PEOPLE.names) for table in people.values())
-    yield from _few_speakers(everyone if folds else people["test"], everyone)
+    yield from _few_speakers(people["test"], everyone)
     for column in LABELS:
         labels = pc.unique(everyone[column]).to_pylist()
         meaning = _MEANINGS.get(column, str)
@@ -67,6 +67,5 @@ def _few_speakers(test: pa.Table, everyone: pa.Table) -> Iterator[str]:
         needed = f"{MIN_EFFECTIVE}"
     if speakers < MIN_SPEAKERS or effective < MIN_EFFECTIVE:
         people = pc.count_distinct(everyone["speaker_id"]).as_py()
-        folds = f"`convert --folds 5` makes datasets that test each of the {people:,} speakers once"
-        way = folds if people >= MIN_SPEAKERS else f"All splits together have {people}"
+        way = f"All splits together have {people}"
         yield f"test has {found}; an interval needs {needed}. {way}"

@@ -31,7 +31,7 @@ from danish_asr.corpus import DANISH, ConvertOptions
 from danish_asr.corpus.sources.base import Source, Utterance
 from danish_asr.corpus.sources.metadata import DIALECTS
 from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
-from danish_asr.corpus.texts import mended, oddities, text_profiles, unusable_text
+from danish_asr.corpus.texts import oddities, text_profiles, unusable_text
 from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
@@ -74,7 +74,6 @@ class Record:
     unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
     countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
     ages: dict[str, int] = field(default_factory=dict)  # rows per age that is no number of years
-    mended: dict[str, int] = field(default_factory=dict)  # rows per fault of texts that is mended
     characters: str = ""  # of the written texts, raw and under profiles, for the tokenizer
 
 
@@ -184,12 +183,7 @@ def _prepared(utterance: Utterance, options: ConvertOptions, record: Record) -> 
     if speaker.country_birth != speaker.country:
         read_as = f"{speaker.country_birth} -> {speaker.country or 'unknown'}"
         record.countries[read_as] = record.countries.get(read_as, 0) + 1
-    text, found = utterance.text, list[str]()
-    if options.fix_text and text:
-        text, found = mended(text)
-    for name in found:
-        record.mended[name] = record.mended.get(name, 0) + 1
-    return replace(utterance, speaker=speaker, text=text)
+    return replace(utterance, speaker=speaker)
 
 
 def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:

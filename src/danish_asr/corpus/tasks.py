@@ -33,7 +33,7 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.division import SHARED_SENTENCE, Division, Part
+from danish_asr.corpus.division import SHARED_SENTENCE, Division
 from danish_asr.corpus.sources.base import Source, SourceFile
 
 WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
@@ -89,8 +89,8 @@ def plan_tasks(
     division = division or Division({}, {}, [])
     duplicates, none = find_duplicates(source), frozenset[int]()
     tasks: list[ShardTask] = []
-    for corpus, part, shards in _partitions(source, options, division):
-        folder = partition_dir(Path(), corpus, part.split, options.language)
+    for corpus, split, shards in _partitions(source, options, division):
+        folder = partition_dir(Path(), corpus, split, options.language)
         for place, ranges in enumerate(shards):
             slices = tuple(
                 RowSlice(
@@ -103,8 +103,8 @@ def plan_tasks(
                 )
                 for file, (start, stop, others) in ranges.items()
             )
-            name = f"{part.prefix}part-{place:05d}-of-{len(shards):05d}.parquet"
-            tasks.append(ShardTask(len(tasks), part.split, (folder / name).as_posix(), slices))
+            name = f"part-{place:05d}-of-{len(shards):05d}.parquet"
+            tasks.append(ShardTask(len(tasks), split, (folder / name).as_posix(), slices))
     return tasks
 
 
@@ -166,16 +166,16 @@ def _partition(file: SourceFile) -> tuple[str, int]:
 
 def _partitions(
     source: Source, options: ConvertOptions, division: Division
-) -> Iterator[tuple[str, Part, list[Ranges]]]:
+) -> Iterator[tuple[str, str, list[Ranges]]]:
     most = _most_rows(source, options)
     for (corpus, own), group in groupby(sorted(source.files, key=_partition), _partition):
         files = list(group)
         if not division.splits:
-            yield corpus, Part(SPLITS[own]), list(_cut(files, options.shard_rows, most))
+            yield corpus, SPLITS[own], list(_cut(files, options.shard_rows, most))
             continue
-        for number, part in enumerate(division.parts):
+        for number, split in enumerate(SPLITS):
             rows = {file: division.rows_of(file, number) for file in files}
-            yield corpus, part, list(_cut_rows(rows, most))
+            yield corpus, split, list(_cut_rows(rows, most))
 
 
 def _most_rows(source: Source, options: ConvertOptions) -> int:

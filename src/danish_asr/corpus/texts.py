@@ -26,7 +26,7 @@ MENDS: Final[Mapping[str, Callable[[str], str]]] = {
     "HTML entities": unescape_html,
     "mojibake": _decoded,
 }
-"""What ``--fix-text`` mends, in this order: ``&aelig;``, and UTF-8 read as another encoding."""
+"""What `ftfy` would mend: ``&aelig;``, and UTF-8 read as another encoding."""
 
 REPLACED: Final = "replacement characters"
 """U+FFFD: what stood there is lost."""
@@ -51,16 +51,6 @@ _MANY: Final = 20
 def text_profiles(language: str) -> tuple[str, ...]:
     """Profiles that training targets may have; sentences are compared under the first."""
     return ("coral", "danish") if language == DANISH else ("plain",)
-
-
-def mended(text: str) -> tuple[str, list[str]]:
-    """The text without what `MENDS` mends, and the names of what it was."""
-    found = []
-    for name, mend in MENDS.items():
-        if (better := mend(text)) != text:
-            found.append(name)
-            text = better
-    return text, found
 
 
 def oddities(text: str, audio: object = None) -> dict[str, int]:

@@ -85,7 +85,6 @@ def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> 
         ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
         ("x --name y --address auto", ["--address: .*--engine ray"]),
-        ("x --part 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
         ("x --name y --language norsk", ["--language: .*nob_Latn.*norsk"]),
         ("x --name y --max-seconds 0", ["--max-seconds: .*0"]),
         ("x --name y --max-seconds nan --max-drop nan", ["--max-drop: .*nan", "--max-sec.*nan"]),

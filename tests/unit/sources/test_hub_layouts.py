@@ -5,14 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import pyarrow as pa
 import pytest
 
-from danish_asr.base.errors import SourceError
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source, resolve_source
 from danish_asr.corpus.sources.base import Source, Utterance
-from danish_asr.corpus.sources.location import ArrowFile
 from tests.builders import tone
 from tests.datasets_files import INTEGER, STRING, dataset_of
 
@@ -87,60 +84,6 @@ TYPES: dict[str, Any] = {
 GENDERS = ["female", "male", "female", None, "male"]
 
 
-def test_a_dataset_dict_on_the_disk_is_read_with_the_names_of_its_classes(tmp_path: Path) -> None:
-    whole = dataset_of(ROWS, TYPES)
-    parts = {"train": whole, "validation": whole.select([1, 4])}
-    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
-    stray = tmp_path / "saved" / "train" / "cache-0123456789abcdef.arrow"
-    stray.write_bytes(b"no part of the dataset")
-    kind, location, why = resolve_source(str(tmp_path / "saved"))
-    assert (kind, why) == ("hf-disk", "it has state.json and cache-0123456789abcdef.arrow")
-    source = open_source(location, OPTIONS)
-    assert splits(source) == {"train": 5, "dev": 2}
-    rows = read_all(source)
-    assert [row.text for row in rows[:5]] == [row["sentence"] for row in ROWS]
-    assert [row.audio for row in rows[:5]] == [row["audio"]["bytes"] for row in ROWS]
-    assert [row.speaker.gender for row in rows] == [*GENDERS, "male", "male"]
-    (file,) = (file for file in source.files if file.split == "train")
-    assert [row.text for row in source.read(file, 2, 4)] == ["sætning nummer 2", "sætning nummer 3"]
-    assert convert(source, tmp_path / "out", name="x").rows == 7
-
-
-def test_a_dataset_on_the_disk_needs_its_split(tmp_path: Path) -> None:
-    dataset_of(ROWS, TYPES).save_to_disk(str(tmp_path / "mine"))
-    with pytest.raises(SourceError, match="--split train"):
-        open_source(str(tmp_path / "mine"), OPTIONS)
-    source = open_source(str(tmp_path / "mine"), SourceOptions(corpus="own", split="test"))
-    assert splits(source) == {"test": 5}
-
-
-def test_a_dataset_of_many_batches_is_read_from_any_row(tmp_path: Path) -> None:
-    rows = [{"audio": {"bytes": b"", "path": f"{n}.wav"}, "text": str(n)} for n in range(2500)]
-    types = {"audio": datasets.Audio(), "text": STRING}
-    dataset_of(rows, types).save_to_disk(str(tmp_path / "train"), num_shards=2)
-    source = open_source(str(tmp_path / "train"), OPTIONS)
-    assert [file.rows for file in source.files] == [1250, 1250]
-    for start, stop in ((0, 3), (990, 1010), (1249, 1250)):
-        found = [row.text for row in source.read(source.files[1], start, stop)]
-        assert found == [str(1250 + row) for row in range(start, stop)]
-
-
-def test_a_folder_that_only_looks_like_a_dataset_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "train").mkdir()
-    (tmp_path / "train" / "state.json").write_text('{"step": 3}')
-    (tmp_path / "train" / "data.arrow").write_bytes(b"")
-    with pytest.raises(SourceError, match=r"state\.json: not what save_to_disk"):
-        open_source(f"hf-disk:{tmp_path}", OPTIONS)
-
-
-def test_a_damaged_file_of_a_dataset_on_the_disk_is_named(tmp_path: Path) -> None:
-    dataset_of(ROWS, TYPES).save_to_disk(str(tmp_path / "train"))
-    (path,) = (tmp_path / "train").glob("*.arrow")
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(SourceError, match=path.name):
-        open_source(str(tmp_path / "train"), OPTIONS)
-
-
 @pytest.mark.parametrize("text", ["text", "sentence", "transcription"])
 def test_parquet_of_any_corpus_is_recognised_by_its_columns(tmp_path: Path, text: str) -> None:
     rows = [{"audio": row["audio"], text: row["sentence"], "gender": row["gender"]} for row in ROWS]
@@ -159,14 +102,3 @@ def test_numbers_without_names_stay_as_they_are(tmp_path: Path) -> None:
     dataset_of(rows, types).to_parquet(str(tmp_path / "train.parquet"))
     found = read_all(open_source(str(tmp_path), OPTIONS))
     assert [row.speaker.gender for row in found] == ["0", "1", "0", "-1", "1"]
-
-
-def test_an_arrow_file_gives_its_batches_as_row_groups(tmp_path: Path) -> None:
-    batches = [pa.record_batch({"n": pa.array(range(n), pa.int64())}) for n in (3, 0, 2)]
-    with pa.ipc.new_stream(tmp_path / "a.arrow", batches[0].schema) as stream:
-        for batch in batches:
-            stream.write_batch(batch)
-    file = ArrowFile(str(tmp_path / "a.arrow"))
-    assert [file.row_group(index).num_rows for index in range(file.num_row_groups)] == [3, 0, 2]
-    parts = file.iter_batches(2, [0, 2], ["n"])
-    assert [part.to_pydict()["n"] for part in parts] == [[0, 1], [2], [0, 1]]

@@ -1,11 +1,9 @@
 """Corpora in the folders in which they are published."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.dataset as pads
 import pytest
 
@@ -14,8 +12,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SourceOptions, open_source, resolve_source
 from danish_asr.corpus.sources.base import Source, Utterance
-from danish_asr.corpus.tasks import find_duplicates
-from tests.builders import encode, tone
+from tests.builders import tone
 
 RADIO = SourceOptions(corpus="radio")
 
@@ -41,75 +38,8 @@ def write_pairs(folder: Path) -> None:
         write(folder / f"{name}.txt", "på Ærø\n")
 
 
-def write_common_voice(folder: Path) -> None:
-    head = "client_id | path | sentence_id | sentence | up_votes | age | gender | accents | locale"
-    for split in ("train", "dev", "test"):
-        rows = [
-            f'c1 | {split}1.mp3 | s | Er "nemt" | 2 | thirties | female_feminine | fynsk | da',
-            f"c2 | {split}2.mp3 | s | på Ærø | 2 | twenties |  |  | da",
-        ]
-        write_tsv(folder / "da" / f"{split}.tsv", head, *rows)
-        for number in (1, 2):
-            clip = tone(0.2, format="MP3", subtype="MPEG_LAYER_III")
-            write(folder / "da" / "clips" / f"{split}{number}.mp3", clip)
-    write_tsv(folder / "da" / "validated.tsv", head)
-
-
-def write_fleurs(folder: Path) -> None:
-    for split in ("train", "dev", "test"):
-        rows = [
-            f"7 | {n}.wav | På Ærø, | på ærø | p å | 3200 | FEMALE"
-            for n in (f"{split}1", f"{split}2")
-        ]
-        write_tsv(folder / f"{split}.tsv", *rows)
-        write(folder / "audio" / split / f"{split}1.wav", tone(0.2, rate=16_000))
-        write(folder / "audio" / split / f"{split}2.wav", tone(0.2, rate=16_000))
-
-
-def write_ft_speech(folder: Path) -> None:
-    head = "utterance_id | speaker_gender | transcript | start_time | end_time"
-    for part in ("train", "dev-balanced", "dev-other", "test-balanced", "test-other"):
-        rows = [f"S{n:03}_20161_M012_{part}-{n} | F | ja <UNK> tak | {n} | {n}.5" for n in (0, 1)]
-        write_tsv(folder / "text" / f"ft-speech_{part}.tsv", head, *rows)
-    write(folder / "audio" / "2016" / "20161_M012.wav", tone(1.5, rate=16_000))
-
-
-def write_nst(folder: Path) -> None:
-    for place, audio, pid in (
-        ("ADB_OD_DAN_0565", "dk", "dk11x242-18072000-1149"),
-        ("supplement_dk/testdata/metadata", "supplement_dk/testdata/audio", "dk99x1-1-1"),
-    ):
-        info = {"Speaker_ID": "242", "Age": "61", "Sex": "Male", "Region_of_Dialect": "Fynsk"}
-        silence = "( ... tavshed under denne indspilning ...)"
-        recordings = [
-            {"file": f"U{n:04}.WAV", "text": text} for n, text in enumerate(("Ærø", silence), 1)
-        ]
-        session = {"pid": pid, "info": info, "val_recordings": recordings}
-        write(folder / place / f"{pid}.json", json.dumps(session))
-        write(folder / audio / pid / f"{pid}_u0001.wav", tone(0.2, channels=2))
-        write(folder / audio / pid / f"{pid}_u0002-1.wav", tone(0.2))
-
-
-def write_kaldi(folder: Path) -> None:
-    for split in ("train", "test"):
-        place = folder / "data" / split
-        write(place / "wav" / "call.wav", tone(2.0, rate=16_000))
-        write(place / "wav.scp", "call wav/call.wav\npiped sph2pipe x.sph |\n")
-        write(place / "text", f"{split}1 på Ærø\n{split}2 ja  tak\n{split}3 nej\n")
-        write(
-            place / "segments", f"{split}1 call 0 0.2\n{split}2 call 0.5 0.8\n{split}3 piped 0 1\n"
-        )
-        write(place / "utt2spk", f"{split}1 s1\n{split}2 s2\n")
-        write(place / "spk2gender", "s1 f\n")
-
-
 LAYOUTS: dict[str, tuple[Callable[[Path], None], str, int]] = {
     "pairs": (write_pairs, "radio", 3),
-    "common-voice": (write_common_voice, "common_voice_da", 6),
-    "fleurs": (write_fleurs, "fleurs_da", 6),
-    "ft-speech": (write_ft_speech, "ftspeech", 10),
-    "nst": (write_nst, "nst_da", 2),
-    "kaldi": (write_kaldi, "radio", 4),
 }
 
 
@@ -216,116 +146,6 @@ def test_a_link_to_a_folder_above_it_adds_no_recordings(tmp_path: Path) -> None:
     assert resolve_source(str(tmp_path / "in")).kind == "pairs"
     source = open_source(str(tmp_path / "in"), RADIO)
     assert [row.id for row in read_all(source)] == ["in/train/s1/a", "in/train/s2/a"]
-
-
-def test_common_voices_metadata_are_read(tmp_path: Path) -> None:
-    first, second = rows_of(tmp_path, "common-voice")
-    assert (first.id, first.text) == ("test1", 'Er "nemt"')
-    speaker = first.speaker
-    assert (speaker.speaker_id, speaker.dialect, speaker.gender) == ("c1", "Fynsk", "female")
-    assert (speaker.age, speaker.age_group) == (None, "25-49")
-    assert (second.speaker.age_group, second.speaker.dialect, second.speaker.gender) == (None,) * 3
-
-
-def test_fleurs_gives_the_normalised_text_or_the_raw_one(tmp_path: Path) -> None:
-    assert [(row.id, row.text) for row in rows_of(tmp_path, "fleurs")] == [
-        ("test1", "på ærø"),
-        ("test2", "på ærø"),
-    ]
-    (first, _) = rows_of(tmp_path, "fleurs", columns=("text=raw_transcription",))
-    assert (first.text, first.speaker.gender) == ("På Ærø,", "female")
-
-
-def test_ft_speechs_utterances_are_parts_of_a_meeting(tmp_path: Path) -> None:
-    write_ft_speech(tmp_path)
-    source = open_source(str(tmp_path))
-    assert {(file.corpus, file.split) for file in source.files} == {
-        ("ftspeech", "train"),
-        *(
-            (corpus, split)
-            for corpus in ("ftspeech", "ftspeech_other")
-            for split in ("dev", "test")
-        ),
-    }
-    found = read_all(source)[1]
-    assert (found.text, found.start, found.seconds) == ("ja  tak", 1.0, 0.5)
-    assert found.audio == tmp_path / "audio/2016/20161_M012.wav"
-    assert (found.speaker.speaker_id, found.speaker.gender) == ("S001", "female")
-
-
-def test_nsts_sessions_are_read(tmp_path: Path) -> None:
-    spoken, silent = rows_of(tmp_path, "nst")
-    assert (spoken.id, spoken.text, silent.text) == ("dk99x1-1-1_U0001", "Ærø", None)
-    speaker = spoken.speaker
-    assert (speaker.speaker_id, speaker.age, speaker.gender) == ("242", 61, "male")
-    assert speaker.dialect == "Fynsk"
-
-
-def test_a_folder_of_manifests_is_not_taken_for_fleurs(tmp_path: Path) -> None:
-    write_tsv(tmp_path / "test.tsv", "path | sentence", "a.wav | ja")
-    assert resolve_source(str(tmp_path))[0] == "manifest"
-    write(tmp_path / "test.tsv", "7\ta.wav\tæ\tæ\tæ\t1\n".encode("latin-1"))
-    assert resolve_source(str(tmp_path))[0] == "manifest"
-
-
-def test_kaldis_segments_speakers_and_genders_are_read(tmp_path: Path) -> None:
-    found = rows_of(tmp_path / "data", "kaldi")
-    assert [(row.id, row.text, row.start, row.seconds, row.refused) for row in found] == [
-        ("test1", "på Ærø", 0.0, 0.2, None),
-        ("test2", "ja  tak", 0.5, pytest.approx(0.3), None),
-        ("test3", "nej", 0.0, None, "a command in wav.scp"),
-    ]
-    assert [row.speaker.gender for row in found] == ["female", None, None]
-    assert found[0].audio == tmp_path / "data" / "data" / "test" / "wav" / "call.wav"
-
-
-@pytest.mark.parametrize(
-    ("channels", "names", "found"),
-    [
-        (2, ("a", "b"), [(1, None), (2, None)]),
-        (1, ("a", "b"), [(None, None)] * 2),
-        (2, ("file", "file"), [(None, "no known channel")] * 2),
-        (2, ("other", "other"), [(None, None)] * 2),
-    ],
-)
-def test_the_channel_of_a_kaldi_recording_is_read(
-    tmp_path: Path,
-    channels: int,
-    names: tuple[str, str],
-    found: list[tuple[int | None, str | None]],
-) -> None:
-    speech = np.full((16_000, channels), 0.1)
-    write(tmp_path / "train" / "call.wav", encode(speech, 16_000))
-    write(tmp_path / "train" / "wav.scp", "".join(f"{name} call.wav\n" for name in {*names}))
-    write(tmp_path / "train" / "reco2file_and_channel", "a file A\nb file B\n")
-    write(tmp_path / "train" / "segments", f"u1 {names[0]} 0 0.5\nu2 {names[1]} 0.5 1\n")
-    write(tmp_path / "train" / "text", "u1 ja\nu2 nej\n")
-    source = open_source(f"kaldi:{tmp_path}", SourceOptions(corpus="radio"))
-    (file,) = source.files
-    assert [(row.channel, row.refused) for row in source.read(file, 0, 2)] == found
-
-
-@pytest.mark.parametrize(
-    ("table", "line", "refused"),
-    [
-        ("text", "test1 nej", [None, None, "a command in wav.scp", None]),
-        ("segments", "test1 call 1 1.5", ["duplicate id", None, "a command in wav.scp"]),
-        ("utt2spk", "\ntest1 s2", ["duplicate id", None, "a command in wav.scp"]),
-        ("wav.scp", "call b.wav", ["duplicate id"] * 2 + ["a command in wav.scp"]),
-        ("segments", "test1 call 0 0.2", [None, None, "a command in wav.scp"]),
-    ],
-)
-def test_an_id_with_two_values_in_kaldis_tables_goes_to_the_ledger(
-    tmp_path: Path, table: str, line: str, refused: list[str | None]
-) -> None:
-    write_kaldi(tmp_path)
-    path = tmp_path / "data" / "test" / table
-    path.write_text(path.read_text() + line + "\n")
-    source = open_source(f"kaldi:{tmp_path}", RADIO)
-    (file,) = (file for file in source.files if file.split == "test")
-    rows = list(source.read(file, 0, file.rows))
-    assert [row.refused for row in rows] == refused
-    assert (rows[0].text, len(find_duplicates(source)[file.name])) == ("på Ærø", table == "text")
 
 
 def test_texts_of_the_montreal_forced_aligner_are_read(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.files import walk
-from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.sources.base import (
     AUDIO_SUFFIXES,
     Source,
@@ -24,20 +23,11 @@ from danish_asr.corpus.sources.base import (
     SourceOptions,
     Utterance,
 )
-from danish_asr.corpus.sources.kaldi import open_kaldi
-from danish_asr.corpus.sources.leaderboard import open_leaderboard
 from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
 from danish_asr.corpus.sources.manifest import SUFFIXES, has_manifest, open_manifest
 from danish_asr.corpus.sources.metadata import speaker
 from danish_asr.corpus.sources.pairs import has_pairs, open_pairs
 from danish_asr.corpus.sources.parquet import is_coral, open_coral, open_hf_parquet
-from danish_asr.corpus.sources.published import (
-    is_fleurs,
-    open_common_voice,
-    open_fleurs,
-    open_ft_speech,
-    open_nst,
-)
 from danish_asr.corpus.sources.timed import has_transcripts, open_timed
 from danish_asr.corpus.sources.timed_files import is_transcript
 from danish_asr.corpus.sources.unknown import describe_unknown
@@ -84,8 +74,6 @@ _TIMED: Final = {
 }
 """Kinds of timed text, with their suffixes."""
 
-_SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
-
 SOURCES: Final[dict[str, SourceKind]] = {
     "coral": SourceKind(
         location="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
@@ -99,43 +87,6 @@ SOURCES: Final[dict[str, SourceKind]] = {
         about="any Hugging Face audio Parquet; takes --corpus, --column and --split",
         open=open_hf_parquet,
         signs=(_PARQUET,),
-    ),
-    "hf-disk": SourceKind(
-        location="FOLDER",
-        about="a Dataset or DatasetDict that save_to_disk of `datasets` wrote; options as above",
-        open=open_hf_parquet,
-        signs=(("**/state.json",), ("**/*.arrow",)),
-    ),
-    "common-voice": SourceKind(
-        location="FOLDER",
-        about="Mozilla Common Voice: train.tsv, dev.tsv, test.tsv and clips",
-        open=open_common_voice,
-        signs=(("clips", "da/clips"), (*_SPLIT_LISTS, "validated.tsv", "da/*.tsv")),
-    ),
-    "fleurs": SourceKind(
-        location="FOLDER",
-        about="FLEURS's archive of a language: train.tsv, dev.tsv, test.tsv and audio",
-        open=open_fleurs,
-        signs=(_SPLIT_LISTS,),
-        check=is_fleurs,
-    ),
-    "ft-speech": SourceKind(
-        location="FOLDER",
-        about="FT Speech: text/ft-speech_*.tsv and audio",
-        open=open_ft_speech,
-        signs=(("text/ft-speech_*.tsv", "ft-speech_*.tsv"),),
-    ),
-    "kaldi": SourceKind(
-        location="FOLDER",
-        about="Kaldi's data folders: text, wav.scp, and perhaps segments, utt2spk and spk2gender",
-        open=open_kaldi,
-        signs=(("**/wav.scp",), ("**/text",)),
-    ),
-    "nst": SourceKind(
-        location="FOLDER",
-        about="NST's Danish database, reorganised: sessions as JSON, and WAV",
-        open=open_nst,
-        signs=(("**/dk[0-9]*.json",), ("**/dk[0-9]*.wav",)),
     ),
     "manifest": SourceKind(
         location="FILE or FOLDER",
@@ -163,15 +114,9 @@ SOURCES: Final[dict[str, SourceKind]] = {
         signs=(_AUDIO, ("**/*.txt", "**/*.lab")),
         check=has_pairs,
     ),
-    "leaderboard": SourceKind(
-        location="FOLDER, hf or FOLDER,hf",
-        about="the five test sets of RyeAI's Danish leaderboard, from FOLDER/coral_read_aloud, "
-        "coral_conversation, cv17_da, fleurs_da and ftspeech, or from the hub",
-        open=open_leaderboard,
-    ),
     "synthetic": SourceKind(
         location="FOLDER",
-        about="the output of `danish-asr synthesize`; it has CoRal's columns",
+        about="a synthetic corpus; it has CoRal's columns",
         open=open_coral,
     ),
 }
@@ -224,10 +169,6 @@ def open_source(spec: str, options: SourceOptions | None = None) -> Source:
     options = options or SourceOptions()
     if options.tiers and kind not in {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
-    if options.divide is not None and kind not in _TIMED:
-        raise SourceError(f"--divide: {location} is read as {kind}, which has no times of words")
-    if options.divide is not None and not options.divide > 0:
-        raise SourceError(f"--divide: expected seconds above 0; found {options.divide:g}")
     if kind in SOURCES:
         open_kind = SOURCES[kind].open
     else:

@@ -143,13 +143,12 @@ class Source(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """``--corpus``, ``--column`` (``OURS=THEIRS``), ``--split``, ``--tier`` and ``--divide``."""
+    """``--corpus``, ``--column`` (``OURS=THEIRS``), ``--split`` and ``--tier``."""
 
     corpus: str | None = None
     columns: tuple[str, ...] = ()
     split: str | None = None
     tiers: tuple[str, ...] = ()  # names or patterns, of files with timed text
-    divide: float | None = None  # seconds; longer utterances of timed text are divided at pauses
     # What the defaults depend on; these are no options of the source.
     name: str | None = field(default=None, compare=False)  # of the card
     by_speaker: bool = field(default=False, compare=False)  # rows are divided by speaker later
@@ -157,7 +156,7 @@ class SourceOptions:
     @property
     def decisive(self) -> tuple[object, ...]:
         """The options that decide what is read."""
-        return self.corpus, self.columns, self.split, self.tiers, self.divide
+        return self.corpus, self.columns, self.split, self.tiers
 
     def checked_corpus(self) -> str:
         """The name of the corpus, or the card's; `SourceError` if it is missing or invalid."""

@@ -17,7 +17,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus.sources import base
 from danish_asr.corpus.sources.ambiguous import check_texts, start_columns
-from danish_asr.corpus.sources.location import ArrowFile, Location, locate
+from danish_asr.corpus.sources.location import Location, locate
 from danish_asr.corpus.sources.metadata import utterance
 
 _BATCH_BYTES: Final = 16 << 20
@@ -134,9 +134,7 @@ def is_coral(path: Path) -> bool:
         return False
 
 
-def open_coral(
-    location: str, options: base.SourceOptions, *, split: str | None = None
-) -> ParquetSource:
+def open_coral(location: str, options: base.SourceOptions) -> ParquetSource:
     """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
     if options != base.SourceOptions():
         raise SourceError(
@@ -165,7 +163,7 @@ def open_coral(
         return kind._replace(columns={**own, "id": kind.columns["id"]})
 
     listing = base.FileListing(location, options, "Parquet files")
-    return replace(open_parquet_files(listing, place, kind_of, split=split), country_codes=True)
+    return replace(open_parquet_files(listing, place, kind_of), country_codes=True)
 
 
 def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource:
@@ -193,10 +191,8 @@ def open_parquet_files(
     listing: base.FileListing,
     location: Location,
     kind_of: KindOf,
-    *,
-    split: str | None = None,
 ) -> ParquetSource:
-    """Open the Parquet files of a location, whose subset is a folder, of all splits or one."""
+    """Open the Parquet files of a location, whose subset is a folder."""
     folder = f"{location.subset}/" if location.subset else ""
     columns: dict[str, base.Columns] = {}
     for name in location.parquet_files():
@@ -204,8 +200,6 @@ def open_parquet_files(
             continue
         root = Path(location.root if location.local else "")
         own_split = listing.options.split_of(base.split_path(root, name))
-        if split not in {None, own_split}:
-            continue
         path = f"{location.root}/{name}"
         with location.open_parquet(name) as parquet:
             names = parquet.schema_arrow.names
@@ -259,7 +253,7 @@ def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
 
 
 def _read_rows(
-    parquet: pq.ParquetFile | ArrowFile, start: int, stop: int, columns: list[str]
+    parquet: pq.ParquetFile, start: int, stop: int, columns: list[str]
 ) -> Iterator[tuple[int, dict[str, Any] | None]]:
     """Yield the positions and values of rows; None for a row with a text that is not UTF-8."""
     # One row group after another: Arrow would keep all that are read together in memory.

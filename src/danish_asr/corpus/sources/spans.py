@@ -11,14 +11,6 @@ NO_SPEECH: Final = re.compile(r"\[[^]]*\]|[♪♫].*")
 """A text that subtitles have for music and noise."""
 
 
-class Word(NamedTuple):
-    """A word of a text, and its times in seconds; None where the file gives none."""
-
-    start: float | None
-    end: float | None
-    text: str
-
-
 class Span(NamedTuple):
     """A text, and when it is said, in seconds; None where the file gives no time."""
 
@@ -27,7 +19,6 @@ class Span(NamedTuple):
     text: str
     speaker: str | None = None
     channel: int | None = None  # from 1
-    words: tuple[Word, ...] = ()  # where the file has their times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

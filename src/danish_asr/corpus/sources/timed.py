@@ -11,16 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.audio import UNKNOWN_LENGTH, AudioError, open_audio
 from danish_asr.base.errors import SourceError
 from danish_asr.base.files import walk
 from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, Source, SourceOptions, fingerprint
 from danish_asr.corpus.sources.listed import Values, open_lists
-from danish_asr.corpus.sources.pauses import Piece, divided, is_longer, with_words
 from danish_asr.corpus.sources.recordings import recordings
 from danish_asr.corpus.sources.spans import (
     LABEL,
@@ -56,7 +54,7 @@ def open_timed(suffix: str, location: str, options: SourceOptions) -> Source:
         location,
         replace(options, columns=(*_COMPUTED, *options.columns)),
         partial(_lists, suffix),
-        partial(_rows, folder=folder, tiers=options.tiers, longest=options.divide),
+        partial(_rows, folder=folder, tiers=options.tiers),
         partial(_values, folder=folder, by_speaker=options.by_speaker),
         what=f"{suffix} files with text",
     )
@@ -111,33 +109,33 @@ def _lists(suffix: str, folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _rows(
-    path: Path, start: int, *, folder: Path, tiers: Sequence[str], longest: float | None
-) -> list[Piece]:
+class _Piece(NamedTuple):
+    """A span, and why it is refused."""
+
+    span: Span
+    refused: str | None
+
+
+def _rows(path: Path, start: int, *, folder: Path, tiers: Sequence[str]) -> list[_Piece]:
     """The utterances of a file, in the order of their starts."""
-    longest = longest or inf
-    whole = _spans(path, folder, tiers, longest)
-    pieces = [piece for span in whole for piece in divided(span, longest)]
-    spans = [piece.span for piece in pieces]
+    spans = _spans(path, folder, tiers)
     sounds = {span for span in spans if NO_SPEECH.fullmatch(span.text)}
     reasons = dict.fromkeys(sounds, "no speech")
     shared = overlapping((span for span in spans if span not in sounds), _OVERLAP)
     reasons |= dict.fromkeys(shared, "overlaps another utterance")
-    return [Piece(span, reasons.get(span, refused)) for span, refused in pieces[start:]]
+    return [_Piece(span, reasons.get(span)) for span in spans[start:]]
 
 
-def _spans(path: Path, folder: Path, patterns: Sequence[str], longest: float = inf) -> list[Span]:
-    """The spans of the chosen tiers; those above ``longest`` with the times of their words."""
+def _spans(path: Path, folder: Path, patterns: Sequence[str]) -> list[Span]:
+    """The spans of the chosen tiers."""
     channels = _length(path, folder)[1]
     spans = []
-    file = _read(path)
-    for tier, speaker in chosen_tiers(path, file, patterns):
+    for tier, speaker in chosen_tiers(path, _read(path), patterns):
         for span in tier.spans:
             own = span.speaker or speaker
             channel = span.channel or channel_of(own)
             heard = channel if channel and channels > 1 else None  # a mix of them was transcribed
-            timed = with_words(span, tier, file) if is_longer(span, longest) else span
-            spans.append(timed._replace(speaker=own, channel=heard))
+            spans.append(span._replace(speaker=own, channel=heard))
     return sorted(spans, key=lambda span: (span.start or 0.0, span.end or 0.0, span.speaker or ""))
 
 
@@ -206,7 +204,7 @@ def _named(tier: Tier, patterns: Sequence[str]) -> str | None:
     return name if len(patterns) > 1 or tier.kind in patterns else None
 
 
-def _values(root: Path, name: str, row: Piece, *, folder: Path, by_speaker: bool) -> Values:
+def _values(root: Path, name: str, row: _Piece, *, folder: Path, by_speaker: bool) -> Values:
     path, span, refused = root / name, *row
     if span.start is None or span.end is None:
         refused = refused or "no time"

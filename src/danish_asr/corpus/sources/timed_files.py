@@ -5,14 +5,13 @@ import io
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.sources.spans import LABEL, Span, Tier, TimedFile, Word, channel_of
+from danish_asr.corpus.sources.spans import LABEL, Span, Tier, TimedFile, channel_of
 
 _OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
 """What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
@@ -219,31 +218,9 @@ def _span(segment: Mapping[str, Any]) -> Span:
     start, end = (None if time is None else float(time) for time in times)
     channel, speaker = segment.get("channel"), segment.get("speaker")
     text = _line(segment["text"] or "")
-    words = tuple(word for entry in segment.get("words") or () for word in _words(entry))
     if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1, words)
-    return Span(start, end, text, str(speaker) if speaker else None, words=words)
-
-
-def _words(entry: Any) -> Iterator[Word]:
-    """The words of an entry; one of several has the times of its ends only."""
-    if not isinstance(entry, Mapping):
-        return
-    texts = str(entry.get("word") or entry.get("text") or "").split()
-    start, end = _time(entry.get("start")), _time(entry.get("end"))
-    if start is not None and end is not None and end < start:
-        start = end = None
-    for number, text in enumerate(texts, start=1):
-        yield Word(start if number == 1 else None, end if number == len(texts) else None, text)
-
-
-def _time(value: Any) -> float | None:
-    """Seconds, or None for what is none."""
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        return None
-    return seconds if isfinite(seconds) else None
+        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, text, str(speaker) if speaker else None)
 
 
 def _text(path: Path) -> str:
