@@ -103,10 +103,6 @@ def test_a_media_file_that_ends_before_its_header_says_so_is_truncated(
         decode(content[: int(share * len(content))])
 
 
-@pytest.mark.parametrize("arguments", [FORMATS[0], FORMATS[6]])
-def test_joined_media_files_are_refused(arguments: Any) -> None:
-    with pytest.raises(AudioError, match=r"^several audio files in one$"):
-        decode(encode(*arguments) * 2)
 
 
 def test_without_pyav_the_command_that_installs_it_is_named(

@@ -11,6 +11,7 @@ import pytest
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml
+from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from danish_asr.recipe.config.load import load
@@ -34,7 +35,7 @@ def test_transcripts_that_a_person_corrected_become_a_dataset(
         written = FORMATS[form](Transcript(8.0, parts, f"in/{name}.wav"))
         corrected = written.replace("fejl 3.0", f"på Ærø, {name}")
         Path("in", f"{name}{SUFFIXES[form]}").write_text(corrected, encoding="utf-8")
-    inventory = convert("in", "out", name="x", split_by_speaker="40/30/30")
+    inventory = convert("in", "out", ConvertOptions(name="x", split_by_speaker="40/30/30"))
     assert inventory.rows == 9
     assert inventory.hours * 3600 == pytest.approx(9 * 1.5)
     rows = pd.read_parquet("out/version=0")
@@ -67,7 +68,7 @@ def test_manifests_of_fairseq_become_a_dataset(tmp_path: Path) -> None:
     script = [sys.executable, "-c", code, str(tmp_path)]
     table = subprocess.run(script, check=True, capture_output=True).stdout
     (tmp_path / "recordings.csv").write_bytes(table)
-    convert(tmp_path / "recordings.csv", tmp_path / "out", name="x")
+    convert(tmp_path / "recordings.csv", tmp_path / "out", ConvertOptions(name="x"))
     rows = pd.read_parquet(tmp_path / "out" / "version=0")
     assert sorted(zip(rows["split"], rows["text"], strict=True)) == [
         *(("dev", "ja, tak"), ("dev", "på Ærø")),

@@ -3,7 +3,6 @@
 import hashlib
 import unicodedata
 from collections import Counter, defaultdict
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +13,7 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import MIN_SPEAKERS
-from danish_asr.corpus.shard_check import samples_md5
+from danish_asr.corpus.verify import samples_md5
 from danish_asr.report.dataset_rows import UNKNOWN, Rows, order
 
 FEW_HOURS: Final = 1.0
@@ -105,36 +104,6 @@ def lines(table: pa.Table, key: str) -> list[Line]:
 def known(table: pa.Table, key: str) -> set[str]:
     """The values of a column that are known."""
     return {*table[key].unique().to_pylist()} - {None, UNKNOWN}
-
-
-class Leak(NamedTuple):
-    """What two splits share, and the rows of the other split with it."""
-
-    what: str
-    one: str
-    other: str
-    shared: int
-    rows: int
-    share: float
-    examples: list[str]
-
-
-def leaks(rows: Rows) -> list[Leak]:
-    """Speakers and sentences of three words or more that splits share."""
-    table, leaks = rows.table, []
-    long = pc.greater_equal(pc.count_substring(table["plain"], " "), 2)
-    sentences = pc.if_else(long, table["plain"], pa.scalar(None, pa.string()))
-    for what, column in (("speakers", table["speaker_id"]), ("sentences", sentences)):
-        parts = {name: column.filter(pc.equal(table["split"], name)) for name in rows.splits}
-        values = {name: part.unique().drop_null() for name, part in parts.items()}
-        for one, other in combinations(rows.splits, 2):
-            common = values[other].filter(pc.is_in(values[other], values[one]))
-            if len(common):
-                affected = pc.sum(pc.is_in(parts[other], common)).as_py()
-                share = affected / len(parts[other])
-                examples = common[:3].to_pylist()
-                leaks.append(Leak(what, one, other, len(common), affected, share, examples))
-    return leaks
 
 
 def identical_audio(rows: Rows) -> tuple[list[list[int]], int]:

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from danish_asr.base.errors import DatasetError, PredictionsError
-from danish_asr.base.excluded import read_excluded
 from danish_asr.base.files import AnyPath
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 from danish_asr.scoring.predictions import rename_columns, require
@@ -55,8 +54,6 @@ def read_references(dataset: AnyPath, split: str = "test") -> dict[str, Row]:
         splits.add(of_shard["split"])
         if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
             rows |= _read_shard(shard, of_shard)
-    for name in read_excluded(Path(dataset)):
-        rows.pop(name, None)
     if not splits:
         raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
     if not rows:

@@ -15,8 +15,9 @@ from rich.console import Console
 from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.verify import leaks_of
 from danish_asr.report import dataset_numbers as numbers
-from danish_asr.report.dataset_page import explore
+from danish_asr.report.dataset_page import compared, explore
 from danish_asr.report.dataset_rows import measure, read_rows, stratified
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
@@ -88,7 +89,7 @@ def test_what_the_whole_dataset_lacks_is_not_said_of_each_group(tmp_path: Path) 
 
 def test_leaks_are_speakers_sentences_and_recordings_that_splits_share(dataset: Path) -> None:
     rows = read_rows(dataset)
-    speakers, sentences = numbers.leaks(rows)
+    speakers, sentences = leaks_of(compared(dataset, rows))
     assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])
     assert (sentences.rows, sentences.share, sentences.examples) == (1, 1 / 8, ["hej med dig"])
     same, left_out = numbers.identical_audio(rows)

@@ -7,22 +7,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 import requests
 from huggingface_hub import constants
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
+from tests.corpora import options
 from tests.hub_server import COMMIT, GATED, Hub, serve_hub
 
 REPO = "CoRal-project/coral-v2"
 
 
-@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError, httpx.ConnectError("")])
+@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError])
 def hub_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -54,10 +53,10 @@ def hub_cache(
     ],
 )
 def test_the_hubs_cache_is_read_without_a_network(where: str, corpora: set[str]) -> None:
-    source = open_source(f"hf:{REPO}{where}")
-    assert {file.corpus for file in source.files} == corpora
-    assert {file.split for file in source.files} == {"train", "dev", "test"}
-    assert source.files[0].name.startswith(("conversation/", "read_aloud/"))
+    rows = open_source(f"hf:{REPO}{where}", options()).rows
+    assert {*rows["corpus"].to_pylist()} == corpora
+    assert {*rows["split"].to_pylist()} == {"train", "dev", "test"}
+    assert rows["file"][0].as_py().startswith(("conversation/", "read_aloud/"))
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +82,7 @@ def run_convert(hub: Hub, out: Path, source: str) -> subprocess.CompletedProcess
 def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path) -> None:
     done = run_convert(hub, tmp_path / "hub", f"hf:{REPO}@main")
     assert done.returncode == 0, done.stderr
-    options = ConvertOptions(shard_rows=10)
-    convert(open_source(str(hub.folder)), tmp_path / "here", name="tiny", options=options)
+    convert(hub.folder, tmp_path / "here", options(name="tiny", shard_rows=10))
     there, here = (
         {
             name: sha

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
-from danish_asr.corpus.sources.metadata import DIALECTS
+from danish_asr.corpus.people import DIALECTS
 from danish_asr.corpus.sources.synthetic import (
     OPENERS,
     SyntheticSize,

@@ -16,6 +16,7 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.folders import walk
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
 
@@ -47,16 +48,21 @@ class Location:
         """The names below the root of the Parquet files, sorted; hidden folders are left out."""
         if self.file is not None:
             return [self.file]
-        with self._explained(self.root):
-            paths = sorted(self.fs.find(self.root))
-        names = [path.removeprefix(f"{self.root}/") for path in paths]
-        shown = [name for name in names if "/." not in f"/{name}"]
+        if self.local:
+            root = Path(self.root)
+            files = [Path(folder, name) for folder, names in walk(root) for name in names]
+            names = sorted(file.relative_to(root).as_posix() for file in files)
+        else:
+            with self._explained(self.root):
+                paths = sorted(self.fs.find(self.root))
+            names = [path.removeprefix(f"{self.root}/") for path in paths]
+        shown = (name for name in names if "/." not in f"/{name}")
         return [name for name in shown if name.lower().endswith(PARQUET_SUFFIXES)]
 
     def fingerprint(self, name: str) -> str:
-        """A text that changes with a file; the hub has a digest of the content."""
+        """A text that changes with a file: the hub has a digest of the content, else its size."""
         status = self.fs.info(f"{self.root}/{name}")
-        return status.get("blob_id") or f"{status['size']}-{status.get('mtime')}"
+        return str(status.get("blob_id") or status["size"])
 
     @contextmanager
     def open_parquet(self, name: str) -> Iterator[pq.ParquetFile]:
@@ -66,12 +72,10 @@ class Location:
         # every read is a request, so it fetches the parts of a row group in a few large ones.
         with self._explained(path):
             stream: Any = path if self.local else self.fs.open(path, "rb", cache_type="none")
-            buffer_size = 1 << 20 if self.local else 0
-            pre_buffer = not self.local
             with pq.ParquetFile(
                 stream,
-                buffer_size=buffer_size,
-                pre_buffer=pre_buffer,
+                buffer_size=1 << 20 if self.local else 0,
+                pre_buffer=not self.local,
                 page_checksum_verification=True,
             ) as parquet:
                 yield parquet
@@ -80,14 +84,12 @@ class Location:
     def _explained(self, path: str) -> Iterator[None]:
         try:
             yield
-        except (*_network_errors(), pa.ArrowException) as error:
+        except (OSError, pa.ArrowException) as error:
             if not self.local and not isinstance(error, pa.ArrowException):
                 raise _hub_error(error, path.removeprefix("datasets/")) from error
             reason = " ".join(str(error).split())
-            if "crypt" in reason.lower():
-                raise SourceError(f"{path}: encrypted Parquet; write it without a key") from error
             raise SourceError(
-                f"{path}: not a complete Parquet file ({reason}); download it again"
+                f"{path}: not a complete Parquet file without a key ({reason}); download it again"
             ) from error
 
 
@@ -98,7 +100,7 @@ def locate(location: str) -> Location:
         if path.is_file():
             return Location(fs=LocalFileSystem(), root=str(path.parent), file=path.name)
         if not path.exists():
-            raise SourceError(f"{location}: no such file or folder{hub_hint(location)}")
+            raise SourceError(f"{location}: no such file or folder")
         return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
     from huggingface_hub import errors  # noqa: PLC0415
@@ -112,7 +114,7 @@ def locate(location: str) -> Location:
         return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
     except errors.HfHubHTTPError as error:
         raise _hub_error(error, f"{repo}@{revision}") from error
-    except _network_errors():
+    except OSError:
         pass
     try:
         root = hub.snapshot_download(
@@ -124,20 +126,6 @@ def locate(location: str) -> Location:
             f"network, run `hf download --repo-type dataset {repo}`"
         ) from None
     return Location(fs=LocalFileSystem(), root=root, subset=subset)
-
-
-def hub_hint(location: str) -> str:
-    """A question, if a text looks like the name of a dataset on the hub."""
-    return f"; did you mean hf:{location}?" if re.fullmatch(_HUB, f"hf:{location}") else ""
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    """What reading raises: OSError, and from huggingface-hub 1 on also errors of httpx."""
-    try:
-        import httpx  # noqa: PLC0415
-    except ImportError:
-        return (OSError,)
-    return (OSError, httpx.HTTPError)
 
 
 def _hub_error(error: Exception, name: str) -> SourceError:

@@ -24,10 +24,14 @@ import soxr
 from numpy.typing import NDArray
 from rich.console import Console
 
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import SourceError
-from danish_asr.base.files import publish, publish_first, sweep
+from danish_asr.base.files import publish, publish_text, sweep
 from danish_asr.base.workers import run_in_processes
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.rows import Source
 from danish_asr.corpus.sources import voices
+from danish_asr.corpus.sources.parquet import open_parquet
 from danish_asr.text.numerals import spell_numerals
 
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
@@ -155,7 +159,7 @@ def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int
     # Written before the first file, so that two corpora are never mixed.
     made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
     if not marker.is_file():
-        publish_first(marker, made + "\n")
+        publish_text(marker, made + "\n")
     earlier = marker.read_text(encoding="utf-8").strip()
     if earlier != made:
         raise SourceError(
@@ -166,6 +170,14 @@ def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int
     for path in run_in_processes(_write_file, files, workers, fresh=True):
         console.print(f"synthesised {path}")
     sweep(folder)
+
+
+def open_synthetic(location: str, options: ConvertOptions) -> Source:
+    """Open a synthetic corpus; its speech is made first if it is missing."""
+    folder = Path(location)
+    if not (folder / "synthetic.json").is_file():
+        synthesise(folder, size=SyntheticSize(), workers=usable_cpus())
+    return open_parquet(location, options)
 
 
 def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import MissingExtraError, SourceError
-from danish_asr.corpus.sources.metadata import NON_NATIVE, SUB_DIALECTS
+from danish_asr.corpus.people import NON_NATIVE, SUB_DIALECTS
 
 
 class DialectVoice(NamedTuple):

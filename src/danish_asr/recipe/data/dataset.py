@@ -58,8 +58,8 @@ class DanishAsrDataset:
             ConfigError: A condition is faulty.
         """
         shards = shards_of_split(self.path, split)
-        return read_index(shards, split, root=self.path, where=where, weights=weights)
+        return read_index(shards, split, where=where, weights=weights)
 
     def check_condition(self, split: str, where: str) -> None:
         """Check that a row of a split fulfils an SQL condition; raises as :meth:`read_index`."""
-        check_condition(shards_of_split(self.path, split), split, root=self.path, where=where)
+        check_condition(shards_of_split(self.path, split), split, where=where)

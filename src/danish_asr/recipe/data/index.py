@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
@@ -19,8 +18,7 @@ from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.excluded import read_excluded
-from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
+from danish_asr.base.schema import METADATA_COLUMNS
 from danish_asr.corpus.shards import Partition, Shard
 from danish_asr.recipe.data.audio import Audio, ShardAudio
 
@@ -147,14 +145,13 @@ def read_index(
     shards: Sequence[Shard],
     split: str,
     *,
-    root: Path,
     where: str | None = None,
     weights: Sequence[tuple[str, float]] = (),
 ) -> Index:
     """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``root`` is the dataset's ROOT or ``version=0`` directory; ``weights`` are conditions with
-    factors. Strings in a condition are in single quotes; a null fulfils no comparison.
+    ``weights`` are conditions with factors. Strings in a condition are in single quotes; a null
+    fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, a needed column is missing, or no row fulfils a
@@ -174,7 +171,7 @@ def read_index(
         )
         row_groups += len(shard_audio.group_ends)
         audio.append(shard_audio)
-    frame = _joined(frames, root)
+    frame = pl.concat(frames, how="diagonal_relaxed")
     if frame.is_empty():
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
@@ -198,22 +195,11 @@ def read_index(
     )
 
 
-def check_condition(shards: Sequence[Shard], split: str, *, root: Path, where: str) -> None:
+def check_condition(shards: Sequence[Shard], split: str, *, where: str) -> None:
     """Check that a row fulfils a condition, by its columns alone; raises as :func:`read_index`."""
-    columns = {*_columns_of(where), *(["id"] if read_excluded(_root(root)) else [])}
-    frame = _joined([frame for frame, _ in _read_shards(shards, columns)], root)
-    _fulfilled(frame, where, shards, split)
-
-
-def _root(path: Path) -> Path:
-    return path.parent if path.name == VERSION_DIR else path
-
-
-def _joined(frames: Sequence[pl.DataFrame], root: Path) -> pl.DataFrame:
-    """The rows of all frames, without those that the dataset leaves out."""
+    frames = [frame for frame, _ in _read_shards(shards, {*_columns_of(where)})]
     frame = pl.concat(frames, how="diagonal_relaxed")
-    excluded = [*read_excluded(_root(root))]
-    return frame.filter(~pl.col("id").is_in(excluded)) if excluded else frame
+    _fulfilled(frame, where, shards, split)
 
 
 def _columns_of(condition: str) -> list[str]:
