@@ -13,6 +13,7 @@ from rich.console import Console
 import danish_asr
 from danish_asr import compare, convert, read_predictions, score
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.corpus import ConvertOptions
 from danish_asr.report import ReportOptions, score_file
 from danish_asr.scoring.predictions import to_row, write_predictions
 from tests.builders import tone
@@ -167,11 +168,9 @@ def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) ->
     inventory = convert(
         table,
         tmp_path / "own",
-        corpus="own",
-        split="train",
-        name="own",
-        columns={"text": "words"},
-        split_by_speaker="50/25/25",
+        ConvertOptions(
+            name="own", split="train", columns={"text": "words"}, split_by_speaker="50/25/25"
+        ),
     )
     assert inventory.rows == 8
     assert {shard.partition("split") for shard in inventory.shards} == {"train", "dev", "test"}

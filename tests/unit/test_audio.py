@@ -222,9 +222,7 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
         decode(damaged(audio))
 
 
-@pytest.mark.parametrize(
-    ("container", "subtype"), [("CAF", "PCM_16"), ("CAF", "ALAC_16")]
-)
+@pytest.mark.parametrize(("container", "subtype"), [("CAF", "PCM_16"), ("CAF", "ALAC_16")])
 @pytest.mark.parametrize("seconds", [0.5, 20.0])
 def test_half_of_a_file_of_phones_and_telephones_is_no_audio(
     container: str, subtype: str, seconds: float
@@ -239,8 +237,6 @@ def test_half_of_a_file_of_phones_and_telephones_is_no_audio(
 def test_formats_whose_halves_are_read_in_silence_are_refused(container: str) -> None:
     with pytest.raises(AudioError, match="convert it to WAV"):
         decode(first_half(tone(1.0, format=container)))
-
-
 
 
 @pytest.mark.parametrize("channel", [1, 2])

@@ -103,8 +103,6 @@ def test_a_media_file_that_ends_before_its_header_says_so_is_truncated(
         decode(content[: int(share * len(content))])
 
 
-
-
 def test_without_pyav_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

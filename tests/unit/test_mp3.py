@@ -47,8 +47,6 @@ def test_a_tagged_mp3_has_libsndfiles_samples_within_one_step_of_16_bits() -> No
     assert part == pytest.approx(expected[48_000:72_000], abs=2 / 32768)
 
 
-
-
 def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -148,7 +148,9 @@ class LastRecording:
 
     def open(self, path: Path) -> Decoder:
         """The open decoder of a file; the one before is closed."""
-        if self._file is None or path != self._path:
+        # libsndfile 1.2.2 gives wrong samples if it goes forward in an OGG after it has read.
+        is_ogg = getattr(self._file, "format", "") == "OGG"
+        if self._file is None or path != self._path or is_ogg:
             self.close()
             self._path, self._file = path, open_audio(path)
         return self._file

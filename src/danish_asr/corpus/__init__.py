@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 
 DANISH: Final = "dan_Latn"
 """omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
@@ -60,25 +59,8 @@ class ConvertOptions:
             raise ConfigError(faults, where="the options")
 
     def _faults(self) -> Iterator[str]:
-        if not _NAME.fullmatch(self.name):
-            yield f"--name: {_NAME_RULE}; found {self.name!r}"
-        if self.corpus is not None and not _NAME.fullmatch(self.corpus):
-            yield f"--corpus: {_NAME_RULE}; found {self.corpus!r}"
-        for ours, theirs in self.columns.items():
-            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
-                yield f"--column: OURS=THEIRS, OURS one of {', '.join(COLUMNS)}; found {ours}={theirs}"
-        if self.split is not None and self.own_split not in SPLITS:
-            yield f"--split: one of {', '.join(SPLITS)}; found {self.split}"
-        if self.split_by_speaker is not None:
-            if shares_of(self.split_by_speaker) is None:
-                yield (
-                    "--split-by-speaker: per cent of train, dev and test that add up to 100, such "
-                    f"as 80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
-                )
-            if self.own_split not in {None, "train"}:
-                yield f"--split: only train goes with --split-by-speaker; found {self.split}"
-        if not _LANGUAGE.fullmatch(self.language):
-            yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
+        yield from self._naming_faults()
+        yield from self._split_faults()
         if self.channel is not None and self.channel < 1:
             yield f"--channel: from 1; found {self.channel}"
         if not 0 <= self.max_drop <= 1:
@@ -88,9 +70,36 @@ class ConvertOptions:
         if self.shard_rows < 1:
             yield f"--shard-rows: from 1; found {self.shard_rows}"
 
+    def _naming_faults(self) -> Iterator[str]:
+        if not _NAME.fullmatch(self.name):
+            yield f"--name: {_NAME_RULE}; found {self.name!r}"
+        if self.corpus is not None and not _NAME.fullmatch(self.corpus):
+            yield f"--corpus: {_NAME_RULE}; found {self.corpus!r}"
+        if not _LANGUAGE.fullmatch(self.language):
+            yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
+        for ours, theirs in self.columns.items():
+            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
+                names = ", ".join(COLUMNS)
+                yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
+
+    def _split_faults(self) -> Iterator[str]:
+        if self.own_split not in {None, "train", "dev", "test"}:
+            yield f"--split: one of train, dev, test; found {self.split}"
+        if self.split_by_speaker is None:
+            return
+        if shares_of(self.split_by_speaker) is None:
+            yield (
+                "--split-by-speaker: per cent of train, dev and test that add up to 100, such as "
+                f"80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
+            )
+        if self.own_split not in {None, "train"}:
+            yield f"--split: only train goes with --split-by-speaker; found {self.split}"
+
     @property
     def own_split(self) -> str | None:
-        """The split of all rows as `SPLITS` has it."""
+        """The split of all rows as the dataset calls it."""
+        from danish_asr.base.schema import SPLIT_ALIASES  # noqa: PLC0415 - slow: pyarrow
+
         return SPLIT_ALIASES.get(self.split or "", self.split)
 
     @property

@@ -79,7 +79,7 @@ class Settings:
     """How rows are scored; every score carries all of it. Raises `ConfigError`."""
 
     profile: str = "coral"  # of text normalisation
-    remove_fillers: bool = False  # profiles rye and rye-2026-06
+    remove_fillers: bool = False  # profile rye
     row_filter: str = "all"
     denominator: Denominator = "standard"
     resamples: int = 0  # of the utterances, for utterance-level intervals; 0: none

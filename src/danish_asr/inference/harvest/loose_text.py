@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import read_lines
-from danish_asr.corpus.sources.recordings import stem_key
 from danish_asr.corpus.sources.timed import chosen_tiers
 from danish_asr.corpus.sources.timed_files import (
     READERS,
@@ -35,12 +35,12 @@ def find_text(audio: Path) -> Path | None:
     Raises:
         SourceError: There are several.
     """
-    stem = stem_key(audio.stem)
+    stem = normalize("NFC", audio.stem)
     texts = [
         path
         for path in sorted(audio.parent.iterdir())
         if path.suffix.lower() in {_PLAIN, *READERS}
-        and stem in {stem_key(path.stem), stem_key(Path(path.stem).stem)}
+        and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
         and (path.suffix.lower() != ".json" or is_transcript(path))
     ]
     if len(texts) > 1:
