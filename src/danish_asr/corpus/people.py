@@ -130,8 +130,17 @@ def age_of(value: Any) -> int | None:
     return int(years) if 0 <= years <= 130 else None
 
 
-def age_group(age: int | None) -> str | None:
-    """The age group that results are reported for: ``0-24``, ``25-49`` or ``50+``."""
+_DECADES: Final = dict.fromkeys(("thirties", "fourties", "forties"), "25-49") | dict.fromkeys(
+    ("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"
+)
+"""Ages of Common Voice that lie in one group."""
+
+
+def age_group(age: int | None, own: str | None = None) -> str | None:
+    """The age group that results are reported for: ``0-24``, ``25-49`` or ``50+``.
+
+    ``own`` is an age that is no number, such as Common Voice's decades.
+    """
     if age is None:
-        return None
+        return "0-24" if own == "teens" else _DECADES.get(own or "")
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"

@@ -194,11 +194,12 @@ class Builder:
         countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
         dialects = sub_dialects
         if self.options.language == DANISH:
-            pairs = zip(sub_dialects, countries, strict=True)
-            dialects = [people.dialect_of(own, country) for own, country in pairs]
+            born = zip(sub_dialects, countries, strict=True)
+            dialects = [people.dialect_of(own, country) for own, country in born]
         genders = [people.gender_of(gender) for gender in own_genders]
         ages = [people.age_of(age) for age in own_ages]
-        groups = raw.get("age_group") or [people.age_group(age) for age in ages]
+        pairs = zip(ages, own_ages, strict=True)
+        groups = raw.get("age_group") or [people.age_group(age, own) for age, own in pairs]
         columns = {
             "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
             "split": raw.get("split", nulls),

@@ -181,3 +181,16 @@ def test_one_part_of_an_audiofolder_has_its_split_from_its_own_name(tmp_path: Pa
     (tmp_path / "train" / "metadata.csv").write_text("file_name,transcription\n0.wav,ja\n")
     (row,) = read_rows(open_source(str(tmp_path / "train"), options()))
     assert row["split"] == "train"
+
+
+def test_common_voices_folder_is_read_by_its_columns(tmp_path: Path) -> None:
+    head = "client_id\tpath\tsentence\tage\tgender\taccents"
+    for split in ("train", "dev", "test"):
+        audio(tmp_path / "clips" / f"{split}.wav")
+        line = f"s1\t{split}.wav\tnr {split}\tfifties\tfemale_feminine\tfynsk"
+        (tmp_path / f"{split}.tsv").write_text(f"{head}\n{line}\n")
+    (tmp_path / "validated.tsv").write_text(f"{head}\ns1\ttrain.wav\tja\t\t\t\n")
+    found = read_rows(open_source(str(tmp_path), options()))
+    assert [row["split"] for row in found] == ["dev", "test", "train"]
+    assert {row["audio"].parent for row in found} == {tmp_path / "clips"}
+    assert {(row["dialect"], row["age_group"]) for row in found} == {("Fynsk", "50+")}

@@ -25,6 +25,7 @@ from danish_asr.corpus.rows import (
     check_recordings,
     columns_of,
     key_of,
+    split_of_path,
     table_of,
     values_of,
 )
@@ -77,6 +78,8 @@ def tables_in(folder: Path) -> list[Path]:
     tops = [path for path in root.glob("[!.]*") if path.is_file()]
     parts = chain(root.glob("*/metadata.*"), root.glob("*/*/metadata.*"))
     found = sorted({*tops, *filter(Path.is_file, parts)})
+    if (root / "clips").is_dir():  # Common Voice: other tables have the same rows
+        found = [path for path in found if split_of_path(PurePosixPath(path.name))]
     return [path for path in found if path.suffix.lower() in SUFFIXES and _is_table(path)]
 
 
