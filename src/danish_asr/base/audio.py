@@ -85,9 +85,10 @@ def resampled(mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     return mono
 
 
-def without_mean(samples: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+def without_mean(samples: NDArray[Any]) -> NDArray[Any]:
     """The samples without their DC offset, which is no sound and would count in every level."""
-    return samples - samples.mean(dtype=np.float64).astype(samples.dtype)
+    offset = samples.mean(dtype=np.float64).astype(samples.dtype)
+    return np.subtract(samples, offset)
 
 
 def decode(

@@ -10,8 +10,9 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -106,7 +107,10 @@ def convert_source(source: Source, out: Path, options: ConvertOptions) -> Invent
         finally:
             sweep(out)
         limit.check_wholes(records)
-        return _complete(plan, source, out, options, records, key)
+        inventory = _written(plan, source, out, options, records)
+        publish_json(out / INVENTORY_FILE, replace(inventory, key=key).as_json())
+        shutil.rmtree(out / WORK_DIR)
+    return read_inventory(out)
 
 
 class Plan(NamedTuple):
@@ -168,7 +172,7 @@ def _pieces(rows: pa.Table, shard_rows: int) -> Iterator[int]:
     for size in _groups_of(rows).tolist():
         parts = max(1, ceil(size / shard_rows))
         bounds = [size * part // parts for part in range(parts + 1)]
-        yield from (high - low for low, high in zip(bounds, bounds[1:], strict=False) if high > low)
+        yield from (high - low for low, high in pairwise(bounds) if high > low)
 
 
 def _paths(
@@ -196,7 +200,7 @@ def _paths(
 
 
 def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
-    """A digest of all that decides the bytes of a dataset; the content of recordings is not read."""
+    """A digest of all that decides the bytes of a dataset; recordings are not read."""
     chosen = json.dumps([options.decisive(), version], ensure_ascii=False, default=str)
     digest = hashlib.sha256(chosen.encode())
     for batch in rows.to_batches():
@@ -319,7 +323,7 @@ class _Limit(NamedTuple):
         )
 
     def check_wholes(self, records: Sequence[Record]) -> None:
-        """Raise `DatasetError` if a table or a split lost all rows: that is a fault of the source."""
+        """Raise `DatasetError` if a table or a split lost all rows: the source has a fault."""
         if len(self.table) < _BY_CHANCE:
             return
         dropped = self.dropped(records)
@@ -364,17 +368,12 @@ class _Limit(NamedTuple):
         return "; ".join(examples)
 
 
-def _complete(
-    plan: Plan,
-    source: Source,
-    out: Path,
-    options: ConvertOptions,
-    records: Sequence[Record],
-    key: str,
+def _written(
+    plan: Plan, source: Source, out: Path, options: ConvertOptions, records: Sequence[Record]
 ) -> Inventory:
-    """Write ledger, suspects, statistics, cards and README, and last the inventory."""
-    ledger = _written(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
-    suspects = _written(
+    """Write all but the inventory, which has no key yet, and return that."""
+    ledger = _write_table(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
+    suspects = _write_table(
         out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records]
     )
     shards = sorted(
@@ -386,7 +385,7 @@ def _complete(
     inventory = Inventory(
         name=options.name,
         source=source.name,
-        key=key,
+        key="",
         source_rows=len(plan.rows),
         dropped=dropped_counts(ledger),
         suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
@@ -405,12 +404,10 @@ def _complete(
     )
     characters = set(chain.from_iterable(record.characters for record in records))
     write_small_files(out, inventory, characters)
-    publish_json(out / INVENTORY_FILE, inventory.as_json())
-    shutil.rmtree(out / WORK_DIR)
     return inventory
 
 
-def _written(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> pa.Table:
+def _write_table(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> pa.Table:
     table = pa.Table.from_pylist([*chain.from_iterable(parts)], schema)
     with publish(path) as stream:
         pq.write_table(table, stream)

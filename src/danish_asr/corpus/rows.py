@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import SourceError
@@ -420,11 +421,19 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id are refused."""
-    numbered = rows.select(["corpus", "id"]).append_column("n", pa.array(np.arange(len(rows))))
-    first = numbered.group_by(["corpus", "id"]).aggregate([("n", "min")])["n_min"]
+    _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
     repeated = np.ones(len(rows), np.bool_)
-    repeated[first.to_numpy()] = False
+    repeated[first] = False
     return refuse(rows, repeated, DUPLICATE)
+
+
+def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
+    """A hash of some columns of each row; Arrow's own grouping would copy all strings."""
+    parts = [np.empty(0, np.int64)]
+    for batch in rows.select(names).to_batches():
+        columns = (column.to_pylist() for column in batch.columns)
+        parts.append(np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(batch)))
+    return np.concatenate(parts)
 
 
 def read_without(path: Path) -> pa.Table:
@@ -457,25 +466,22 @@ def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     spoken = pc.not_equal(pc.utf8_trim_whitespace(rows["text"]), "")
     usable = pc.and_(pc.and_(rows["whole"], pc.is_null(rows["refused"])), spoken)
-    table = rows.filter(pc.and_(usable, pc.is_valid(rows["audio"])))
-    counted = table.group_by(["audio", "channel"], use_threads=False).aggregate(
-        [("text", "count_distinct")]
-    )
-    several = counted.filter(pc.greater(counted["text_count_distinct"], 1))
-    if not several:
+    usable = pc.fill_null(pc.and_(usable, pc.is_valid(rows["audio"])), fill_value=False)
+    chosen = usable.to_numpy()
+    recordings = _hashes(rows, "audio", "channel")[chosen]
+    texts = _hashes(rows, "audio", "channel", "text")[chosen]
+    _, first, counts = np.unique(texts, return_index=True, return_counts=True)
+    if len(counts) == len(np.unique(recordings)):
         return
-    audio = several["audio"][0].as_py()
-    first, second, *_ = table.filter(pc.equal(table["audio"], audio)).to_pylist()
+    own, number = np.unique(recordings[first], return_counts=True)
+    several = own[number > 1]
+    places = np.flatnonzero(chosen)[first[recordings[first] == several[0]][:2]]
+    one, other = rows.take(np.sort(places)).to_pylist()
     raise SourceError(
-        f"{len(several):,} recordings have several texts and no times, such as {audio} in "
-        f"{place_of(first)} and {place_of(second)}. Name both ends in seconds (--column "
+        f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
+        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds (--column "
         "start=COLUMN --column end=COLUMN), or keep one row of each recording"
     )
-
-
-def chunks_of(rows: pa.Table, size: int = _CHUNK) -> Iterator[pa.Table]:
-    """Slices of a table that are small enough for Python."""
-    return (rows.slice(start, size) for start in range(0, len(rows), size))
 
 
 Audio = bytes | Path | AudioError | None

@@ -279,8 +279,7 @@ def examine(
     energies = np.einsum("ij,ij->i", frames, frames)
     if peak_of(sound) * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
-    peak = peak_of(mono)
-    if peak > _NO_SCALE:
+    if peak_of(mono) > _NO_SCALE:
         raise AudioError("samples far outside -1 to 1")
     if speed > _IMPOSSIBLE:
         raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
@@ -288,20 +287,19 @@ def examine(
         yield "letters per second", speed
     if asked is not None and asked - seconds > _ROUNDING:
         yield "seconds missing at the end", asked - seconds
-    if peak >= _FULL_SCALE:
-        share = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
-        if share > _CLIPPED:
-            yield "share of clipped samples", share
-    power = float(np.dot(mono, mono)) / len(mono)
-    offset = float(mono.mean(dtype=np.float64)) ** 2 / max(power, 1e-12)
-    if offset > _OFFSET:
-        yield "share of DC offset", offset
-    loudness = 10 * log10(max(float(energies.mean()) / frames.shape[1], 1e-12))
-    if loudness < _QUIET:
-        yield "dBFS, very quiet", loudness
+    power = float(energies.mean()) / frames.shape[1]
+    clipped = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
+    offset = float(mono.mean(dtype=np.float64)) ** 2
+    loudness = 10 * log10(max(power, 1e-12))
     silence = _longest_silence(energies)
-    if silence > _LONG_SILENCE:
-        yield "seconds of silence", silence
+    for reason, value, is_odd in (
+        ("share of clipped samples", clipped, clipped > _CLIPPED),
+        ("share of DC offset", offset / (offset + power), offset > _OFFSET * (offset + power)),
+        ("dBFS, very quiet", loudness, loudness < _QUIET),
+        ("seconds of silence", silence, silence > _LONG_SILENCE),
+    ):
+        if is_odd:
+            yield reason, value
 
 
 def _longest_silence(energies: NDArray[np.float32]) -> float:

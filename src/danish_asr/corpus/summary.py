@@ -105,28 +105,8 @@ def _read_as(rows: pa.Table, language: str) -> Iterator[dict[str, Any]]:
 
 def print_summary(inventory: Inventory, console: Console) -> None:
     """Print what was read, and what is in the ledger and why."""
-    summary = inventory.summary
-    if summary.get("columns"):
-        console.print(_table_of_columns(summary))
-    for value in summary.get("read_as", [])[:_READ_AS]:
-        read = value["to"] or "no known value"
-        if value["column"] == "dialect" and not value["to"]:
-            read = "no known dialect, kept as it is"
-        console.print(
-            f"{value['column']}: {value['from']} is read as {read} ({value['rows']:,} rows)"
-        )
-    if summary.get("ignored"):
-        console.print(f"not read: {', '.join(summary['ignored'])} (--column OURS=THEIRS takes one)")
-    for what, count in summary.get("counts", {}).items():
-        console.print(f"{what}: {count:,}")
-    if rates := summary.get("sample_rates"):
-        total = sum(rates.values())
-        listed = ", ".join(
-            f"{int(rate):,} Hz {100 * rows / total:.0f} %" for rate, rows in rates.items()
-        )
-        console.print(f"sample rates of the source: {listed}")
-    for split, own in summary.get("splits", {}).items():
-        console.print(f"{split}: {own['rows']:,} rows of {own['speakers']:,} known speakers")
+    if inventory.summary:
+        _print_columns(inventory.summary, console)
     if inventory.dropped:
         table = Table("reason", "dialect", "rows", title="Rows in the ledger")
         for entry in inventory.dropped:
@@ -138,6 +118,29 @@ def print_summary(inventory: Inventory, console: Console) -> None:
         f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
         f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
     )
+
+
+def _print_columns(summary: Mapping[str, Any], console: Console) -> None:
+    console.print(_table_of_columns(summary))
+    for value in summary["read_as"][:_READ_AS]:
+        read = value["to"] or "no known value"
+        if value["column"] == "dialect" and not value["to"]:
+            read = "no known dialect, kept as it is"
+        console.print(
+            f"{value['column']}: {value['from']} is read as {read} ({value['rows']:,} rows)"
+        )
+    if summary["ignored"]:
+        console.print(f"not read: {', '.join(summary['ignored'])} (--column OURS=THEIRS takes one)")
+    for what, count in summary["counts"].items():
+        console.print(f"{what}: {count:,}")
+    if rates := summary["sample_rates"]:
+        total = sum(rates.values())
+        listed = ", ".join(
+            f"{int(rate):,} Hz {100 * rows / total:.0f} %" for rate, rows in rates.items()
+        )
+        console.print(f"sample rates of the source: {listed}")
+    for split, own in summary["splits"].items():
+        console.print(f"{split}: {own['rows']:,} rows of {own['speakers']:,} known speakers")
 
 
 def _table_of_columns(summary: Mapping[str, Any]) -> Table:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from ruamel.yaml import YAMLError
+from ruamel.yaml.error import YAMLError
 
 from danish_asr.base.files import from_yaml, sha256_of
 from danish_asr.base.progress import watch

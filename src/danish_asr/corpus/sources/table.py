@@ -173,7 +173,8 @@ def _check_nested(file: str, line: int, values: Row, keys: Sequence[tuple[str, s
         if isinstance(value, list | dict) and not _NESTED_TIMES.isdisjoint(_keys_inside(value)):
             raise SourceError(
                 f"{file}: line {line} has times inside its column {name}, as Label Studio "
-                "and other programs write them; export SRT, or write a table with path,start,end,text,speaker"
+                "and other programs write them; export SRT, or write a table with "
+                "path,start,end,text,speaker"
             )
 
 
@@ -197,9 +198,9 @@ def _check_times(
     found = [columns[ours] for ours in ("start", "seconds", "end") if ours in columns]
     if found and unread and not has_both:
         raise SourceError(
-            f"{file}: found the time {', '.join(found)}, and not what {', '.join(unread)} are; name "
-            "both ends, in seconds: --column start=COLUMN --column end=COLUMN (nothing after the = "
-            "for none)"
+            f"{file}: found the time {', '.join(found)}, and not what {', '.join(unread)} are; "
+            "name both ends, in seconds: --column start=COLUMN --column end=COLUMN (nothing after "
+            "the = for none)"
         )
 
 

@@ -51,13 +51,11 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
         _check_speakers(spans, folder)
     flat = [span.text for own in spans.values() for span in own]
     reasons = iter(no_speech(flat))
-    records = [
-        record
-        for path, own in spans.items()
-        for record in _records(
-            path, own, [next(reasons) for _ in own], audio[path], folder, options
-        )
-    ]
+    records: list[dict[str, Any]] = []
+    for path, own in spans.items():
+        recording = (audio[path] or path.with_suffix(".wav")).relative_to(folder).as_posix()
+        below = path.relative_to(folder.parent)
+        records += _records(below, recording, own, [next(reasons) for _ in own], options)
     removed = sum((file.removed for file in files.values()), Counter[str]())
     removed["intervals without text"] = sum(
         tier.empty
@@ -137,7 +135,7 @@ def _check_tiers(location: str, files: Iterable[TimedFile], patterns: Sequence[s
 
 
 def _spans(path: Path, file: TimedFile, audio: Path | None, patterns: Sequence[str]) -> list[Span]:
-    """The spans of the chosen tiers, on the clock of the recording, in the order of their starts."""
+    """The spans of the chosen tiers, on the clock of the recording, ordered by their starts."""
     offset = _offset(path, file, audio)
     spans = []
     for tier, speaker in chosen_tiers(path, file, patterns):
@@ -159,8 +157,9 @@ def _offset(path: Path, file: TimedFile, audio: Path | None) -> float:
     if not own and len(offsets) > 1:
         media = ", ".join(f"{medium.name} ({medium.offset:g} s)" for medium in file.media)
         raise SourceError(
-            f"{path}: its recordings begin at different times, and {audio.name if audio else 'none'} "
-            f"is none of them: {media}; rename the recording, or link it in ELAN again"
+            f"{path}: its recordings begin at different times, and "
+            f"{audio.name if audio else 'none'} is none of them: {media}; "
+            "rename the recording, or link it in ELAN again"
         )
     return (own or [*offsets] or [0.0])[0]
 
@@ -222,15 +221,13 @@ def _named(tier: Tier, patterns: Sequence[str]) -> str | None:
 
 def _records(
     path: Path,
+    recording: str,
     spans: Sequence[Span],
     reasons: Sequence[str | None],
-    audio: Path | None,
-    folder: Path,
     options: ConvertOptions,
 ) -> Iterator[dict[str, Any]]:
     speech = [span for span, reason in zip(spans, reasons, strict=True) if reason is None]
     shared = overlapping(speech, _OVERLAP)
-    recording = (audio or path.with_suffix(".wav")).relative_to(folder).as_posix()
     for row, (span, reason) in enumerate(zip(spans, reasons, strict=True)):
         speaker = span.speaker
         if speaker and _NUMBERED.fullmatch(speaker):
@@ -243,21 +240,21 @@ def _records(
             "file_and_speaker": f"{path.stem} {span.speaker or ''}".strip(),
         }
         chosen = {ours: values_of(own, theirs) for ours, theirs in options.columns.items()}
-        if span.start is None or span.end is None:
-            reason = reason or "no time"
-        elif span in shared:
-            reason = reason or "overlaps another utterance"
+        has_no_time = span.start is None or span.end is None
+        fault = (
+            "no time" if has_no_time else "overlaps another utterance" if span in shared else None
+        )
         yield {
             "speaker_id": own["speaker_id"],
             **chosen,
-            "file": path.relative_to(folder.parent).as_posix(),
+            "file": path.as_posix(),
             "row": row,
             "text": span.text,
             "audio": recording,
             "start": span.start or 0.0,
             "end": span.end,
             "channel": span.channel,
-            "refused": reason,
+            "refused": reason or fault,
         }
 
 
