@@ -464,7 +464,7 @@ def is_listed(rows: pa.Table, listed: pa.Table) -> pa.ChunkedArray:
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
-    spoken = pc.not_equal(pc.utf8_trim_whitespace(rows["text"]), "")
+    spoken = pc.match_substring_regex(rows["text"], r"\S")
     usable = pc.and_(pc.and_(rows["whole"], pc.is_null(rows["refused"])), spoken)
     usable = pc.fill_null(pc.and_(usable, pc.is_valid(rows["audio"])), fill_value=False)
     chosen = usable.to_numpy()

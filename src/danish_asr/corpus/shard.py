@@ -279,7 +279,8 @@ def examine(
     energies = np.einsum("ij,ij->i", frames, frames)
     if peak_of(sound) * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
-    if peak_of(mono) > _NO_SCALE:
+    peak = peak_of(mono)
+    if peak > _NO_SCALE:
         raise AudioError("samples far outside -1 to 1")
     if speed > _IMPOSSIBLE:
         raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
@@ -288,7 +289,7 @@ def examine(
     if asked is not None and asked - seconds > _ROUNDING:
         yield "seconds missing at the end", asked - seconds
     power = float(energies.mean()) / frames.shape[1]
-    clipped = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
+    clipped = _clipped(mono) if peak >= _FULL_SCALE else 0.0
     offset = float(mono.mean(dtype=np.float64)) ** 2
     loudness = 10 * log10(max(power, 1e-12))
     silence = _longest_silence(energies)
@@ -300,6 +301,11 @@ def examine(
     ):
         if is_odd:
             yield reason, value
+
+
+def _clipped(mono: NDArray[np.float32]) -> float:
+    """The share of samples at full scale."""
+    return np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
 
 
 def _longest_silence(energies: NDArray[np.float32]) -> float:

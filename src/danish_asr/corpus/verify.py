@@ -144,7 +144,6 @@ def read_compared(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Ta
     try:
         if sha256_of(root / entry.path) != entry.sha256:
             return COMPARED.empty_table(), f"{entry.path}: its sha256 differs from manifest.json"
-        tables = []
         with pq.ParquetFile(root / entry.path) as parquet:
             if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
                 return (
@@ -152,9 +151,10 @@ def read_compared(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Ta
                     f"{entry.path}: its columns differ from data/README.md",
                 )
             names = ["id", "text", "speaker_id", "dialect", "audio_size", "audio_bytes"]
-            for group in range(parquet.num_row_groups):
-                tables.append(_compared(parquet.read_row_group(group, names), entry, profile))
-        return pa.concat_tables(tables), ""
+            groups = map(
+                partial(parquet.read_row_group, columns=names), range(parquet.num_row_groups)
+            )
+            return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
     except (OSError, pa.ArrowException) as error:
         return COMPARED.empty_table(), f"{entry.path}: cannot be read ({str(error)[:200]})"
 
@@ -225,8 +225,8 @@ def few_speakers(rows: pa.Table) -> Iterator[str]:
         people = pc.count_distinct(known["speaker_id"]).as_py()
         yield (
             f"test has {len(sizes):,} speakers, with speech as of {effective:.1f} equal ones; an "
-            f"interval needs {MIN_SPEAKERS} and {MIN_EFFECTIVE}. All splits together have {people:,}: "
-            "docs/howto/few-speakers.md tests each of them once"
+            f"interval needs {MIN_SPEAKERS} and {MIN_EFFECTIVE}. All splits together have "
+            f"{people:,}: docs/howto/few-speakers.md tests each of them once"
         )
 
 
