@@ -233,7 +233,7 @@ def few_speakers(rows: pa.Table) -> Iterator[str]:
 def _suspects(inventory: Inventory) -> Iterator[str]:
     if inventory.suspects:
         reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        yield f"rows to check, in {SUSPECTS_FILE} and on the page of `danish-asr explore`: {reasons}"
+        yield f"rows to check, in {SUSPECTS_FILE} and on the page of `explore`: {reasons}"
 
 
 def _repeated_ids(rows: pa.Table) -> list[str]:

@@ -18,7 +18,8 @@ ABBREVIATIONS: Final[Mapping[str, str]] = dict(
     ifm. i forbindelse med | iflg. ifølge | jf. jævnfør | vedr. vedrørende | hhv. henholdsvis
     evt. eventuelt | inkl. inklusive | ekskl. eksklusive | ca. cirka | nr. nummer
     pct. procent | kl. klokken | tlf. telefon | maks. maksimalt | tidl. tidligere
-    f.kr. før kristus | e.kr. efter kristus | skt. sankt | stk. styk | etc. et cetera | p.t. for tiden | pr. per | kap. kapitel
+    f.kr. før kristus | e.kr. efter kristus
+    skt. sankt | stk. styk | etc. et cetera | p.t. for tiden | pr. per | kap. kapitel
     """)
 )
 """Those that are read in one way only; the dot is part of them, except of ``fx``."""
