@@ -273,7 +273,7 @@ def test_a_header_that_leaves_half_of_the_samples_out_is_a_fault(
 ) -> None:
     audio = header_of(tone(2.0, rate=16_000), 32_000)
     (tmp_path / "half.wav").write_bytes(audio)
-    with pytest.raises(AudioError, match="^more audio than its header says$"):
+    with pytest.raises(AudioError, match=r"^more audio than its header says$"):
         decode(tmp_path / "half.wav" if in_file else audio)
 
 

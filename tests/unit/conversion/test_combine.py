@@ -117,7 +117,7 @@ def read_texts(root: Path, corpus: str, split: str) -> list[str]:
     return list(pq.ParquetFile(path).read(["text"])["text"].to_pylist())
 
 
-def test_the_ledgers_and_suspects_of_the_parts_are_kept(parts: Path, tmp_path: Path) -> None:
+def test_the_ledgers_and_suspects_of_the_parts_are_kept(tmp_path: Path) -> None:
     source = tmp_path / "d.source"
     build_part(tmp_path / "d", text="{part} {split}")
     assert source.is_dir()

@@ -94,7 +94,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     other = manifest.rename(manifest.with_name("dev.jsonl"))
     with pytest.raises(SourceError, match="its own dev"):
         build(other, tmp_path / "ds", split=None)
-    with pytest.raises(ConfigError, match="--split: .*test"):
+    with pytest.raises(ConfigError, match=r"--split: .*test"):
         build(other, tmp_path / "ds", split="test")
 
 
