@@ -29,7 +29,8 @@ SMALL = ConvertOptions(name="tiny", shard_rows=7)
 
 
 def run(source: Path, out: Path, **options: Any) -> None:
-    convert(source, out, ConvertOptions(**{"name": "tiny", "shard_rows": 7} | options))
+    values: dict[str, Any] = {"name": "tiny", "shard_rows": 7} | options
+    convert(source, out, ConvertOptions(**values))
 
 
 def shards(root: Path) -> list[Path]:

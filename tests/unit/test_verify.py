@@ -1,5 +1,4 @@
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -39,7 +38,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def root(pristine: Path, tmp_path: Path) -> Iterator[Path]:
+def root(pristine: Path, tmp_path: Path) -> Path:
     return copied(pristine, tmp_path / "ds")
 
 

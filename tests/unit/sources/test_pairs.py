@@ -2,6 +2,7 @@
 
 import unicodedata
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -10,6 +11,8 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.builders import tone
 from tests.corpora import options, read_rows, rows_of
+
+Form = Literal["NFC", "NFD"]
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -109,7 +112,7 @@ def test_texts_of_the_montreal_forced_aligner_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("audio", "text"), [("NFD", "NFC"), ("NFC", "NFD")])
 def test_a_text_in_another_unicode_form_is_that_of_the_recording(
-    tmp_path: Path, audio: str, text: str
+    tmp_path: Path, audio: Form, text: Form
 ) -> None:
     write(tmp_path / unicodedata.normalize(audio, "åse.wav"), tone(0.2))
     write(tmp_path / unicodedata.normalize(text, "åse.txt"), "ja")

@@ -2,7 +2,7 @@ import gzip
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -17,6 +17,7 @@ from tests.builders import encode, tone
 from tests.corpora import options, read_rows, rows_of, write_lines
 
 RADIO = ConvertOptions(name="radio")
+Form = Literal["NFC", "NFD"]
 GOOD = '{"audio_filepath": "a.wav", "text": "ja"}'
 
 
@@ -433,7 +434,7 @@ def test_times_inside_a_column_are_refused_unless_the_row_has_its_own(
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
 @pytest.mark.parametrize("folder", ["", "øre å/"])
 def test_a_name_in_another_unicode_form_is_that_file(
-    tmp_path: Path, there: str, named: str, folder: str
+    tmp_path: Path, there: Form, named: Form, folder: str
 ) -> None:
     name = f"{folder}blå bær.wav"
     audio = tmp_path / unicodedata.normalize(there, name)

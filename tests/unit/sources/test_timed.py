@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -22,6 +22,7 @@ from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.builders import encode
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 
+Form = Literal["NFC", "NFD"]
 TIMED = {"textgrid": ".TextGrid", "srt": ".srt", "vtt": ".vtt", "json": ".json"}
 SAID = [(0.0, 1.5, 'ja, "tak" & hej'), (2.0, 3.25, "på Ærø"), (4.0, 5.0, "nej")]
 
@@ -570,7 +571,7 @@ def test_names_before_all_of_several_cues_are_speakers(
 
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
 def test_a_recording_in_another_unicode_form_is_found(
-    tmp_path: Path, there: str, named: str
+    tmp_path: Path, there: Form, named: Form
 ) -> None:
     audio, transcript = (unicodedata.normalize(form, "åse øre") for form in (there, named))
     folder = record(tmp_path, f"{audio}.wav")
