@@ -28,8 +28,8 @@ import soundfile
 
 from benchmarks.quality_data import WORDS
 from danish_asr.base.files import publish_text
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
 from danish_asr.scoring.predictions import read_predictions
@@ -82,8 +82,7 @@ def prepare(data: Path) -> None:
         spoil(data / "clean.source", data / "spoiled.source", data / "spoiled.json")
     for name in ("clean", "spoiled"):
         if not (data / name / "manifest.json").is_file():
-            source = open_source(str(data / f"{name}.source"))
-            convert(source, data / name, name=f"audit_{name}")
+            convert(data / f"{name}.source", data / name, ConvertOptions(name=f"audit_{name}"))
 
 
 def spoil(source: Path, out: Path, kinds_file: Path) -> None:

@@ -30,8 +30,8 @@ from benchmarks.quality_radio import Spoken, make_radio, make_utterances, read_t
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import VERSION_DIR
 from danish_asr.cli.upstream import run_as_upstream
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.inference.harvest.command import Settings, harvest
 from danish_asr.inference.harvest.kept import RECORDINGS, UTTERANCES
 from danish_asr.inference.harvest.limits import Limits
@@ -151,8 +151,7 @@ def make_dataset(folder: Path, arm: str) -> None:
         _write(tables / f"{split}-{source.stem}-{source.parent.name}.jsonl", rows)
     if arm == "truth":
         _write(tables / "train-truth.jsonl", true_rows(folder / "radio"))
-    opened = open_source(f"manifest:{tables}", SourceOptions(corpus=_file_name(arm)))
-    convert(opened, out, name=_file_name(arm))
+    convert(f"table:{tables}", out, ConvertOptions(name=_file_name(arm)))
 
 
 def true_rows(radio: Path) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from danish_asr.base import native
 
 if TYPE_CHECKING:
-    from danish_asr.corpus.command import convert
+    from danish_asr.corpus.convert import convert
     from danish_asr.inference.model import load_model
     from danish_asr.metrics import compute_cer, compute_metrics, compute_wer
     from danish_asr.report.compare import compare
@@ -39,7 +39,7 @@ _MODULES: Final = {
     "compute_cer": "metrics",
     "compute_metrics": "metrics",
     "compute_wer": "metrics",
-    "convert": "corpus.command",
+    "convert": "corpus.convert",
     "load_model": "inference.model",
     "normalize": "text.profiles",
     "plot_groups": "report.figures",

@@ -5,6 +5,7 @@ interrupted, and so does the demo.
 """
 
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,8 +19,8 @@ from rich.console import Console
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.stops import run_passing_on
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 from danish_asr.report.score import score_files
 
@@ -38,7 +39,7 @@ def run_demo(
     console.rule("1/5  Synthetic Danish speech")
     synthesise(source, size=size or SyntheticSize(), workers=usable_cpus())
     console.rule("2/5  Conversion to a dataset")
-    convert(open_source(str(source)), dataset, name="danish_asr_demo", workers=usable_cpus())
+    convert(source, dataset, ConvertOptions(name="danish_asr_demo", workers=usable_cpus()))
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe("train", run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
@@ -54,9 +55,15 @@ def run_demo(
 def print_next_steps(run: Path, console: Console) -> None:
     """Print three commands to try on the demo's run, with the activation that they need."""
     steps = [
-        (f"report {run}", "curves, dialects, scores, worst utterances on a page"),
-        (f"serve {run}", "a local web page that transcribes files and recordings"),
-        (f"train {run} regime.num_steps=2400", "twice the steps; then evaluate it again"),
+        (f"report {shlex.quote(str(run))}", "curves, dialects, scores, worst utterances on a page"),
+        (
+            f"serve {shlex.quote(str(run))}",
+            "a local web page that transcribes files and recordings",
+        ),
+        (
+            f"train {shlex.quote(str(run))} regime.num_steps=2400",
+            "twice the steps; then evaluate it again",
+        ),
     ]
     console.print("Next:", highlight=False)
     if which("danish-asr") is None:  # make calls it by its path

@@ -48,7 +48,6 @@ ONLY_CHECKED = {
     "FILE": "a synopsis",
     "convert interviews": "the tests' model writes no text to convert; unit/test_own_data.py",
     "data/interviews": "as above",
-    "synthesize corpus --language nob_Latn": "minutes; unit/sources/test_synthetic.py",
     "data/own": "as above",
     "outputs/before": "network: the model that a training on a GPU starts from",
     "outputs/forget": "minutes; recipe/test_data_options.py",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import danish_asr
 from danish_asr import convert
+from danish_asr.corpus import ConvertOptions
 from tests.builders import tone
 
 LIGHT = """
@@ -35,11 +36,9 @@ def test_a_table_is_converted_with_the_options_of_the_command(tmp_path: Path) ->
     inventory = convert(
         table,
         tmp_path / "own",
-        corpus="own",
-        split="train",
-        name="own",
-        columns={"text": "words"},
-        split_by_speaker="50/25/25",
+        ConvertOptions(
+            name="own", split="train", columns={"text": "words"}, split_by_speaker="50/25/25"
+        ),
     )
     assert inventory.rows == 8
     assert {shard.partition("split") for shard in inventory.shards} == {"train", "dev", "test"}

@@ -14,11 +14,10 @@ import pytest
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
 
 SHARD_ROWS = 5
-OPTIONS = ConvertOptions(shard_rows=SHARD_ROWS)
+OPTIONS = ConvertOptions(name="tiny", shard_rows=SHARD_ROWS)
 ROWS = 150
 """Per subset: 30 shards of train, and one each of dev and test."""
 
@@ -53,7 +52,7 @@ def undisturbed(source: Path) -> dict[str, str]:
 
 def completed(source: Path, out: Path) -> dict[str, str]:
     """Convert what is not converted yet; returns the whole dataset."""
-    convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
+    convert(source, out, OPTIONS)
     return tree(out)
 
 

@@ -56,6 +56,7 @@ LEDGER_SCHEMA: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
+        ("corpus", pa.string()),
         ("id", pa.string()),
         ("dialect", pa.string()),
         pa.field("reason", pa.string(), nullable=False),
@@ -78,6 +79,7 @@ STATISTICS_FILE: Final = "language_distribution_0.tsv"
 LEDGER_FILE: Final = "ledger.parquet"
 SUSPECTS_FILE: Final = "suspects.parquet"
 INVENTORY_FILE: Final = "manifest.json"
+WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 README_FILE: Final = "README.md"
 CARDS_DIR: Final = "cards"
 

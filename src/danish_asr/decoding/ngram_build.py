@@ -20,8 +20,8 @@ from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtra
 from danish_asr.base.files import publish, publish_json, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
+from danish_asr.corpus.rows import USUAL_NAMES
 from danish_asr.corpus.shards import find_shards
-from danish_asr.corpus.sources.base import USUAL_NAMES
 from danish_asr.decoding.beam import ALPHA, BEAM, BETA
 from danish_asr.decoding.ngram import (
     HELD_OUT,
@@ -179,7 +179,7 @@ def read_texts(file: Path, column: str) -> Iterator[str]:
     if suffix_of(file) not in TABLE_SUFFIXES:
         yield from read_lines(file, LanguageModelError)
         return
-    names = [column, *USUAL_NAMES["text"]] if column == "text" else [column]
+    names = [*USUAL_NAMES["text"]] if column == "text" else [column]
     for line, row in read_valid_rows(file, LanguageModelError, columns=names):
         name = next((name for name in names if name in row), None)
         if name is None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import AudioError, decode, to_flac
+from danish_asr.base.audio import AudioError, decode, to_flac, without_mean
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
@@ -99,7 +99,7 @@ def read_rows(root: Path, splits: Collection[str] | None = None) -> Rows:
     for name in names:
         own = [shard for shard in shards if shard.keys["split"] == name]
         try:
-            indexes.append(read_index(own, name, root=root))
+            indexes.append(read_index(own, name))
         except DatasetError as error:
             hint = f"`danish-asr verify {root}` lists all faults of a dataset"
             raise DatasetError(f"{error}; {hint}") from None
@@ -281,14 +281,14 @@ class Measures(NamedTuple):
 
 
 def measure(audio: bytes) -> Measures:
-    """Measure an utterance; raises `AudioError` if it cannot be decoded.
+    """Measure an utterance without its DC offset; raises `AudioError` if it cannot be decoded.
 
     The SNR is the 95th minus the 15th percentile of the power in windows of 20 ms, which ISIP's
     tool signal_to_noise names as a usual choice. It assumes pauses: dense speech, music behind the
     voice and digital silence mislead it. It compares recordings of one kind, and is no measurement.
     """
     mono, _ = decode(audio)
-    wave = mono.astype(np.float64)
+    wave = without_mean(mono.astype(np.float64))
     size = len(wave) // _WINDOW * _WINDOW
     windows = wave[:size].reshape(-1, _WINDOW) if size else wave[None]
     levels = _decibels(np.square(windows).mean(axis=1))
@@ -296,7 +296,7 @@ def measure(audio: bytes) -> Measures:
     low, high = np.percentile(levels, [15, 95])
     return Measures(
         loudness=float(_decibels(np.square(wave).mean())),
-        clipped=float((np.abs(wave) >= _FULL_SCALE).mean()),
+        clipped=float((np.abs(mono) >= _FULL_SCALE).mean()),
         silence=float(len(levels) - (loud[-1] - loud[0] + 1)) * _WINDOW / SAMPLE_RATE,
         snr=float(high - low),
     )

@@ -14,12 +14,15 @@ from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish_text, sha256_of
 from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, MIN_SPEAKERS, SUSPECTS_FILE
 from danish_asr.corpus.cards import unit_of
+from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.shards import read_inventory
+from danish_asr.corpus.verify import leaks_of, samples_md5, sentence_profile
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
 from danish_asr.report.tables import say
 from danish_asr.scoring.table import FloatArray
+from danish_asr.text.profiles import normalizer
 
 _TITLES: Final = {
     "corpus": "Corpus",
@@ -94,6 +97,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         groupings={
             key: dataset.lines(table, key) for key in _TITLES if dataset.has_values(table, key)
         },
+        leaks=leaks_of(compared(root, rows)),
         charts=_charts(rows, speed, sample),
         measured=len(sample.rows),
         ledger=dataset.reasons(ledger) if ledger.is_file() else None,
@@ -108,6 +112,21 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         vocabulary=dataset.vocabulary(rows),
         characters=dataset.characters(table["text"]),
     )
+
+
+def compared(root: Path, rows: Rows) -> pa.Table:
+    """What `leaks_of` compares; of audio, only that whose length occurs in several splits."""
+    table = rows.table
+    languages = sorted(table["language"].unique().to_pylist())
+    spoken = normalizer(sentence_profile(root, _name(root), languages))
+    splits_of_length = table.group_by("seconds").aggregate([("split", "count_distinct")])
+    shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
+    digests: list[bytes | None] = [None] * len(table)
+    for row in np.flatnonzero(pc.is_in(table["seconds"], shared["seconds"])).tolist():
+        digests[row] = samples_md5(rows.audio(row))
+    columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
+    sentences = sentences_of(table["text"], spoken)
+    return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
 
 
 def _name(root: Path) -> str:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.excluded import read_excluded
 from danish_asr.base.files import AnyPath
 from danish_asr.base.tables import Row
 
@@ -27,8 +26,6 @@ def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
         splits.add(of_shard["split"])
         if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
             rows += _read_shard(shard, of_shard)
-    excluded = read_excluded(Path(dataset))
-    rows = [row for row in rows if row["id"] not in excluded]
     if not splits:
         raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
     if not rows:

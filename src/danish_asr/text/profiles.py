@@ -112,10 +112,6 @@ def _rye(text: str) -> str:
     return _spelled(_joined(alpha2digit(_rye_words(text), "da")))
 
 
-def _rye_2026_06(text: str) -> str:
-    return _spelled(_rye_words(text))
-
-
 def _rye_words(text: str) -> str:
     return _without_punctuation(_joined(unicodedata.normalize("NFKC", text)).lower())
 
@@ -174,7 +170,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "danish": Profile(
         _danish,
-        1,
+        2,
         "what was said, for training targets and your own comparisons: years, dates, times, "
         "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them; "
         "lower case, no fillers, only letters kept",
@@ -187,15 +183,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         "punctuation (hyphens join, inner apostrophes stay); a number is spelled in one way, "
         "whether it is written in words or in digits",
     ),
-    "rye-2026-06": Profile(
-        _rye_2026_06,
-        1,
-        "the leaderboard's snapshot of June 2026: the same, but number words stay as they are",
-    ),
 }
 """All published profiles: messages, help and configurations read their names here."""
 
 DANISH_PROFILES: Final = frozenset(PROFILES) - {"raw", "plain"}
 """Those that spell numbers in Danish or change letters that are not Danish."""
 
-_LEADERBOARD: Final = ("rye", "rye-2026-06")
+_LEADERBOARD: Final = ("rye",)

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
+from danish_asr.corpus.verify import leaks_of
 from danish_asr.report import dataset as numbers
 from danish_asr.report.dataset import measure, read_rows
-from danish_asr.report.dataset_page import explore
+from danish_asr.report.dataset_page import compared, explore
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.shards import flac, utterance, write_shard
@@ -79,6 +80,22 @@ def test_what_the_whole_dataset_lacks_is_not_said_of_each_group(tmp_path: Path) 
     write_shard(tmp_path, [_row(1, "test", speaker_id="b")], split="test")
     (line,) = numbers.lines(read_rows(tmp_path).table, "dialect")
     assert (line.name, line.lacks) == ("Fynsk", "")
+
+
+def test_leaks_are_speakers_sentences_and_audio_that_splits_share(dataset: Path) -> None:
+    speakers, sentences, audio = leaks_of(compared(dataset, read_rows(dataset)))
+    assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])
+    assert (sentences.rows, sentences.share, sentences.examples) == (1, 1 / 8, ["hej med dig"])
+    assert (audio.shared, audio.rows) == (1, 1)
+
+
+def test_identical_audio_is_found_without_a_common_speaker_or_text(tmp_path: Path) -> None:
+    audio = flac(8_000, 7)
+    for number, split in enumerate(("train", "test")):
+        row = _row(number, split, text=f"tekst {split}", speaker_id=split, audio_bytes=audio)
+        write_shard(tmp_path, [row], split=split)
+    (leak,) = leaks_of(compared(tmp_path, read_rows(tmp_path)))
+    assert (leak.what, leak.rows) == ("audio", 1)
 
 
 def test_words_and_characters_are_counted(dataset: Path) -> None:

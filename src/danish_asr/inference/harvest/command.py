@@ -24,7 +24,7 @@ from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.files import publish_json, publish_text, take
 from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
-from danish_asr.corpus.sources import SourceOptions
+from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.ngram import find_language_model
 from danish_asr.inference.harvest.kept import (
     LEFT_OUT_FILE,
@@ -108,8 +108,7 @@ def harvest(paths: Sequence[Path], out: Path, name: str, settings: Settings) -> 
         DanishAsrError: A path is missing, or ``out`` is a harvest of other models.
     """
     settings.check()
-    options = SourceOptions(corpus=name, split="train")
-    options.checked_corpus()
+    ConvertOptions(name=name)  # checks it
     recordings = find_recordings(paths, out / RECORDINGS).recordings
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     with exception_at_stops():
@@ -124,7 +123,7 @@ def harvest(paths: Sequence[Path], out: Path, name: str, settings: Settings) -> 
             heard, failures = _listen(recordings, settings, console)
             written = write_tables(heard, out, name, settings.limits, console)
             if written:
-                build_dataset(out, name, options, console)
+                build_dataset(out, name, console)
             else:
                 console.print(f"no utterance is kept; {out / LEFT_OUT_FILE} says why")
         finally:

@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import publish_text
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions
-from danish_asr.corpus.sources.manifest import open_manifest
+from danish_asr.corpus.convert import convert_source
+from danish_asr.corpus.rows import replaced
+from danish_asr.corpus.sources import open_source
 from danish_asr.inference.harvest.limits import Limits
 from danish_asr.inference.harvest.pieces import Candidate, Piece
 from danish_asr.inference.harvest.selection import PSEUDO, TEXT, Kind, select
@@ -116,21 +117,15 @@ def _minutes(rows: Iterable[Mapping[str, Any]]) -> float:
     return sum(float(row["end"] - row["start"]) for row in rows) / 60
 
 
-def build_dataset(out: Path, name: str, options: SourceOptions, console: Console) -> None:
+def build_dataset(out: Path, name: str, console: Console) -> None:
     """Build the dataset of the tables; what models have written is a corpus of its own."""
-    source = open_manifest(str(out / UTTERANCES), options)
-    files = tuple(
-        replace(file, corpus=name + PSEUDO_CORPUS if file.name.startswith(PSEUDO) else name)
-        for file in source.files
-    )
+    options = ConvertOptions(name=name, split="train", max_drop=1.0, workers=usable_cpus())
+    source = open_source(f"table:{out / UTTERANCES}", options)
+    is_pseudo = pc.starts_with(source.rows["file"], PSEUDO)
+    corpora = pc.if_else(is_pseudo, name + PSEUDO_CORPUS, name)
+    source = replace(source, rows=replaced(source.rows, corpus=corpora))
     root = out / DATASET
-    inventory = convert(
-        replace(source, files=files),
-        root,
-        name=name,
-        options=ConvertOptions(max_drop=1.0),
-        workers=usable_cpus(),
-    )
+    inventory = convert_source(source, root, options)
     if inventory.dropped_rows:
         console.print(f"utterances that could not be converted: {inventory.dropped_rows:,}")
     console.print(f"{root}: {inventory.rows:,} utterances, all in the split train")

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from unicodedata import normalize
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import read_lines
-from danish_asr.corpus.sources.spans import NO_SPEECH
 from danish_asr.corpus.sources.timed import chosen_tiers
-from danish_asr.corpus.sources.timed_files import READERS, is_transcript, read_timed
+from danish_asr.corpus.sources.timed_files import (
+    READERS,
+    clean_line,
+    is_transcript,
+    no_speech,
+    read_timed,
+)
 
 _PLAIN: Final = ".txt"
-
-_DASH: Final = re.compile(r"^[-–—]\s*")
-"""Before what a person says in subtitles."""
 
 
 class Line(NamedTuple):
@@ -32,11 +35,12 @@ def find_text(audio: Path) -> Path | None:
     Raises:
         SourceError: There are several.
     """
+    stem = normalize("NFC", audio.stem)
     texts = [
         path
-        for path in sorted(audio.parent.glob(f"{_literally(audio.stem)}*"))
+        for path in sorted(audio.parent.iterdir())
         if path.suffix.lower() in {_PLAIN, *READERS}
-        and audio.stem in {path.stem, Path(path.stem).stem}
+        and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
         and (path.suffix.lower() != ".json" or is_transcript(path))
     ]
     if len(texts) > 1:
@@ -45,10 +49,6 @@ def find_text(audio: Path) -> Path | None:
             "keep one of them beside it"
         )
     return texts[0] if texts else None
-
-
-def _literally(name: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
@@ -66,5 +66,8 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
             for span in tier.spans
         ]
         lines = [line for _, line in sorted(spans, key=lambda timed: timed[0])]
-    lines = [line._replace(text=_DASH.sub("", line.text)) for line in lines]
-    return [line for line in lines if line.text and not NO_SPEECH.fullmatch(line.text)]
+    removed: Counter[str] = Counter()
+    lines = [line._replace(text=clean_line(line.text, removed)) for line in lines]
+    reasons = no_speech([line.text for line in lines])
+    pairs = zip(lines, reasons, strict=True)
+    return [line for line, reason in pairs if line.text and reason is None]

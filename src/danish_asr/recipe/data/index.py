@@ -19,7 +19,6 @@ from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.excluded import read_excluded
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
 from danish_asr.corpus.shards import Shard, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio import Audio, ShardAudio
@@ -60,7 +59,8 @@ class DanishAsrDataset:
     @property
     def root(self) -> Path:
         """The directory with the cards and the manifest of the dataset."""
-        return _root(self.path.resolve())
+        path = self.path.resolve()
+        return path.parent if path.name == VERSION_DIR else path
 
     @property
     def splits(self) -> list[str]:
@@ -72,7 +72,7 @@ class DanishAsrDataset:
     ) -> "Index":
         """As the function `read_index`; `DatasetError` names the splits if there is no such one."""
         shards = shards_of_split(self.path, split)
-        return read_index(shards, split, root=self.path, where=where, weights=weights)
+        return read_index(shards, split, where=where, weights=weights)
 
 
 class Weight(NamedTuple):
@@ -197,14 +197,13 @@ def read_index(
     shards: Sequence[Shard],
     split: str,
     *,
-    root: Path,
     where: str | None = None,
     weights: Sequence[tuple[str, float]] = (),
 ) -> Index:
     """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``root`` is the dataset's ROOT or ``version=0`` directory; ``weights`` are conditions with
-    factors. Strings in a condition are in single quotes; a null fulfils no comparison.
+    ``weights`` are conditions with factors. Strings in a condition are in single quotes; a null
+    fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, or a needed column is missing.
@@ -225,7 +224,7 @@ def read_index(
         )
         row_groups += len(shard_audio.group_ends)
         audio.append(shard_audio)
-    frame = _joined(frames, root)
+    frame = pl.concat(frames, how="diagonal_relaxed")
     if frame.is_empty():
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
@@ -243,17 +242,6 @@ def read_index(
         rows_in_split=rows_in_split,
         weights=tuple(Weight(text, factor, masks[text][chosen]) for text, factor in weights),
     )
-
-
-def _root(path: Path) -> Path:
-    return path.parent if path.name == VERSION_DIR else path
-
-
-def _joined(frames: Sequence[pl.DataFrame], root: Path) -> pl.DataFrame:
-    """The rows of all frames, without those that the dataset leaves out."""
-    frame = pl.concat(frames, how="diagonal_relaxed")
-    excluded = [*read_excluded(_root(root))]
-    return frame.filter(~pl.col("id").is_in(excluded)) if excluded else frame
 
 
 def _columns_of(condition: str) -> list[str]:
