@@ -82,7 +82,7 @@ def sweep(
         int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
     ] = None,
 ) -> None:
-    """Train a run for each combination of values, or resume it (docs/howto/sweep.md).
+    """Train a run for each combination of values, or resume it (docs/howto/improve.md).
 
     Ends with a table. Exits with status 1 if each run has failed.
     """

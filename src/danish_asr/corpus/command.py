@@ -46,7 +46,7 @@ def print_sources() -> None:
     table.add_column("what", overflow="fold")
     for kind, source in SOURCES.items():
         table.add_row(kind, source.location.replace("[", r"\["), source.about)
-    table.add_row("package.module.function", "any", "your own, see docs/howto/add-a-corpus.md")
+    table.add_row("package.module.function", "any", "your own, see docs/howto/extend.md")
     Console().print(table)
 
 

@@ -226,7 +226,7 @@ def few_speakers(rows: pa.Table) -> Iterator[str]:
         yield (
             f"test has {len(sizes):,} speakers, with speech as of {effective:.1f} equal ones; an "
             f"interval needs {MIN_SPEAKERS} and {MIN_EFFECTIVE}. All splits together have "
-            f"{people:,}: docs/howto/few-speakers.md tests each of them once"
+            f"{people:,}: docs/howto/check-data.md tests each of them once"
         )
 
 

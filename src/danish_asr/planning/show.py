@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _GIB: Final = 2**30
 
 _USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
-"""Epochs of published fine-tuning (docs/background/memory.md)."""
+"""Epochs of published fine-tuning (docs/background/measurements.md)."""
 
 
 def show_plan(

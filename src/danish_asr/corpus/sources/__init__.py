@@ -2,7 +2,7 @@
 
 Comes in: what a command line names, ``KIND:WHERE``. Without a kind, a file is recognised by its
 ending and a folder by the files in it. Goes out: a `Source`, the table of all rows and what fetches
-their audio. docs/howto/add-a-corpus.md adds a kind without changing this package.
+their audio. docs/howto/extend.md adds a kind without changing this package.
 """
 
 from collections import Counter
@@ -199,7 +199,7 @@ def _unknown(files: list[Path]) -> str:
     return (
         f"no known kind of source; found {listed or 'no files'}. "
         f"{'; '.join(advice) or 'Expected recordings with texts, or a table of them'}. "
-        "`danish-asr convert --list` shows all kinds; docs/howto/add-a-corpus.md adds one"
+        "`danish-asr convert --list` shows all kinds; docs/howto/extend.md adds one"
     )
 
 

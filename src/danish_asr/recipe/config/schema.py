@@ -231,7 +231,7 @@ class DatasetSection(Section):
 
     transforms: list[dict[str, Any]] = field(default_factory=list)
     """Changes to training waveforms, in this order, in place of `speed_factors` and `spec_aug_*`:
-    each a `name` (docs/howto/add-a-transform.md) and its parameters."""
+    each a `name` (docs/howto/extend.md) and its parameters."""
 
     max_unknown_share: Share | None = None
     """Refuse to train if a larger share of the target text is unknown to the tokenizer. Null: 20 %
@@ -623,7 +623,7 @@ class EvaluatorSection(Section):
 
 @dataclass(kw_only=True)
 class DecoderSection(Section):
-    """How logits become text, in validation and in evaluation (docs/howto/add-a-decoder.md)."""
+    """How logits become text, in validation and in evaluation (docs/howto/extend.md)."""
 
     name: str = "greedy"
     """`greedy`, `beam`, or `package.module:name` of your own."""

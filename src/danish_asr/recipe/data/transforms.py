@@ -3,7 +3,7 @@
 In: the keys of ``dataset``. Out: transforms in the order in which they act. `Speed` alone changes
 the length, for which the batches of an epoch are planned. Every other one is a `Transform`, which
 draws from a generator that is seeded with the utterance's place in the epoch. Levels are relative
-to the utterance's own, so that they hold for quiet recordings too. docs/howto/add-a-transform.md
+to the utterance's own, so that they hold for quiet recordings too. docs/howto/extend.md
 adds one.
 """
 
