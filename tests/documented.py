@@ -33,7 +33,7 @@ MODULES = {
 }
 PROGRAMS = (
     *("danish-asr", "python", "python3.11", "make", "source", "export", "git"),
-    *("hf", "pip", "uv", , "echo", "head", "mkdir", "ln", "cp"),
+    *("hf", "pip", "uv", "echo", "head", "mkdir", "ln", "cp"),
 )
 _SHELL = {"&&", ";", "|", "(", ")"}
 _FILES = re.compile(r"(configs|lsf|benchmarks|docs|notebooks|workflows)/[\w./-]+")

@@ -8,7 +8,7 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.cli import main
-from danish_asr.corpus.command import verify_command
+from danish_asr.corpus.command import check_faults, verify_command
 from danish_asr.corpus.verify import COMPARED, few_speakers, verify
 from tests.spoiled import (
     CARD,
@@ -98,7 +98,7 @@ def test_all_faults_are_in_one_list_with_status_1(
     for name in files:
         (root / name).write_bytes(b"\xff\x00")
     with pytest.raises(SystemExit) as stop:
-        main(lambda: verify_command(root, workers=1, allow_shared=()))
+        main(lambda: check_faults(root, verify_command(root, workers=1, allow_shared=())))
     assert stop.value.code == 1
     output = capsys.readouterr().err
     assert f"{root}: faults: {len(files)}" in output

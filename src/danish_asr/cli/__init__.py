@@ -32,8 +32,8 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
 from danish_asr.cli.app import app
 
 _ORDER: Final = (
-    *("demo", "doctor", "convert", "combine", "verify", "explore", "harvest"),
-    *("fetch", "plan", "train", "evaluate", "sweep", "runs"),
+    *("demo", "doctor", "convert", "combine", "verify", "harvest"),
+    *("fetch", "plan", "train", "evaluate", "sweep"),
     *("average", "score", "compare", "report", "audit", "transcribe", "align", "serve", "export"),
 )
 app.registered_commands.sort(

@@ -170,34 +170,31 @@ def combine(
     say_next("verify", out, why="find faults, and what splits share")
 
 
-@app.command(examples=["verify", "verify data/mine --allow-shared sentences"])
+@app.command(
+    examples=["verify", "verify data/mine --page mine.html --allow-shared sentences"],
+)
 def verify(
     root: _Root = DATASET,
+    *,
+    page: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write a page: groups, gaps, measures, audio to listen to."),
+    ] = None,
+    sample: Annotated[int, Option(min=0, help="Rows of the page whose audio is measured.")] = 2_000,
     allow_shared: Annotated[
         list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
     workers: _Workers = None,
 ) -> None:
-    """Check a built dataset and report all faults."""
+    """Check a built dataset, report all faults, and write an offline page about it."""
     _check_root(root)
-    from danish_asr.corpus.command import verify_command
+    from danish_asr.corpus.command import check_faults, verify_command
 
-    verify_command(root, workers=workers, allow_shared=allow_shared or ())
-    say_next("explore", root, why="a page to look at and listen to")
+    result = verify_command(root, workers=workers, allow_shared=allow_shared or ())
+    if page is not None and not result.damage:
+        from danish_asr.report.dataset_page import write_dataset_page
 
-
-@app.command(examples=["explore", "explore data/mine --out mine.html"])
-def explore(
-    dataset: _Root = DATASET,
-    *,
-    out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
-    sample: Annotated[int, Option(min=0, help="Rows whose audio is measured.")] = 2_000,
-    seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
-) -> None:
-    """Write an offline page about a dataset: groups, gaps, measures, audio to listen to."""
-    _check_root(dataset)
-    from danish_asr.report.dataset_page import explore as write_page
-
-    write_page(dataset, out, sample=sample, seed=seed)
+        write_dataset_page(root, page, sample=sample)
+    check_faults(root, result)
     why = "with the preset that fits this machine"
-    say_next("train", "outputs/first", "--dataset", dataset, why=why)
+    say_next("train", "outputs/first", "--dataset", root, why=why)

@@ -1,4 +1,4 @@
-"""The commands around runs: plan, sweep, runs."""
+"""The commands around runs: plan, sweep."""
 
 # ruff: noqa: PLC0415
 
@@ -103,15 +103,3 @@ def sweep(
     report_runs(out)
     if not succeeded:
         raise typer.Exit(EXIT_FAILED)
-
-
-@app.command(examples=["runs outputs", "runs outputs/lr --csv runs.csv"])
-def runs(
-    root: Annotated[Path, Argument(metavar="DIR", help="All runs in it and below it.")],
-    *,
-    csv: Annotated[Path | None, Option(help="Write a table for programs.")] = None,
-) -> None:
-    """List runs: state, step, best dev score, test score, and the keys in which they differ."""
-    from danish_asr.report.runs import report_runs
-
-    report_runs(root, csv=csv)

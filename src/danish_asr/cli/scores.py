@@ -132,14 +132,24 @@ def compare(
     )
 
 
-@app.command(examples=["report outputs/300m"])
+@app.command(examples=["report outputs/300m", "report outputs", "report outputs --csv runs.csv"])
 def report(
-    run: Annotated[Path, Argument(metavar="OUTDIR", help="The run, at any time after its start.")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="OUTDIR of a run, or runs below DIR.")],
+    *,
+    csv: Annotated[Path | None, Option(help="Write the list for programs.")] = None,
 ) -> None:
-    """Write OUTDIR/report.html about a run: state, curves, dialects, scores."""
-    from danish_asr.report.run_page import report_run
+    """Write OUTDIR/report.html about a run, or list the runs below a directory.
 
-    report_run(run)
+    The page has state, curves, dialects and scores, at any time after the start. The list has
+    state, step, best dev score, test score, and the keys in which the runs differ.
+    """
+    from danish_asr.report.run_page import report_run
+    from danish_asr.report.runs import is_run, report_runs
+
+    if is_run(directory):
+        report_run(directory)
+    else:
+        report_runs(directory, csv=csv)
 
 
 @app.command(

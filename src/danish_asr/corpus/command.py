@@ -17,7 +17,7 @@ from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SOURCES, resolve_source
 from danish_asr.corpus.summary import print_summary
-from danish_asr.corpus.verify import verify
+from danish_asr.corpus.verify import Verification, verify
 
 
 def _console() -> Console:
@@ -50,18 +50,23 @@ def print_sources() -> None:
     Console().print(table)
 
 
-def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[str]) -> None:
-    """Verify a dataset, print hours and notes, and raise with all faults if there are any."""
+def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[str]) -> Verification:
+    """Verify a dataset, and print its hours and notes."""
     result = verify(root, workers=workers or usable_cpus(), allow_shared=allow_shared)
     console = _console()
     console.print(_hours_table(result.hours))
     for note in result.notes:
         console.print(note if note.startswith("allowed: ") else f"note: {note}")
+    return result
+
+
+def check_faults(root: Path, result: Verification) -> None:
+    """Raise `DatasetError` with all faults if there are any."""
     if result.faults:
         count = f"{root}: faults: {len(result.faults):,}"
         lines = "\n  - ".join([count, *result.faults])
         raise DatasetError("\n".join([lines, *result.advice]))
-    console.print(f"{root}: no faults")
+    _console().print(f"{root}: no faults")
 
 
 @exception_at_stops()

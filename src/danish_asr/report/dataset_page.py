@@ -1,4 +1,4 @@
-"""``danish-asr explore``: one offline page about a built dataset."""
+"""One offline page about a built dataset, which ``danish-asr verify --page`` writes."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -45,7 +45,7 @@ class _Sample(NamedTuple):
     undecodable: int
 
 
-def explore(
+def write_dataset_page(
     root: Path, out: Path, *, sample: int = 2_000, seed: int = 0, console: Console | None = None
 ) -> None:
     """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
@@ -56,7 +56,7 @@ def explore(
     """
     console = console or Console(stderr=True)
     if out.is_dir():
-        raise ConfigError([f"--out: expected a file; found the directory {out}"], where="explore")
+        raise ConfigError([f"--page: expected a file; found the directory {out}"], where="verify")
     generator = np.random.default_rng(seed)
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)

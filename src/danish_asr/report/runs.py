@@ -1,4 +1,4 @@
-"""Training runs as their files are now, and ``danish-asr runs``: all below a directory as a table.
+"""Training runs as their files are now, and all below a directory as a table.
 
 In: the output directories of runs. Out: state, best validation, speed, test score of each.
 """
@@ -216,6 +216,11 @@ def _folders(root: Path) -> Iterator[Path]:
             yield Path(folder)
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a directory is that of a run, also of one that was refused."""
+    return any((folder / file).is_file() for file in (CONFIG_FILE, FAILED))
 
 
 def report_runs(root: Path, *, csv: Path | None = None, console: Console | None = None) -> None:

@@ -17,7 +17,7 @@ from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from danish_asr.corpus.verify import leaks_of
 from danish_asr.report import dataset as numbers
 from danish_asr.report.dataset import measure, read_rows
-from danish_asr.report.dataset_page import compared, explore
+from danish_asr.report.dataset_page import compared, write_dataset_page
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.shards import flac, utterance, write_shard
@@ -126,16 +126,16 @@ def test_measures_of_a_known_signal() -> None:
     assert measure(_encoded(np.clip(4 * wave, -1, 1))).clipped == pytest.approx(0.25, abs=0.05)
 
 
-def _explore(root: Path, out: Path, **options: Any) -> str:
-    explore(root, out, console=Console(file=io.StringIO()), **options)
+def _page(root: Path, out: Path, **options: Any) -> str:
+    write_dataset_page(root, out, console=Console(file=io.StringIO()), **options)
     return out.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
 def page(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("page")
-    _explore(dataset, folder / "explore.html")
-    return folder / "explore.html"
+    _page(dataset, folder / "page.html")
+    return folder / "page.html"
 
 
 def test_the_page_is_one_file_without_external_links_and_the_same_for_a_seed(
@@ -146,7 +146,7 @@ def test_the_page_is_one_file_without_external_links_and_the_same_for_a_seed(
     assert all(link.startswith(("#", "data:")) for link in links)
     assert "default-src 'none'" in text
     assert "manifest.json is missing" in text
-    assert _explore(dataset, tmp_path / "a.html") == _explore(dataset, tmp_path / "b.html")
+    assert _page(dataset, tmp_path / "a.html") == _page(dataset, tmp_path / "b.html")
 
 
 @needs_browser
@@ -182,17 +182,17 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
 @needs_browser
 def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", name="radio")
-    _explore(tmp_path / "ds", tmp_path / "explore.html")
+    _page(tmp_path / "ds", tmp_path / "page.html")
     script = """
         return [document.title, ...[...document.querySelectorAll(".scroll")]
           .filter((node) => node.scrollWidth > node.clientWidth)
           .map((node) => node.getAttribute("aria-labelledby"))];
         """
-    assert in_browser(tmp_path / "explore.html", script, width=1280) == ["Speech dataset: radio"]
+    assert in_browser(tmp_path / "page.html", script, width=1280) == ["Speech dataset: radio"]
 
 
 def test_the_page_names_the_dataset_that_it_was_made_from_by_its_hash(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds", train=2, dev=1, test=1, conversation=False)
-    _explore(tmp_path / "ds", tmp_path / "explore.html")
-    text = (tmp_path / "explore.html").read_text(encoding="utf-8")
+    _page(tmp_path / "ds", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert sha256_of(tmp_path / "ds" / "manifest.json") in text
