@@ -36,7 +36,7 @@ PROGRAMS = (
     *("hf", "pip", "uv", "echo", "head", "mkdir", "ln", "cp"),
 )
 _SHELL = {"&&", ";", "|", "(", ")"}
-_FILES = re.compile(r"(configs|lsf|benchmarks|docs|notebooks|workflows)/[\w./-]+")
+_FILES = re.compile(r"(configs|lsf|benchmarks|docs|workflows)/[\w./-]+")
 
 
 def blocks(page: str) -> Iterator[tuple[str, list[str]]]:

@@ -1,4 +1,4 @@
-"""Figures for papers and notebooks: rates and differences as dots with their intervals."""
+"""Figures for papers: rates and differences as dots with their intervals."""
 
 from collections.abc import Sequence
 from math import isnan
@@ -27,7 +27,7 @@ class _Line(NamedTuple):
 def plot_groups(scores: Scores, grouping: str) -> Figure:
     """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
 
-    Save it with ``figure.savefig("groups.pdf")``; a notebook shows it as it is.
+    Save it with ``figure.savefig("groups.pdf")``.
 
     Raises:
         ConfigError: The scores do not have the grouping.
