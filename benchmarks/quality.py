@@ -9,29 +9,46 @@ same data, unless their name says otherwise. The best checkpoint by dev counts, 
 ``noisy`` is the test set with voices in the background, 20 dB below.
 
 Every run goes through its recipe's entry point, in a process of its own with one thread. An
-interrupted command continues: finished runs stay in FOLDER, and the tables (``quality.md`` and
-``quality.json``) hold all that are there.
+interrupted command continues: finished runs stay in FOLDER. The table has the differences and
+intervals of ``danish-asr compare`` over all seeds, and what a training took.
 """
 
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Any, Final
 
-from benchmarks import quality_data as data
-from benchmarks.quality_table import OURS, RESULT, report, run_of
-from benchmarks.upstream import upstream_recipe
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import speech as data
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE, STATISTICS_FILE
 from danish_asr.cli.upstream import run_as_upstream
+from danish_asr.scoring.compare import compare_runs
+from danish_asr.scoring.predictions import Prediction, read_predictions
 
+OURS: Final = "ours"
 UPSTREAM: Final = "upstream's recipe"
+RESULT: Final = "result.json"
+"""What a finished run has used: ``cpu_seconds`` (null if it was interrupted), ``audio_seconds``."""
+
+SETS: Final = {
+    "dev": ("dev,test", "dev"),
+    "test": ("dev,test", "test"),
+    "noisy": ("test/noisy", "test"),
+}
+"""Where the predictions of each set are in a run's ``eval/best``, and its split."""
+
 STEPS: Final = 200
 LR: Final = 2e-3
 MASKING: Final = "masking={time: 0.2, channel: 0.1, channel_span: 10}"
@@ -160,7 +177,7 @@ def fine_tune(folder: Path, arm: str, seed: int, checkout: Path | None) -> None:
 
 def train_upstream(checkout: Path, summary: Path, given: Sequence[str]) -> None:
     """Run the recipe of a checkout: float32 and its ``ctc-finetune.yaml`` below what is given."""
-    from fairseq2.recipe.cli import train_main  # noqa: PLC0415
+    from fairseq2.recipe.cli import train_main
 
     recipe = upstream_recipe(checkout)
     config = Path(recipe.__file__ or "").parent / "configs" / "ctc-finetune.yaml"
@@ -190,6 +207,73 @@ def _logged(log: Path, work: Callable[..., object], arguments: Sequence[object])
         for descriptor in (1, 2):
             os.dup2(stream.fileno(), descriptor)
     work(*arguments)
+
+
+def upstream_recipe(checkout: Path) -> Any:
+    """Import upstream's training recipe; ``workflows`` is then the checkout's in this process."""
+    # On the path it would lose against the one here, which is a regular package.
+    package = ModuleType("workflows")
+    package.__path__ = [str(checkout / "workflows")]
+    sys.modules["workflows"] = package
+    return import_module("workflows.recipes.wav2vec2.asr.recipe")
+
+
+def run_of(folder: Path, arm: str, seed: int) -> Path:
+    """The directory of a run."""
+    return folder / "runs" / re.sub(r"\W+", "-", arm).strip("-") / f"seed_{seed}"
+
+
+def report(folder: Path, arms: Sequence[str]) -> None:
+    """Print WER in % of the finished runs, and differences to ours, or to what is before ``+``."""
+    table = Table("arm", "seeds", *(f"{name}, difference" for name in SETS), "CPU", "audio")
+    for arm in dict.fromkeys(arms):
+        baseline = arm.rpartition(" + ")[0] or OURS
+        seeds = [
+            seed
+            for seed in range(1, 100)
+            if all((run_of(folder, name, seed) / RESULT).is_file() for name in (arm, baseline))
+        ]
+        if seeds:
+            cells = [compared(folder, baseline, arm, seeds, part) for part in SETS]
+            table.add_row(arm, str(len(seeds)), *cells, *used(folder, arm, seeds))
+    Console(width=160).print(table)
+
+
+def compared(folder: Path, baseline: str, arm: str, seeds: Sequence[int], part: str) -> str:
+    """An arm's WER on a set, and its difference to the baseline with a 95 % interval."""
+    runs = {
+        name: {f"{name} {seed}": predictions(folder, of, seed, part) for seed in seeds}
+        for name, of in (("baseline", baseline), ("arm", arm))
+    }
+    line = compare_runs(runs, by=()).table.iloc[1]
+    text = f"{100 * line['wer']:.1f}"
+    if arm != baseline:
+        low, high = 100 * line["wer_low"], 100 * line["wer_high"]
+        text += f"  {100 * line['wer_difference']:+.1f} ({low:+.1f} to {high:+.1f})"
+    return text
+
+
+def predictions(folder: Path, arm: str, seed: int, part: str) -> Iterator[Prediction]:
+    """The rows of a run in one of ``SETS``."""
+    place, split = SETS[part]
+    file = run_of(folder, arm, seed) / "eval" / "best" / place / "predictions.jsonl"
+    return (row for row in read_predictions(file) if row.split == split)
+
+
+def used(folder: Path, arm: str, seeds: Sequence[int]) -> Iterator[str]:
+    """CPU time and audio of an arm's runs, as a multiple of ours with the same seeds."""
+    of_arm, of_ours = (
+        [json.loads((run_of(folder, name, seed) / RESULT).read_text()) for seed in seeds]
+        for name in (arm, OURS)
+    )
+    for what in ("cpu_seconds", "audio_seconds"):
+        values = [run[what] for run in (*of_arm, *of_ours)]
+        ratio = (
+            sum(run[what] for run in of_arm) / sum(run[what] for run in of_ours)
+            if all(values)
+            else None
+        )
+        yield f"{ratio:.2f}" if ratio else ""
 
 
 if __name__ == "__main__":

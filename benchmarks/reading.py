@@ -1,13 +1,17 @@
-"""Throughput of the reader beside upstream's, on the same Parquet files, in one run.
+"""The reader beside upstream's, and the index of millions of rows.
 
-    python benchmarks/loader.py [HOURS]
+    python benchmarks/reading.py [HOURS]
+    python benchmarks/reading.py index [ROWS]
 
-Writes HOURS (default 6) of tones in 16 kHz FLAC to a temporary directory, utterances of 1 to 20 s
-and of 2 s, and reads them several times over with each reader, in processes of their own; ours once
-more with each built-in transform, on every utterance. ``x real time`` is seconds of
+The first writes HOURS (default 6) of tones in 16 kHz FLAC to a temporary directory, utterances of
+1 to 20 s and of 2 s, and reads them several times over with each reader, in processes of their own;
+ours once more with each built-in transform, on every utterance. ``x real time`` is seconds of
 audio per second of processor time (all threads), from opening the reader on; only the ratio of two
-lines of one run says something. Padding is the share of padded samples. At last our reader's memory
-over 100,000 small batches.
+lines of one run says something. Padding is the share of padded samples.
+
+The second writes a dataset of ROWS rows (default 5,200,000; lengths of 1 to 20 s, audio of one
+byte) and measures index, batches and filters in a process of its own: seconds of each stage, the
+highest memory of the process until then, and how much of its present memory is its own.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -42,17 +47,25 @@ from danish_asr.base.schema import (
 )
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.config.schema import DatasetSection, TaskSection
-from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.data import sampler
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import create_reader
+from danish_asr.recipe.data.targets import (
+    FrameCount,
+    NeededFrames,
+    Targets,
+    count_unknown,
+    select_rows,
+)
 
 # isort: split
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import load_char_tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import FakeGang, Gangs
 
 ROUNDS = 3
 EPOCHS = 4
-MEMORY_BATCHES = 100_000
 # Of upstream's ctc-finetune.yaml.
 MAX_ELEMENTS = 960_000
 MAX_LENGTH = 960_000
@@ -65,14 +78,33 @@ TRANSFORMS: dict[str, dict[str, object]] = {
 }
 READERS = ("ours", "upstream", *TRANSFORMS)
 
+ROWS_PER_SHARD = 50_000
+CHARACTERS_PER_SECOND = 14
+SENTENCE = (
+    "det er en god dag og vi går ned til søen for at se på bådene når solen skinner over øen "
+)
+DIALECTS = ("Østjysk", "Sjællandsk", "Nordjysk", "Københavnsk", "Vestjysk", "Fynsk", "Bornholmsk")
+
+Result = TypeVar("Result")
+
 
 def main() -> None:
-    """Build the data, measure every reader on it, print the table."""
-    if sys.argv[1:2] in (["--measure"], ["--memory"]):
-        work = measure if sys.argv[1] == "--measure" else measure_memory
-        work(sys.argv[2], Path(sys.argv[3]))
-        return
-    hours = float(sys.argv[1]) if len(sys.argv) > 1 else 6.0
+    """Build the data, measure on it in processes of their own, print a table."""
+    what, *arguments = sys.argv[1:] or ["6"]
+    if what == "--read":
+        measure(arguments[0], Path(arguments[1]))
+    elif what == "--index":
+        measure_index(Path(arguments[0]))
+    elif what == "index":
+        with tempfile.TemporaryDirectory() as folder:
+            write_rows(Path(folder), int(arguments[0]) if arguments else 5_200_000)
+            subprocess.run([sys.executable, __file__, "--index", folder], check=True)  # noqa: S603
+    else:
+        compare_readers(float(what))
+
+
+def compare_readers(hours: float) -> None:
+    """Print a table for each kind of lengths."""
     with tempfile.TemporaryDirectory() as folder:
         for name, (shortest, longest) in LENGTHS.items():
             root = Path(folder, name.replace(" ", "_"))
@@ -81,9 +113,6 @@ def main() -> None:
             rounds = [{reader: run(reader, root) for reader in READERS} for _ in range(ROUNDS)]
             results = {reader: [one[reader] for one in rounds] for reader in READERS}
             report(name, results)
-        root = Path(folder, "short")
-        write_dataset(root, 0.5, 0.5, 0.5)
-        subprocess.run([sys.executable, __file__, "--memory", "ours", str(root)], check=True)  # noqa: S603
 
 
 def write_dataset(root: Path, hours: float, shortest: float, longest: float) -> None:
@@ -139,7 +168,7 @@ def make_row(number: int, seconds: float, rng: np.random.Generator) -> dict[str,
 
 def run(reader: str, root: Path) -> dict[str, float]:
     """Measure one reader in a process of its own."""
-    command = [sys.executable, __file__, "--measure", reader, str(root)]
+    command = [sys.executable, __file__, "--read", reader, str(root)]
     result = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
     measured: dict[str, float] = json.loads(result.stdout.splitlines()[-1])
     return measured
@@ -192,36 +221,18 @@ def measure(reader: str, root: Path) -> None:
     os._exit(0)
 
 
-def measure_memory(reader: str, root: Path) -> None:
-    """Read MEMORY_BATCHES batches of two short rows and print the resident memory on the way."""
-    source = open_reader(reader, root, max_elements=SAMPLE_RATE)
-    shown = []
-    for number in range(1, MEMORY_BATCHES + 1):
-        if next(source, None) is None:
-            source.reset()
-            next(source)
-        if number % (MEMORY_BATCHES // 5) == 0:
-            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-            shown.append(f"{number:,}: {pages * resource.getpagesize() / 2**20:.0f}")
-    print(f"resident MiB after batches: {', '.join(shown)}")
-
-
-def open_reader(
-    reader: str, root: Path, *, max_elements: int = MAX_ELEMENTS
-) -> DataReader[Seq2SeqBatch]:
+def open_reader(reader: str, root: Path) -> DataReader[Seq2SeqBatch]:
     """Either reader with the same settings, in training."""
     settings: dict[str, Any] = {
         "max_audio_len": MAX_LENGTH,
-        "max_num_elements": max_elements,
+        "max_num_elements": MAX_ELEMENTS,
         "example_shuffle_window": 1,
         "batch_shuffle_window": 1,
         "normalize_audio": True,
     }
     one = FakeGang(torch.device("cpu"))
     gangs = Gangs(root=one, dp=one, rdp=one, sdp=one, tp=one, pp=one)
-    model = root / "characters.model"
-    model.write_bytes(build_char_tokenizer("hej med dig"))
-    tokenizer = load_char_tokenizer(model, None)
+    tokenizer = tokenizer_of("hej med dig")
     if reader == "upstream":
         theirs: DataReader[Seq2SeqBatch] = MixtureParquetAsrDataset(
             root / VERSION_DIR
@@ -246,6 +257,108 @@ def open_reader(
         training=True,
         seed=1,
     )
+
+
+def write_rows(root: Path, rows: int) -> None:
+    """Shards of two corpora with the contract's columns; only the audio is a stand-in."""
+    rng = np.random.default_rng(0)
+    for number, begin in enumerate(range(0, rows, ROWS_PER_SHARD)):
+        corpus = "read_aloud" if number % 4 else "conversation"
+        table = index_rows(corpus, range(begin, min(begin + ROWS_PER_SHARD, rows)), rng)
+        folder = partition_dir(root, corpus, "train", "dan_Latn")
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(
+            table,
+            folder / f"part-{number:05}.parquet",
+            row_group_size=ROW_GROUP_SIZE,
+            compression=dict.fromkeys(table.column_names, "zstd") | {"audio_bytes": "none"},
+            use_dictionary=["speaker_id", "dialect", "age_group", "gender"],
+        )
+
+
+def index_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Table:
+    """Rows whose texts are as long as their audio."""
+    count = len(numbers)
+    seconds = rng.uniform(1, 20, count)
+    text = " ".join(rng.choice(SENTENCE.split(), 20_000))
+    starts = rng.integers(0, len(text) - 20 * CHARACTERS_PER_SECOND, count)
+    columns = {
+        "id": [f"{corpus}_{number:08}" for number in numbers],
+        "text": [
+            text[start : start + int(duration * CHARACTERS_PER_SECOND)]
+            for start, duration in zip(starts, seconds, strict=True)
+        ],
+        "audio_bytes": [b"x"] * count,
+        "audio_size": (seconds * SAMPLE_RATE).astype(np.int64),
+        "encoded_size": np.ones(count, np.int32),
+        "speaker_id": [f"spe_{speaker:05}" for speaker in rng.integers(0, 3_000, count)],
+        "dialect": rng.choice(DIALECTS, count).tolist(),
+        "age_group": rng.choice(["0-24", "25-49", "50+"], count).tolist(),
+        "gender": rng.choice(["female", "male"], count).tolist(),
+    }
+    return pa.table(
+        {
+            field.name: pa.array(columns[field.name], field.type)
+            if field.name in columns
+            else pa.nulls(count, field.type)
+            for field in UTTERANCE_SCHEMA
+        },
+        schema=UTTERANCE_SCHEMA,
+    )
+
+
+def measure_index(root: Path) -> None:
+    """Index, batches of an epoch, then what looks at the texts."""
+    index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
+    limits = sampler.BatchLimits(max_samples=3_840_000, multiple_of=8)
+    rows = np.arange(len(index), dtype=np.int32)
+    batches = timed(
+        "batches of one epoch",
+        lambda: sampler.training_batches(
+            index.lengths, index.row_group_of, rows, TaskSection(), limits, seed=1, epoch=0
+        ),
+    )
+    hours = index.lengths.sum() / SAMPLE_RATE / 3600
+    print(
+        f"{len(index):,} rows, {hours:,.0f} h, {len(batches):,} batches, "
+        f"padding {batches.padding(index.lengths):.1%}"
+    )
+    measure_texts(index)
+
+
+def measure_texts(index: Index) -> None:
+    """Filters, fingerprint and the count of unknown symbols."""
+    targets = Targets(tokenizer_of(SENTENCE.replace("ø", "")))
+    index = index.with_targets("raw")
+    needed = timed("bounds", lambda: NeededFrames(index, targets))
+    kept, _ = timed("filters", lambda: select_rows(index, needed, TaskSection(), FrameCount()))
+    timed("fingerprint", lambda: index.digest(kept))
+    unknown = timed("unknown symbols", lambda: count_unknown(index, targets))
+    print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
+
+
+def tokenizer_of(characters: str) -> Tokenizer:
+    """A tokenizer of these characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "characters.model")
+        path.write_bytes(build_char_tokenizer(characters))
+        return load_char_tokenizer(path, None)
+
+
+def timed(what: str, work: Callable[[], Result]) -> Result:
+    """Run the stage and print its line."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    result = work()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    (own,) = (int(line.split()[1]) / 2**20 for line in status if line.startswith("RssAnon"))
+    seconds, processor = time.perf_counter() - begin, time.process_time() - cpu
+    print(
+        f"{what:30} {seconds:7.2f} s {processor:7.2f} s of CPU   peak {peak:5.2f} GiB   "
+        f"own {own:5.2f} GiB",
+        flush=True,
+    )
+    return result
 
 
 if __name__ == "__main__":

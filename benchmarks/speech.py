@@ -1,4 +1,4 @@
-"""The data of `benchmarks/quality.py`: eSpeak NG's speech in four languages, as built datasets.
+"""The speech of `benchmarks/quality.py`: eSpeak NG's speech in four languages, as built datasets.
 
 Swedish, Norwegian and German for pretraining: words and compounds of two words at random. Danish:
 the demo's sentences, two in an utterance, by speakers who are in one split only. The text is

@@ -1,23 +1,22 @@
-"""How fast is conversion, against its own chain and against the usual way?
+"""How fast is conversion, against its own chain?
 
 One table, ratios within the run. The corpus is 48 kHz FLAC, 5 s an utterance, with one row group of
 100 after the other as CoRal has it. Conversion is compared with two references on one core:
 
-- The chain alone: decode, resample with soxr HQ and encode, from memory into memory, by libsndfile
-  and by miniaudio as conversion does it. No conversion can reach it: the audio must also be read
-  from the source, and the shards written, flushed and hashed.
+- The chain alone: decode, resample with soxr HQ and encode, from memory into memory, as
+  conversion does it. No conversion can reach it: the audio must also be read from the source, and
+  the shards written, flushed and hashed.
 - The same from Parquet to Parquet, which does all of that and nothing else: the reference for
   conversion, which also has ids, a ledger, suspects and metadata.
 
-The usual way decodes to an array as the ``datasets`` library gives it, resamples with torchaudio
-and writes with soundfile, in one process. CPU time is user and system time of all processes; one
-worker is the process itself, but two have to start, which few rows do not outweigh::
+CPU time is user and system time of all processes; one worker is the process itself, but two have
+to start, which few rows do not outweigh::
 
-    python benchmarks/convert.py --rows 2000
+    python benchmarks/converting.py --rows 2000
 
 ``--plan ROWS`` measures something else, the plan of a manifest of so many rows and missing audio::
 
-    python benchmarks/convert.py --plan 1000000
+    python benchmarks/converting.py --plan 1000000
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
-import soxr
 from rich.console import Console
 from rich.table import Table
 
@@ -52,7 +50,7 @@ SECONDS = 5.0
 RATE = 48_000
 SHARD_ROWS = 300
 SOURCE_FILE = "train-00000-of-00001.parquet"
-CHAIN = "miniaudio, soxr, libsndfile"
+CHAIN = "decode, resample, encode"
 THROUGH = "the same, Parquet to Parquet"
 ONE, TWO = "danish-asr convert, 1 worker", "danish-asr convert, 2 workers"
 
@@ -87,14 +85,6 @@ def write_corpus(folder: Path, rows: int) -> list[bytes]:
     return audio
 
 
-def run_libraries(audio: list[bytes]) -> None:
-    """The chain by libsndfile and soxr."""
-    for data in audio:
-        wave, rate = soundfile.read(io.BytesIO(data), dtype="float32")
-        wave = soxr.resample(wave, rate, 16_000, quality="HQ")
-        soundfile.write(io.BytesIO(), wave, 16_000, format="FLAC", subtype="PCM_16")
-
-
 def run_chain(audio: list[bytes]) -> None:
     """The chain as conversion does it, which no bookkeeping can be faster than."""
     for data in audio:
@@ -122,24 +112,6 @@ def run_through_parquet(source: Path, out: Path) -> None:
                         writer.write_table(pa.Table.from_arrays([*columns], schema=schema))
                 os.fsync(stream.fileno())
             sha256_of(shard)
-
-
-def run_usual(source: Path, out: Path) -> None:
-    """How such a conversion is commonly written."""
-    # Not at the top: the workers of a conversion import this module anew.
-    import torch  # noqa: PLC0415
-    import torchaudio  # noqa: PLC0415
-
-    torch.set_num_threads(1)
-    resample = torchaudio.transforms.Resample(RATE, 16_000)
-    rows = []
-    for row in pq.read_table(source).to_pylist():
-        array, _ = soundfile.read(io.BytesIO(row["audio"]["bytes"]))
-        wave = resample(torch.tensor(array, dtype=torch.float32)).numpy()
-        file = io.BytesIO()
-        soundfile.write(file, wave, 16_000, format="FLAC")
-        rows.append({"text": row["text"], "audio_bytes": file.getvalue(), "audio_size": len(wave)})
-    pq.write_table(pa.Table.from_pylist(rows), out, row_group_size=100)
 
 
 def run_convert(source: Path, out: Path, workers: int) -> None:
@@ -194,12 +166,10 @@ def main() -> None:
         folder = Path(scratch) / "source"
         audio = write_corpus(folder, rows)
         actions: dict[str, Callable[[Path], None]] = {
-            "libsndfile, soxr": lambda _: run_libraries(audio),
             CHAIN: lambda _: run_chain(audio),
             THROUGH: lambda out: run_through_parquet(folder, out),
             ONE: lambda out: run_convert(folder, out, 1),
             TWO: lambda out: run_convert(folder, out, 2),
-            "array, torchaudio, soundfile": lambda out: run_usual(folder, out),
         }
         # In turns, so that other load on the machine falls on all.
         times = {name: list[tuple[float, float]]() for name in actions}
