@@ -1,11 +1,11 @@
-# setup | demo | test | slurm | lint | docs | bench | lock. Every target sets up .venv first if need be.
+# setup | demo | test | slurm | lint | docs | bench | voices | lock. Every target sets up .venv first if need be.
 PYTHON ?= python3.11
 UV := $(shell command -v uv)
 VENV := .venv
 LOCK := requirements.lock
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test slurm lint docs bench lock
+.PHONY: setup demo test slurm lint docs bench voices lock
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.installed
@@ -61,6 +61,10 @@ bench: setup
 	$(BIN)/python benchmarks/reading.py index
 	$(BIN)/python benchmarks/converting.py
 	$(BIN)/python benchmarks/intervals.py
+
+# Real voices of two Debian packages through the whole pipeline; needs apt-get, and `make demo`.
+voices: setup
+	$(BIN)/python benchmarks/voices.py voices
 
 # Writes requirements.lock anew from the ranges in pyproject.toml.
 lock: setup
