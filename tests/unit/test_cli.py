@@ -235,7 +235,6 @@ def test_help_loads_nothing_heavy() -> None:
         ("compare a.jsonl", "the list of runs has one fault:"),
         ("score a.jsonl --columns text=x,id", "expected NAME=COLUMN, NAME of id, reference"),
         ("verify none", "none: no such directory; `danish-asr convert`"),
-        ("verify none", "none: no such directory; `danish-asr convert`"),
     ],
 )
 def test_an_error_is_a_message_and_a_status(
