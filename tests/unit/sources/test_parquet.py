@@ -95,17 +95,6 @@ def test_danish_or_unknown_birth_is_never_non_native_in_corals_columns(
     assert (found["dialect"], found["country_birth"]) == ("Fynsk", birth)
 
 
-def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "train.parquet", [coral_row(number) for number in range(3)])
-    table = pq.read_table(tmp_path / "train.parquet")
-    latin = pa.array([b"ja", "nej, sørens".encode("latin-1"), b"jo"]).view(pa.string())
-    table = table.set_column(table.schema.get_field_index("text"), "text", latin)
-    pq.write_table(table, tmp_path / "train.parquet")
-    found = rows_in(tmp_path)
-    assert [row["text"] for row in found] == ["ja", None, "jo"]
-    assert [row["refused"] for row in found] == [None, "malformed text", None]
-
-
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
 )
