@@ -98,7 +98,7 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
         fetch=partial(_fetch, place, {file.name: file.columns["audio"] for file in files}),
         columns=columns,
         ignored=() if is_coral else tuple(name for name in names if name not in read),
-        version=place.version,
+        version="" if place.local else place.root,  # which has the commit
     )
 
 
@@ -152,7 +152,9 @@ def _add(builder: Builder, parquet: pq.ParquetFile, file: _File) -> None:
     for group in range(parquet.num_row_groups):
         for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
             count = len(batch)
-            values = {name: _values(batch[name], labels.get(name)) for name in wanted}
+            values: dict[str, list[Any]] = {name: batch[name].to_pylist() for name in wanted}
+            for name in labels.keys() & values.keys():
+                values[name] = [class_name(labels[name], number) for number in values[name]]
             raw: dict[str, list[Any]] = {
                 key: values[names[0]]
                 if len(names) == 1
@@ -175,11 +177,6 @@ def _check_audio(file: str, audio: pa.Field) -> None:
             f"{file}: {audio.name} holds decoded audio; expected encoded files (`datasets`: "
             "cast_column('audio', Audio(decode=False)) before to_parquet)"
         )
-
-
-def _values(column: pa.Array, labels: list[str] | None) -> list[Any]:
-    values: list[Any] = column.to_pylist()
-    return values if labels is None else [class_name(labels, value) for value in values]
 
 
 def _fetch(place: Location, columns: Mapping[str, str], rows: pa.Table) -> Iterator[Audio]:
@@ -234,11 +231,6 @@ class Location:
         """Whether the files are on this machine."""
         return isinstance(self.fs, LocalFileSystem)
 
-    @property
-    def version(self) -> str:
-        """A text that changes with the files of the hub, whose root has their commit."""
-        return "" if self.local else self.root
-
     def parquet_files(self) -> list[str]:
         """The names below the root of the Parquet files, sorted; hidden folders are left out."""
         if self.file is not None:
@@ -250,9 +242,9 @@ class Location:
         else:
             with self._explained(self.root):
                 paths = self.fs.find(self.root)
-        names = sorted(path.removeprefix(f"{self.root}/") for path in paths)
+        names = (path.removeprefix(f"{self.root}/") for path in paths)
         shown = (name for name in names if "/." not in f"/{name}")
-        return [name for name in shown if name.lower().endswith(PARQUET_SUFFIXES)]
+        return sorted(name for name in shown if name.lower().endswith(PARQUET_SUFFIXES))
 
     @contextmanager
     def open_parquet(self, name: str) -> Iterator[pq.ParquetFile]:

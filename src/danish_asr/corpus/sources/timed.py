@@ -63,8 +63,9 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     _check_tiers(location, tiers, options.tiers)
     texts = [span.text for own in spans.values() for span in own]
     counts["texts with brackets"] = sum(bool(re.search(r"[\[(]", text)) for text in texts)
-    everywhere = {audio for same in recordings(folder).values() for audio in same}
-    counts["recordings without a text"] = len(everywhere - texts_of.keys())
+    if place.is_dir():
+        everywhere = {audio for same in recordings(folder).values() for audio in same}
+        counts["recordings without a text"] = len(everywhere - texts_of.keys())
     reasons = iter(no_speech(texts))
     records: list[dict[str, Any]] = []
     for audio, path in texts_of.items():

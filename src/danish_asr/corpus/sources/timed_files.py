@@ -193,21 +193,19 @@ def _labelled(spans: list[Span]) -> list[Span]:
 def read_json(path: Path) -> TimedFile:
     """Read the segments of our own JSON, or of Whisper's and WhisperX's."""
     tree = json.loads(_text(path))
-    segments = segments_of(tree)
-    if segments is None:
-        raise ValueError("expected an object with 'segments'")
-    file = tree.get("file")
-    media = {Path(file).name: 0.0} if isinstance(file, str) else {}
-    return TimedFile(tiers=(Tier(name="", spans=tuple(map(_span, segments))),), media=media)
-
-
-def segments_of(tree: Any) -> list[Mapping[str, Any]] | None:
-    """The segments of a transcript in JSON; None if it is something else."""
     segments = tree.get("segments") if isinstance(tree, dict) else None
-    if not isinstance(segments, list) or not (segments or "text" in tree):
-        return None
-    is_timed = all(isinstance(part, dict) and {"start", "text"} <= part.keys() for part in segments)
-    return segments if is_timed else None
+    if not isinstance(segments, list):
+        raise ValueError("expected an object with 'segments'")  # noqa: TRY004 - of the file
+    return TimedFile(tiers=(Tier(name="", spans=tuple(map(_span, segments))),))
+
+
+def _span(segment: Mapping[str, Any]) -> Span:
+    start, end = segment["start"], segment.get("end")
+    text = " ".join((segment["text"] or "").split())
+    channel, speaker = segment.get("channel"), segment.get("speaker")
+    if isinstance(channel, int):  # our own count from 0
+        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, text, str(speaker) if speaker else None)
 
 
 def files_of(suffix: str, folder: Path) -> Iterator[Path]:
@@ -224,18 +222,10 @@ def files_of(suffix: str, folder: Path) -> Iterator[Path]:
 def is_transcript(path: Path) -> bool:
     """Whether a file is a transcript in JSON."""
     try:
-        return segments_of(json.loads(_text(path))) is not None
-    except (OSError, ValueError, RecursionError):
+        read_timed(path)
+    except SourceError:
         return False
-
-
-def _span(segment: Mapping[str, Any]) -> Span:
-    start, end = segment["start"], segment.get("end")
-    channel, speaker = segment.get("channel"), segment.get("speaker")
-    text = " ".join((segment["text"] or "").split())
-    if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, text, str(speaker) if speaker else None)
+    return True
 
 
 def read_textgrid(path: Path) -> TimedFile:
@@ -304,54 +294,39 @@ def read_elan(path: Path) -> TimedFile:
     for medium in root.iter("MEDIA_DESCRIPTOR"):
         location = medium.get("RELATIVE_MEDIA_URL") or medium.get("MEDIA_URL") or ""
         media[re.split(r"[/\\]", location)[-1]] = int(medium.get("TIME_ORIGIN") or 0) / 1000
-    slots = {
-        slot.get("TIME_SLOT_ID", ""): int(value) / 1000
-        if (value := slot.get("TIME_VALUE"))
-        else None
-        for slot in root.iter("TIME_SLOT")
-    }
-    annotations = {
-        annotation.get("ANNOTATION_ID", ""): annotation
-        for holder in root.iter("ANNOTATION")
-        for annotation in holder
-    }
-    tiers = (_elan_tier(tier, annotations, slots) for tier in root.iter("TIER"))
-    return TimedFile(tiers=tuple(tiers), media=media)
+    slots: dict[str, float | None] = {}
+    for slot in root.iter("TIME_SLOT"):
+        value = slot.get("TIME_VALUE")
+        slots[slot.get("TIME_SLOT_ID", "")] = int(value) / 1000 if value else None
+    annotations = {own.get("ANNOTATION_ID", ""): own for own in root.iterfind(".//ANNOTATION/*")}
 
+    def times(own: ElementTree.Element) -> tuple[float | None, float | None]:
+        """Those of an annotation, or of that which it refers to."""
+        if own.tag == "REF_ANNOTATION":
+            return times(annotations[own.get("ANNOTATION_REF", "")])
+        return slots[own.get("TIME_SLOT_REF1", "")], slots[own.get("TIME_SLOT_REF2", "")]
 
-def _elan_tier(
-    tier: ElementTree.Element,
-    annotations: Mapping[str, ElementTree.Element],
-    slots: Mapping[str, float | None],
-) -> Tier:
-    spans, fault = [], ""
-    for holder in tier.iter("ANNOTATION"):
-        for annotation in holder:
-            words = " ".join((annotation.findtext("ANNOTATION_VALUE") or "").split())
+    tiers = []
+    for tier in root.iter("TIER"):
+        spans: list[Span] = []
+        fault = ""
+        for own in tier.iterfind("ANNOTATION/*"):
             try:
-                start, end = _times(annotation, annotations, slots)
+                span = Span(*times(own), " ".join(own.findtext("ANNOTATION_VALUE", "").split()))
             except KeyError as error:
-                fault = f"{annotation.get('ANNOTATION_ID')} refers to {error}, which is not there"
-            if words and not fault:
-                spans.append(Span(start, end, words))
-    return Tier(
-        name=tier.get("TIER_ID", ""),
-        spans=() if fault else tuple(spans),
-        speaker=(tier.get("PARTICIPANT") or "").strip() or None,
-        kind=tier.get("LINGUISTIC_TYPE_REF") or "",
-        fault=fault,
-    )
-
-
-def _times(
-    annotation: ElementTree.Element,
-    annotations: Mapping[str, ElementTree.Element],
-    slots: Mapping[str, float | None],
-) -> tuple[float | None, float | None]:
-    """The times of an annotation, or of that which it refers to."""
-    if annotation.tag == "REF_ANNOTATION":
-        return _times(annotations[annotation.get("ANNOTATION_REF", "")], annotations, slots)
-    return slots[annotation.get("TIME_SLOT_REF1", "")], slots[annotation.get("TIME_SLOT_REF2", "")]
+                spans, fault = [], f"{own.get('ANNOTATION_ID')} refers to {error}, a missing one"
+                break
+            spans += [span] if span.text else []
+        tiers.append(
+            Tier(
+                name=tier.get("TIER_ID", ""),
+                spans=tuple(spans),
+                speaker=tier.get("PARTICIPANT", "").strip() or None,
+                kind=tier.get("LINGUISTIC_TYPE_REF", ""),
+                fault=fault,
+            )
+        )
+    return TimedFile(tiers=tuple(tiers), media=media)
 
 
 def _text(path: Path) -> str:
