@@ -284,17 +284,26 @@ def test_initials_are_speakers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["NFD", "NFC"])
-@pytest.mark.parametrize("folder", ["", "øre å/"])
+@pytest.mark.parametrize("folder", ["in", "in/øre å", "ude"])
+@pytest.mark.parametrize("is_absolute", [True, False])
 def test_a_name_in_another_unicode_form_is_that_file(
-    tmp_path: Path, there: Any, folder: str
+    tmp_path: Path, there: Any, folder: str, *, is_absolute: bool
 ) -> None:
-    name = f"{folder}blå bær.wav"
-    audio = tmp_path / normalize(there, name)
-    audio.parent.mkdir(exist_ok=True)
+    audio = tmp_path / normalize(there, f"{folder}/blå bær.wav")
+    audio.parent.mkdir(parents=True, exist_ok=True)
     audio.write_bytes(tone(0.2))
-    named = normalize("NFC" if there == "NFD" else "NFD", name)
-    (row,) = rows_of(write_csv(tmp_path / "train.csv", "path,text", f"{named},ja"))
-    assert row["audio"] == audio
+    named = normalize("NFC" if there == "NFD" else "NFD", f"{folder}/blå bær.wav")
+    name = tmp_path / named if is_absolute else Path("..", named)
+    (row,) = rows_of(write_csv(tmp_path / "in" / "train.csv", "path,text", f"{name},ja"))
+    assert row["audio"].samefile(audio)
+
+
+def test_a_name_of_mixed_unicode_forms_is_that_file(tmp_path: Path) -> None:
+    folder = tmp_path / normalize("NFD", "øre å")
+    folder.mkdir()
+    (folder / "blå bær.wav").write_bytes(tone(0.2))
+    (row,) = rows_of(write_csv(tmp_path / "train.csv", "path,text", "øre å/blå bær,ja"))
+    assert row["audio"] == folder / "blå bær.wav"
 
 
 def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_path: Path) -> None:

@@ -429,16 +429,6 @@ def test_a_recording_lies_in_another_folder_and_a_missing_one_stops_no_others(
     assert inventory.rows == 12
 
 
-def test_files_without_speakers_are_divided_as_speakers_of_their_own(tmp_path: Path) -> None:
-    for name in "abcd":
-        text = srt((0, 1, f"sætning {name} en"), (2, 3, f"{name} to"))
-        beside(tmp_path / "in", ".srt", text, stem=name)
-    divided = options(split_by_speaker="50/25/25")
-    source = open_source(str(tmp_path / "in"), divided)
-    assert {row["speaker_id"] for row in read_rows(source)} == set("abcd")
-    assert convert(tmp_path / "in", tmp_path / "out", divided).rows == 8
-
-
 def test_the_same_name_in_several_files_is_one_person_unless_it_is_asked_otherwise(
     tmp_path: Path,
 ) -> None:
@@ -485,12 +475,6 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
 ) -> None:
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
         rows_of(beside(tmp_path, suffix, content))
-
-
-def test_intervals_that_overlap_by_a_rounding_error_are_read(tmp_path: Path) -> None:
-    spans = [(0.0, 0.6000000000000001, "et"), (0.6, 3.0, "to"), (3.0, 6.0, "")]
-    rows = rows_of(beside(tmp_path, ".TextGrid", textgrid({"ord": spans})["short"]))
-    assert [(row["text"], row["refused"]) for row in rows] == [("et", None), ("to", None)]
 
 
 def test_two_files_of_one_recording_are_refused(tmp_path: Path) -> None:

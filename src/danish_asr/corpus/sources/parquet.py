@@ -55,9 +55,7 @@ _USUAL: Final = USUAL_NAMES | dict.fromkeys(("start", "end", "seconds"), ())
 """A time beside embedded audio may be that of another recording, so it has to be chosen."""
 
 _ID: Final = {"read_aloud": "id_recording", "conversation": "id_conversation,id_segment"}
-_SUBSETS: Final = {"read_aloud": "read_aloud", "conversation": "conversation"} | {
-    "conversational": "conversation"  # as v2 has it
-}
+_OTHER_SUBSETS: Final = {"conversational": "conversation"}  # as v2 has it
 
 
 def source_of_dataset(name: str) -> str | None:
@@ -110,11 +108,10 @@ def _files(place: Location, options: ConvertOptions) -> Iterator[_File]:
         own = {*schema.names}
         coral = next((kind for kind, ids in _ID.items() if {*ids.split(",")} <= own), "")
         if coral and not options.corpus and not options.columns:
-            if coral == _SUBSETS.get(place.subset or coral):
+            if place.subset in {None, coral} or _OTHER_SUBSETS.get(place.subset) == coral:
                 chosen = {"id": _ID[coral], "speaker_id": "id_speaker"}
-                yield _File(
-                    name, schema, columns_of(schema.names, chosen, _USUAL), f"coral_{coral}"
-                )
+                columns = columns_of(schema.names, chosen, _USUAL)
+                yield _File(name, schema, columns, f"coral_{coral}")
         elif not place.subset or name.startswith(f"{place.subset}/"):
             _check_times(name, schema.names, options)
             yield _File(name, schema, columns_of(schema.names, options.columns, _USUAL), None)
@@ -232,7 +229,7 @@ class Location:
         return isinstance(self.fs, LocalFileSystem)
 
     def parquet_files(self) -> list[str]:
-        """The names below the root of the Parquet files, sorted; hidden folders are left out."""
+        """The names below the root of the Parquet files, sorted."""
         if self.file is not None:
             return [self.file]
         if self.local:
@@ -243,8 +240,7 @@ class Location:
             with self._explained(self.root):
                 paths = self.fs.find(self.root)
         names = (path.removeprefix(f"{self.root}/") for path in paths)
-        shown = (name for name in names if "/." not in f"/{name}")
-        return sorted(name for name in shown if name.lower().endswith(PARQUET_SUFFIXES))
+        return sorted(name for name in names if name.lower().endswith(PARQUET_SUFFIXES))
 
     @contextmanager
     def open_parquet(self, name: str) -> Iterator[pq.ParquetFile]:

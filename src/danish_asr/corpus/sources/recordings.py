@@ -26,9 +26,10 @@ def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
 def find_recording(root: Path, name: str) -> Path | AudioError:
     """The file of a name; the path itself if there is none, an error if there are several."""
     usual = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-    for path in (root / name, root / usual):
-        if os.path.isfile(path):  # noqa: PTH113 - no error for a name that no file can have
-            return path
+    for spelling in (name, usual, normalize("NFC", usual), normalize("NFD", usual)):
+        if os.path.isfile(root / spelling):  # noqa: PTH113 - no error for impossible names
+            return root / spelling
+    path = root / usual
     ending = path.suffix.lower() if path.suffix.lower() in AUDIO_SUFFIXES else ""
     wanted = name_key(usual.removesuffix(path.suffix) if ending else usual).lstrip("/")
     paths = [
