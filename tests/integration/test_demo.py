@@ -77,7 +77,7 @@ def stop_in_training(folder: Path, number: signal.Signals, status: int) -> None:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A demo that two signals stopped in its training, and that the same command finished."""
-    folder = tmp_path_factory.mktemp("demo") / "demo"
+    folder = tmp_path_factory.mktemp("demo") / "a, b"
     reached = 0
     for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         stop_in_training(folder, number, status)

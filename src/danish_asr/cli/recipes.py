@@ -153,7 +153,7 @@ def _convert_missing(request: "Request") -> None:
     from danish_asr.base.config_tree import flatten, merge
     from danish_asr.base.errors import ConfigError
     from danish_asr.cli.datasets import DATASET, convert
-    from danish_asr.corpus.sources.location import source_of_dataset
+    from danish_asr.corpus.sources.parquet import source_of_dataset
     from danish_asr.recipe.entry import read_trees
 
     files, overrides = read_trees(request)

@@ -79,7 +79,7 @@ def test_shared_sentences_go_to_the_ledger(tmp_path: Path) -> None:
     held_out = next(row for row in rows if row["split"] == "test")
     speaker = next(row["speaker_id"] for row in rows if row["split"] == "train")
     copied = json.loads(lines[0]) | {"speaker_id": speaker, "text": held_out["text"].upper()}
-    copied["offset"] = 0  # of a recording that another row names
+    copied |= {"offset": 0, "duration": 0.2}  # of a recording that another row names
     manifest.write_text("\n".join([*lines, json.dumps(copied)]))
     assert len(build(manifest, tmp_path / "ds3", drop_shared_sentences=True)) == 60
     (dropped,) = pq.read_table(tmp_path / "ds3" / "ledger.parquet").to_pylist()

@@ -86,26 +86,6 @@ def test_another_country_name_is_abroad_in_coral_only(tmp_path: Path) -> None:
     assert elsewhere["dialect"] != "Non-native"
 
 
-@pytest.mark.parametrize("birth", ["Danmark", "da", "DNK", "?", "ukendt", "NA"])
-def test_danish_or_unknown_birth_is_never_non_native_in_corals_columns(
-    tmp_path: Path, birth: str
-) -> None:
-    write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth=birth, dialect="fynsk")])
-    (found,) = rows_in(tmp_path)
-    assert (found["dialect"], found["country_birth"]) == ("Fynsk", birth)
-
-
-def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "train.parquet", [coral_row(number) for number in range(3)])
-    table = pq.read_table(tmp_path / "train.parquet")
-    latin = pa.array([b"ja", "nej, sørens".encode("latin-1"), b"jo"]).view(pa.string())
-    table = table.set_column(table.schema.get_field_index("text"), "text", latin)
-    pq.write_table(table, tmp_path / "train.parquet")
-    found = rows_in(tmp_path)
-    assert [row["text"] for row in found] == ["ja", None, "jo"]
-    assert [row["refused"] for row in found] == [None, "malformed text", None]
-
-
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
 )
@@ -234,14 +214,6 @@ def test_encrypted_parquet_is_said_to_have_a_key(tmp_path: Path) -> None:
     (tmp_path / "train.parquet").write_bytes(b"PARE" + bytes(100) + b"PARE")
     with pytest.raises(SourceError, match="without a key"):
         rows_in(tmp_path)
-
-
-def test_two_columns_of_text_ask_for_a_choice(tmp_path: Path) -> None:
-    row = {"audio": {"bytes": tone(0.5), "path": None}, "text": "en", "transcription": "to"}
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
-    with pytest.raises(SourceError, match="--column text=text"):
-        rows_in(tmp_path)
-    assert [row["text"] for row in rows_in(tmp_path, {"text": "transcription"})] == ["to"]
 
 
 def test_several_texts_of_one_audio_are_suspects(tmp_path: Path) -> None:

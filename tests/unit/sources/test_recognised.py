@@ -69,22 +69,22 @@ def test_a_layout_that_is_not_read_becomes_a_table_by_the_script_of_the_page(
     assert found == [row[1] for row in expected]
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "way"),
-    [
-        ("liste.xlsx", "", "CSV in UTF-8"),
-        ("0.docx", "", "UTF-8 in a .txt"),
-        ("train.csv.gz", "", "decompress"),
-        ("all.zip", "", "unpack"),
-        ("shard-0.tar", "", "unpack"),
-        ("data.arrow", "", "to_parquet"),
-        ("0.json", '{"results": [{"alternatives": [{"transcript": "ja"}]}]}', "export it as SRT"),
-        *((f"0{end}", "", "export it as SRT") for end in (".ctm", ".stm", ".cha", ".trs", ".exb")),
-        *((f"0{end}", "", "path,start,end,text,speaker") for end in (".ass", ".ttml")),
-        ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"take the \.srt"),
-        ("notes.md", "", "path,text,speaker"),
-    ],
-)
+WORDS = '{"results": [{"alternatives": [{"transcript": "ja"}]}]}'
+FILES = [
+    ("liste.xlsx", "", "CSV in UTF-8"),
+    ("0.docx", "", "UTF-8 in a .txt"),
+    ("train.csv.gz", "", "unpack"),
+    ("all.zip", "", "unpack"),
+    ("data.arrow", "", "to_parquet"),
+    ("0.json", WORDS, "export SRT"),
+    *((f"0{end}", "", "export SRT") for end in (".ctm", ".stm", ".cha", ".trs", ".exb")),
+    *((f"0{end}", "", "path,start,end,text,speaker") for end in (".ass", ".ttml")),
+    ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"take its \.srt"),
+    ("notes.md", "", "path,text,speaker"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "way"), FILES, ids=[name for name, _, _ in FILES])
 def test_what_cannot_be_read_is_named_with_the_way_out(
     tmp_path: Path, name: str, content: str, way: str
 ) -> None:
@@ -105,37 +105,14 @@ def test_what_was_converted_into_its_own_source_is_no_source(tmp_path: Path, out
         resolve_source(str(tmp_path / "in" / out))
 
 
-ROWS = """
-def rows(location, options):
-    for number in range(3):
-        yield {"id": str(number), "text": f"nr {number}", "audio": "a.wav", "split": "train",
-               "start": number / 10, "seconds": 0.1, "speaker_id": "anna"{more}}
-
+OWN = """
 def faulty(location, options):
+    yield {"text": "ja", "audio": "a.wav"}
     raise ValueError("loud")
 
 def no_arguments():
     pass
 """
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a recording, and the module ``own_rows`` beside it."""
-    audio(tmp_path / "in" / "a.wav")
-    (tmp_path / "own_rows.py").write_text(ROWS.replace("{more}", ""))
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "own_rows", raising=False)
-    return tmp_path / "in"
-
-
-def test_a_function_that_yields_rows_is_a_source(own: Path, tmp_path: Path) -> None:
-    found = read_rows(open_source(f"own_rows.rows:{own}", options(corpus="radio")))
-    assert [(row["id"], row["text"], row["start"]) for row in found] == [
-        (str(number), f"nr {number}", number / 10) for number in range(3)
-    ]
-    assert {row["corpus"] for row in found} == {"radio"}
-    assert convert(f"own_rows.rows:{own}", tmp_path / "out", options(max_drop=0.5)).rows == 2
 
 
 @pytest.mark.parametrize(
@@ -146,11 +123,17 @@ def test_a_function_that_yields_rows_is_a_source(own: Path, tmp_path: Path) -> N
         ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),
     ],
 )
-def test_a_faulty_source_is_a_message(
-    own: Path, name: str, error: type[Exception], message: str
+def test_a_faulty_source_of_ones_own_is_a_message(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    error: type[Exception],
+    message: str,
 ) -> None:
+    (tmp_path / "own_rows.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(error, match=message):
-        open_source(f"own_rows.{name}:{own}", TRAIN)
+        open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -179,8 +162,8 @@ def test_an_audiofolder_has_its_splits_from_folders(
 def test_one_part_of_an_audiofolder_has_its_split_from_its_own_name(tmp_path: Path) -> None:
     audio(tmp_path / "train" / "0.wav")
     (tmp_path / "train" / "metadata.csv").write_text("file_name,transcription\n0.wav,ja\n")
-    (row,) = read_rows(open_source(str(tmp_path / "train"), options()))
-    assert row["split"] == "train"
+    source = open_source(str(tmp_path / "train"), options())
+    assert source.rows["split"].to_pylist() == ["train"]
 
 
 def test_common_voices_folder_is_read_by_its_columns(tmp_path: Path) -> None:

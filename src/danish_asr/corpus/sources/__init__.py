@@ -6,7 +6,7 @@ their audio. docs/howto/extend.md adds a kind without changing this package.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,17 +18,12 @@ from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source, table_of, with_splits, without_duplicates
-from danish_asr.corpus.sources.location import PARQUET_SUFFIXES
-from danish_asr.corpus.sources.pairs import TEXTS, open_pairs
-from danish_asr.corpus.sources.parquet import open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, stem_key
+from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
+from danish_asr.corpus.sources.recordings import fetch_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in
 from danish_asr.corpus.sources.timed import open_timed
-from danish_asr.corpus.sources.timed_files import is_transcript
-
-OpenSource = Callable[[str, ConvertOptions], Source]
-"""Opens the source at a location; raises `SourceError` if it does not exist or is unusable."""
+from danish_asr.corpus.sources.timed_files import files_of, is_transcript
 
 
 class Kind(NamedTuple):
@@ -36,17 +31,18 @@ class Kind(NamedTuple):
 
     location: str
     about: str
-    open: OpenSource
+    open: Callable[[str, ConvertOptions], Source]  # raises `SourceError`
 
 
-_TIMED: Final = {
+_BESIDE: Final = {
     "textgrid": (".textgrid", "Praat's anna.TextGrid beside anna.wav; takes --tier"),
     "elan": (".eaf", "ELAN's anna.eaf beside anna.wav; takes --tier"),
     "srt": (".srt", "subtitles in SubRip, anna.srt beside anna.wav"),
     "vtt": (".vtt", "subtitles in WebVTT, anna.vtt beside anna.wav"),
     "json": (".json", "transcripts of `transcribe` or Whisper, anna.json beside anna.wav"),
+    "pairs": (".txt", "a .txt file beside each recording, 0001.wav and 0001.txt"),
 }
-"""Kinds of timed text, with their endings."""
+"""Kinds of texts beside recordings, with their endings."""
 
 SOURCES: Final[dict[str, Kind]] = {
     "parquet": Kind(
@@ -61,28 +57,29 @@ SOURCES: Final[dict[str, Kind]] = {
     ),
     **{
         kind: Kind("FOLDER or FILE", about, partial(open_timed, suffix))
-        for kind, (suffix, about) in _TIMED.items()
+        for kind, (suffix, about) in _BESIDE.items()
     },
-    "pairs": Kind("FOLDER", "a .txt file beside each recording, 0001.wav and 0001.txt", open_pairs),
     "synthetic": Kind("FOLDER", "synthetic Danish speech, made if it is missing", open_synthetic),
 }
 
 _BY_SUFFIX: Final = (
     dict.fromkeys(SUFFIXES, "table")
     | dict.fromkeys(PARQUET_SUFFIXES, "parquet")
-    | {suffix: kind for kind, (suffix, _) in _TIMED.items() if suffix != ".json"}
+    | {suffix: kind for kind, (suffix, _) in _BESIDE.items() if suffix not in {".json", ".txt"}}
 )
 """The kind of a single file."""
 
-_EXPORT: Final = "export it as SRT or WebVTT, or write a table with path,start,end,text,speaker"
+_EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,text,speaker"
 
 _WAYS_OUT: Final = {
     (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp"): _EXPORT,
-    (".zip", ".7z", ".rar", ".tar", ".tgz"): "unpack it first",
+    (".json",): f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
+    (".tsv",): "Whisper's has no paths; take its .srt",
+    (".zip", ".7z", ".rar", ".tar", ".tgz", ".gz", ".bz2", ".xz"): "unpack it first",
     (".xlsx", ".xls", ".ods", ".numbers"): "save it as CSV in UTF-8",
     (".docx", ".doc", ".odt", ".rtf", ".pdf"): "save each text as UTF-8 in a .txt file",
-    (".gz", ".bz2", ".xz"): "decompress it first",
     (".arrow",): "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
+    AUDIO_SUFFIXES: "write a table of the recordings, with path,text,speaker",
 }
 """What to do with files that are not read, by their endings."""
 
@@ -125,13 +122,12 @@ def resolve_source(spec: str) -> Resolved:
     if kind == "hf":
         return Resolved("parquet", spec, "a dataset of the hub")
     path = Path(spec)
-    if colon and not path.exists():
-        return Resolved(kind, location)
     if path.is_dir():
         return _recognised(path)
     if not path.exists():
-        hint = f"; did you mean hf:{spec}?" if spec.count("/") == 1 and spec[0] not in "./~" else ""
-        raise SourceError(f"{path}: no such file or folder{hint}")
+        if colon:
+            return Resolved(kind, location)
+        raise SourceError(f"{path}: no such file or folder; of the hub: hf:{spec}")
     suffix = path.suffix.lower()
     if suffix == ".json" and is_transcript(path):
         return Resolved("json", spec, "it is a transcript")
@@ -146,21 +142,17 @@ def _recognised(folder: Path) -> Resolved:
             f"{folder}: holds a dataset of `danish-asr convert` ({INVENTORY_FILE}); name its "
             "source, or use `danish-asr combine` to join datasets and to leave rows out"
         )
-    files = [Path(parent, name) for parent, names in walk(folder) for name in names]
-    suffixes = Counter(path.suffix.lower() for path in files)
-    if found := [suffix for suffix in PARQUET_SUFFIXES if suffixes[suffix]]:
-        return Resolved("parquet", str(folder), f"it has files in {found[0]}")
+    files = [parent / name for parent, names in walk(folder) for name in names]
+    suffixes = {path.suffix.lower() for path in files}
+    if suffix := next((suffix for suffix in PARQUET_SUFFIXES if suffix in suffixes), None):
+        return Resolved("parquet", str(folder), f"it has files in {suffix}")
     if tables := tables_in(folder):
         return Resolved("table", str(folder), f"it has {tables[0].name}")
-    recordings = {_key(path) for path in files if path.suffix.lower() in AUDIO_SUFFIXES}
     kinds = [
-        Resolved(kind, str(folder), f"it has recordings and files in {suffix}")
-        for kind, (suffix, _) in _TIMED.items()
-        if recordings and suffixes[suffix] and (suffix != ".json" or _has_transcript(files))
+        Resolved(kind, str(folder), f"it has files in {suffix}")
+        for kind, (suffix, _) in _BESIDE.items()
+        if any(files_of(suffix, folder))
     ]
-    texts = [path for path in files if path.suffix in TEXTS]
-    if any(_key(path) in recordings for path in texts):
-        kinds.append(Resolved("pairs", str(folder), "it has recordings with .txt files"))
     if len(kinds) > 1:
         choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
@@ -169,36 +161,13 @@ def _recognised(folder: Path) -> Resolved:
     return kinds[0]
 
 
-def _key(path: Path) -> tuple[Path, str]:
-    """What a recording and the text beside it have in common."""
-    return path.parent, stem_key(path.stem)
-
-
-def _has_transcript(files: list[Path]) -> bool:
-    return any(path.suffix.lower() == ".json" and is_transcript(path) for path in files)
-
-
-def _unknown(files: list[Path]) -> str:
+def _unknown(files: Sequence[Path]) -> str:
     """Why nothing in a folder, or a file, is recognised, and what to do."""
     counts = Counter(path.suffix.lower() or "no ending" for path in files)
     listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
-    advice = [
-        f"{suffix}: {way}"
-        for suffixes, way in _WAYS_OUT.items()
-        for suffix in suffixes
-        if counts[suffix]
-    ]
-    if counts[".json"]:
-        advice.append(
-            f".json: neither a table of recordings nor a transcript of Whisper; {_EXPORT}"
-        )
-    if counts[".tsv"]:
-        advice.append(".tsv: no column of paths; of Whisper's files take the .srt")
-    if not advice and counts.keys() & AUDIO_SUFFIXES:
-        advice = ["recordings: write a table, such as recordings.csv with path,text,speaker"]
+    ways = [f"{own}: {way}" for ends, way in _WAYS_OUT.items() for own in ends if own in counts]
     return (
-        f"no known kind of source; found {listed or 'no files'}. "
-        f"{'; '.join(advice) or 'Expected recordings with texts, or a table of them'}. "
+        f"no known kind of source; it has {listed or 'no files'}. {'; '.join(ways)}. "
         "`danish-asr convert --list` shows all kinds; docs/howto/extend.md adds one"
     )
 

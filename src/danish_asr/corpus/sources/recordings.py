@@ -1,9 +1,10 @@
 """Recordings by their names: the file that a table or a transcript means.
 
-A name may lack its ending, be in another Unicode form than on the disk, or be of a file in some
-folder below the source.
+A name may lack its ending, be in another Unicode form than on the disk, as from a Mac, or be that
+of a single file in some folder below the source.
 """
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from unicodedata import normalize
 import pyarrow as pa
 
 from danish_asr.base.audio import AudioError
-from danish_asr.base.folders import AUDIO_SUFFIXES, file_of_name, walk
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, walk
 from danish_asr.corpus.rows import Audio
 
 
@@ -23,43 +24,38 @@ def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
 
 
 def find_recording(root: Path, name: str) -> Path | AudioError:
-    """The file that a name means: there, with an ending, or alone of its name below ``root``.
-
-    The path itself if there is none, and an error if several have the name.
-    """
+    """The file of a name; the path itself if there is none, an error if there are several."""
     usual = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-    for spelling in dict.fromkeys((name, usual)):
-        if path := file_of_name(root / spelling):
-            return path
+    for spelling in (name, usual, normalize("NFC", usual), normalize("NFD", usual)):
+        if os.path.isfile(root / spelling):  # noqa: PTH113 - no error for impossible names
+            return root / spelling
     path = root / usual
-    ending = path.suffix.lower()
-    if ending not in AUDIO_SUFFIXES:
-        for suffix in AUDIO_SUFFIXES:
-            if path.name and (beside := file_of_name(path.with_name(path.name + suffix))):
-                return beside
-    stem = path.stem if ending in AUDIO_SUFFIXES else path.name
-    found = recordings(root).get(stem_key(stem), [])
-    if ending in AUDIO_SUFFIXES:
-        found = [other for other in found if other.suffix.lower() == ending]
-    if len(found) > 1:
+    ending = path.suffix.lower() if path.suffix.lower() in AUDIO_SUFFIXES else ""
+    wanted = name_key(usual.removesuffix(path.suffix) if ending else usual).lstrip("/")
+    paths = [
+        other
+        for other in recordings(root).get(wanted.rpartition("/")[2], [])
+        if ending in {"", other.suffix.lower()}
+        and name_key(other.with_suffix("").as_posix()).endswith(f"/{wanted}")
+    ]
+    if len({other.parent for other in paths}) > 1:
         return AudioError("several recordings of this name")
-    return found[0] if found else path
+    return paths[0] if paths else path
 
 
-def stem_key(stem: str) -> str:
+def name_key(name: str) -> str:
     """What is compared of two names."""
-    return normalize("NFC", stem).lower()
+    return normalize("NFC", name).lower()
 
 
 @lru_cache(maxsize=4)
 def recordings(folder: Path) -> dict[str, list[Path]]:
-    """The audio files below a folder by stem, in `stem_key`'s form, WAV first."""
-    found: dict[str, list[Path]] = {}
+    """The audio files below a folder, by the key of their stem; of one name WAV first."""
+    by_stem: dict[str, list[Path]] = {}
     for parent, names in walk(folder):
         for name in names:
-            if name.lower().endswith(AUDIO_SUFFIXES):
-                found.setdefault(stem_key(Path(name).stem), []).append(Path(parent, name))
-    order = {suffix: number for number, suffix in enumerate(AUDIO_SUFFIXES)}
-    for paths in found.values():
-        paths.sort(key=lambda path: (order[path.suffix.lower()], path))
-    return found
+            if is_audio(name):
+                by_stem.setdefault(name_key(Path(name).stem), []).append(Path(parent, name))
+    for paths in by_stem.values():
+        paths.sort(key=lambda path: (AUDIO_SUFFIXES.index(path.suffix.lower()), path))
+    return by_stem

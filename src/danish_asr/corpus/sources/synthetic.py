@@ -6,11 +6,10 @@ statements about people. Speakers and sentences are disjoint between splits. A s
 
 import hashlib
 import io
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from random import Random
@@ -21,12 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 import soxr
-from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import SourceError
-from danish_asr.base.files import publish, publish_text, sweep
+from danish_asr.base.files import publish, sweep
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
@@ -109,24 +106,6 @@ _SILENCE: Final = (-0.25, 0.25)
 
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
-_SPEAKER: Final = ("age", "gender", "dialect", "country_birth")
-_PLACE: Final = ("location", "location_roomdim", "noise_level", "noise_type")
-_CHECKS: Final = ("asr_prediction", "asr_validation_model", "asr_wer", "asr_cer")
-_IDS: Final = ("id_recording", "id_sentence", "id_speaker")
-_COLUMNS: Final = {
-    "read_aloud": (*_IDS, "text", *_PLACE, "source_url", *_SPEAKER, "validated", "audio", *_CHECKS),
-    "conversation": (
-        *("id_conversation", "id_segment", "id_speaker", *_SPEAKER, "education", "occupation"),
-        *(*_PLACE, "text", "audio"),
-    ),
-}
-"""CoRal's columns; those without a value here are null."""
-
-_TYPES: Final = {
-    "audio": pa.struct([("bytes", pa.binary()), ("path", pa.string())]),
-    **dict.fromkeys(("age", "id_segment"), pa.int64()),
-    **dict.fromkeys(("asr_wer", "asr_cer"), pa.float64()),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,23 +128,9 @@ class _File(NamedTuple):
 
 
 def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
-    """Make the files of the corpus that are missing.
-
-    Raises:
-        SourceError: The folder has a corpus of another seed or size.
-    """
-    sizes = asdict(size)
+    """Make the files of the corpus that are missing; another size or seed needs another folder."""
     voices.find_espeak()
-    # Written before the first file, so that two corpora are never mixed.
-    made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
-    if not marker.is_file():
-        publish_text(marker, made + "\n")
-    earlier = marker.read_text(encoding="utf-8").strip()
-    if earlier != made:
-        raise SourceError(
-            f"{folder}: holds a synthetic corpus of {earlier}, not {made}; use another"
-        )
-    files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
+    files = [file for file in _plan(folder, size, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, workers, fresh=True):
         console.print(f"synthesised {path}")
@@ -174,18 +139,16 @@ def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int
 
 def open_synthetic(location: str, options: ConvertOptions) -> Source:
     """Open a synthetic corpus; its speech is made first if it is missing."""
-    folder = Path(location)
-    if not (folder / "synthetic.json").is_file():
-        synthesise(folder, size=SyntheticSize(), workers=usable_cpus())
+    synthesise(Path(location), size=SyntheticSize(), workers=usable_cpus())
     return open_parquet(location, options)
 
 
-def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
+def _plan(folder: Path, size: SyntheticSize, seed: int) -> Iterator[_File]:
     for subset, share in _SUBSETS.items():
         for name, split in _SPLITS.items():
             own_seed = f"{seed}/{subset}/{split}"
             random = Random(own_seed)  # noqa: S311 - not for cryptography
-            speakers = _draw_speakers(random, subset, split, sizes[split] * share)
+            speakers = _draw_speakers(random, subset, split, getattr(size, split) * share)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
@@ -218,59 +181,32 @@ def _draw_speakers(
 def _write_file(file: _File) -> Path:
     espeak = voices.Espeak()
     rows = [_row(espeak, file, number, speaker) for number, speaker in file.utterances]
-    schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS[file.subset]])
-    table = pa.Table.from_pylist(rows, schema)
     with publish(file.path) as stream:
-        pq.write_table(table, stream, row_group_size=100, compression="snappy")
+        pq.write_table(pa.Table.from_pylist(rows), stream, row_group_size=100)
     return file.path
-
-
-def record(
-    speech: NDArray[np.float32],
-    speaker: voices.SyntheticSpeaker,
-    rng: np.random.Generator,
-    silence: tuple[int, int] = (0, 0),
-) -> NDArray[np.float32]:
-    """Return speech as the speaker's device records it: with white noise, and at its own level.
-
-    Args:
-        speech: ``(samples,)`` in [-1, 1].
-        speaker: Whose device it is.
-        rng: Draws the noise.
-        silence: Samples before and after the speech, which have the noise alone.
-    """
-    level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
-    padded = np.pad(speech, silence)
-    mixed = padded + level * rng.standard_normal(len(padded), np.float32)
-    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
-    return (mixed * np.float32(0.95 * gain)).astype(np.float32)
 
 
 def _row(
     espeak: voices.Espeak, file: _File, number: int, speaker: voices.SyntheticSpeaker
 ) -> dict[str, Any]:
-    """One row of the file; columns that are missing here are null."""
     random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
     text = draw_sentence(random, file.split, conversation=conversation)
     speech = espeak.speak(speak(text), speaker)
-    seed = random.getrandbits(64)
-    before, after = (
-        max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in range(2)
-    )
-    recorded = record(speech, speaker, np.random.default_rng(seed), (before, after))
+    # As the speaker's device records it: with white noise, at its own level.
+    noise = np.random.default_rng(random.getrandbits(64))
+    silence = [max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in range(2)]
+    level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
+    padded = np.pad(speech, silence)
+    mixed = padded + level * noise.standard_normal(len(padded), np.float32)
+    gain = 10 ** (-speaker.gain_db / 20) / max(1e-6, float(np.abs(mixed).max()))
+    recorded = (mixed * np.float32(0.95 * gain)).astype(np.float32)
     audio = io.BytesIO()
     resampled = soxr.resample(recorded, espeak.sample_rate, _SAMPLE_RATE, quality="HQ")
     soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")
+    ids: dict[str, Any] = {"id_recording": f"rec_{file.split}_{number:06d}"}
+    if conversation:
+        part = {"id_segment": number % 20}
+        ids = {"id_conversation": f"con_{file.split}_{number // 20:05d}"} | part
     name = f"{file.subset}_{file.split}_{number:06d}.flac"
-    return {  # from_pylist leaves out what is not a column of the subset
-        "id_conversation": f"con_{file.split}_{number // 20:05d}",
-        "id_segment": number % 20,
-        "id_recording": f"rec_{file.split}_{number:06d}",
-        "validated": "validated",
-        **speaker.row,
-        "text": text,
-        "noise_level": f"{-speaker.noise_db:.1f}",
-        "noise_type": "synthetic white noise",
-        "audio": {"bytes": audio.getvalue(), "path": name},
-    }
+    return ids | speaker.row | {"text": text, "audio": {"bytes": audio.getvalue(), "path": name}}

@@ -8,6 +8,7 @@ are found (`rows.USUAL_NAMES`). Splits come from a column ``split``, in ``metada
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
@@ -30,133 +31,115 @@ from danish_asr.corpus.rows import (
     values_of,
 )
 from danish_asr.corpus.sources.recordings import fetch_files, recordings
+from danish_asr.corpus.sources.timed_files import is_transcript
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
-_TIME: Final = re.compile(
-    r"begin|start|onset|offset|slut|stop|[tx]min|[tx]max"
-    r"|(from|to|fra|til|beg|end|ends)$"
-)
-"""The beginning of a word, or a whole word, in names of columns that hold times."""
-
-_LENGTH: Final = re.compile(r"(dur|length|længde|varighed)|len$")
-_WORD: Final = re.compile(r"[^\W\d_]?[^\W\d_A-ZÆØÅ]+|[A-ZÆØÅ]+")
-_NESTED_TIMES: Final = frozenset(("start", "end", "begin", "offset", "from", "to", "timestamp"))
-
-_Names = dict[tuple[str, ...], list[tuple[str, str]]]
+_NESTED_TIME: Final = re.compile(r'(?i)"(start|end|begin|offset|from|to|timestamp)":')
 
 
 def open_table(location: str, options: ConvertOptions) -> Source:
     """Read a table, or all tables of a folder."""
     path = Path(location)
-    if not path.exists():
-        raise SourceError(f"{location}: no such file or folder")
     recordings.cache_clear()
     root = (path if path.is_dir() else path.parent).resolve()
     tables = tables_in(path) if path.is_dir() else [root / path.name]
-    if not tables:
-        raise SourceError(f"{location}: found no table of recordings ({', '.join(SUFFIXES)})")
-    names: dict[str, None] = {}
-    read: dict[str, str] = {}
-    records = chain.from_iterable(_records(root, table, options, names, read) for table in tables)
-    rows = table_of(records, options)
-    check_chosen([*names], options.columns)
+    reader = _Reader(root, options)
+    rows = table_of(chain.from_iterable(map(reader.records, tables)), options)
+    check_chosen([*reader.names], options.columns)
     check_recordings(rows)
-    ignored = tuple(
-        name or "a column without a name"
-        for name in names
-        if name.lower() != "split" and name not in ",".join(read.values()).split(",")
-    )
+    read = ",".join(reader.columns.values()).split(",")
+    ignored = (name for name in reader.names if name.lower() != "split" and name not in read)
     return Source(
-        name=location, rows=rows, fetch=partial(fetch_files, root), columns=read, ignored=ignored
+        name=location,
+        rows=rows,
+        fetch=partial(fetch_files, root),
+        columns=reader.columns,
+        ignored=tuple(name or "a column without a name" for name in ignored),
     )
 
 
 def tables_in(folder: Path) -> list[Path]:
     """The tables of a folder, and those of an audiofolder's parts."""
     root = folder.resolve()
-    tops = [path for path in root.glob("[!.]*") if path.is_file()]
-    parts = chain(root.glob("*/metadata.*"), root.glob("*/*/metadata.*"))
-    found = sorted({*tops, *filter(Path.is_file, parts)})
+    tables = {*root.glob("[!.]*"), *root.glob("*/metadata.*"), *root.glob("*/*/metadata.*")}
     if (root / "clips").is_dir():  # Common Voice: other tables have the same rows
-        found = [path for path in found if split_of_path(PurePosixPath(path.name))]
-    return [path for path in found if path.suffix.lower() in SUFFIXES and _is_table(path)]
+        tables = {path for path in tables if split_of_path(PurePosixPath(path.name))}
+    return sorted(
+        path
+        for path in tables
+        if path.suffix.lower() in SUFFIXES and path.is_file() and _is_table(path)
+    )
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file has rows about recordings: it is no Whisper's TSV and no object in JSON."""
-    suffix = path.suffix.lower()
-    if suffix not in {".json", ".tsv"}:
+    """Whether a file has rows about recordings: it is no Whisper's TSV and no other JSON."""
+    if path.suffix.lower() == ".tsv":
+        with path.open("rb") as file:
+            return file.readline().split() != [b"start", b"end", b"text"]
+    if path.suffix.lower() != ".json":
         return True
-    with path.open("rb") as file:
-        line, *more = [*islice(filter(None, map(bytes.strip, file)), 2)] or [b""]
-    if suffix == ".tsv":
-        return line.split() != [b"start", b"end", b"text"]
-    if line.startswith(b"["):
-        return line[1:].lstrip()[:1] in {b"", b"{"}
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return False
-    is_row = isinstance(row, dict) and not {*map(str.lower, row)}.isdisjoint(USUAL_NAMES["audio"])
-    return isinstance(row, dict) and (is_row or bool(more))
+    names = {
+        name.lower() for row in islice(read_rows(path, SourceError), 3) for name in row.values or ()
+    }
+    return not names.isdisjoint(USUAL_NAMES["audio"]) and not is_transcript(path)
 
 
-def _records(
-    root: Path,
-    path: Path,
-    options: ConvertOptions,
-    all_names: dict[str, None],
-    read: dict[str, str],
-) -> Iterator[Mapping[str, Any]]:
-    """The records of a table; ``all_names`` and ``read`` get the names of its columns."""
-    file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root).as_posix()
-    prefix = "" if folder == "." else f"{folder}/"
-    names: dict[str, None] = {}
-    keys_of: _Names = {}
-    split, count, fault = "", 0, ""
-    by_folder = path.stem.lower() == "metadata"
-    for row, (line, values, why) in enumerate(read_rows(path, SourceError)):
-        count += 1
-        record = {"file": file, "row": row, "line": line, "split": split}
-        if values is None:
-            fault = fault or f"line {line}: {why}"
-            yield record | {"refused": "malformed row"}
-            continue
-        own_names = tuple(values)
-        if own_names not in keys_of:
-            names |= dict.fromkeys(own_names)
-            keys_of[own_names] = _keys(own_names, options)
-            _check_nested(file, line, values, keys_of[own_names])
-        own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names]}
-        own["audio"] = _path(own.get("audio"), prefix)
-        split = str(own.get("split") or "").strip()
-        if by_folder and "split" not in own:
-            split = _split_folder(str(own["audio"] or ""))
-        yield record | own | {"split": split}
-    if count and not names:
-        raise SourceError(f"{file}: none of its {count:,} rows can be read; {fault}")
-    if count:
-        columns = columns_of([*names], options.columns)
-        check_columns(file, [*names], columns)
-        _check_times(file, [*names], columns, options)
-        all_names |= names
-        read |= columns
+@dataclass
+class _Reader:
+    """Reads tables; collects the names of their columns, and which were read by ours."""
+
+    root: Path
+    options: ConvertOptions
+    names: dict[str, None] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+
+    def records(self, path: Path) -> Iterator[Mapping[str, Any]]:
+        """The records of a table."""
+        file, folder = path.relative_to(self.root).as_posix(), path.parent.relative_to(self.root)
+        by_folder = path.stem.lower() == "metadata"
+        names: dict[str, None] = {}
+        keys_of: dict[tuple[str, ...], dict[str, str]] = {}
+        split, fault = "", ""
+        for row, (line, values, why) in enumerate(read_rows(path, SourceError)):
+            record = {"file": file, "row": row, "line": line, "split": split}
+            if values is None:
+                fault = fault or f"{file}: none of its rows can be read; line {line}: {why}"
+                yield record | {"refused": "malformed row"}
+                continue
+            own_names = tuple(values)
+            if own_names not in keys_of:
+                names |= dict.fromkeys(own_names)
+                keys_of[own_names] = _keys(own_names, self.options)
+                _check_nested(f"{file}: line {line}", values, keys_of[own_names])
+            own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
+            own["audio"] = _path(own.get("audio"), folder)
+            split = str(own.get("split") or "").strip()
+            if by_folder and "split" not in own:
+                split = _split_folder(str(own["audio"]))
+            yield record | own | {"split": split}
+        if fault and not names:
+            raise SourceError(fault)
+        if names:
+            columns = columns_of([*names], self.options.columns)
+            check_columns(file, [*names], columns)
+            _check_times(file, columns, self.options)
+            self.names |= names
+            self.columns |= columns
 
 
-def _keys(names: Sequence[str], options: ConvertOptions) -> list[tuple[str, str]]:
-    """The keys of a record with the names of columns that a row has for them."""
+def _keys(names: Sequence[str], options: ConvertOptions) -> dict[str, str]:
+    """The names of a row's columns by the keys of a record."""
     columns = columns_of(names, options.columns)
-    keys = [(key_of(ours, theirs), theirs) for ours, theirs in columns.items()]
-    return keys + [("split", name) for name in names if name.lower() == "split"][:1]
+    keys = {key_of(ours, theirs): theirs for ours, theirs in columns.items()}
+    split = next((name for name in names if name.lower() == "split"), None)
+    return keys | ({"split": split} if split else {})
 
 
-def _path(value: Any, prefix: str) -> Any:
+def _path(value: Any, folder: Path) -> Any:
     if isinstance(value, dict):  # as `datasets` writes it
         value = value.get("path")
-    if not isinstance(value, str) or not value or value.startswith("/"):
-        return value or None
-    return prefix + value
+    return (folder / value).as_posix() if value and isinstance(value, str) else value or None
 
 
 def _split_folder(path: str) -> str:
@@ -165,45 +148,25 @@ def _split_folder(path: str) -> str:
     return next((name for name in folders if name.lower() in {*SPLITS, *SPLIT_ALIASES}), "")
 
 
-def _check_nested(file: str, line: int, values: Row, keys: Sequence[tuple[str, str]]) -> None:
+def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
     """Refuse rows whose only times are inside a column: all of the audio would get the text."""
-    if any(key.startswith("start") for key, _ in keys):
+    if any(key.startswith("start") for key in keys):
         return
     for name, value in values.items():
-        if isinstance(value, list | dict) and not _NESTED_TIMES.isdisjoint(_keys_inside(value)):
+        if isinstance(value, list | dict) and _NESTED_TIME.search(json.dumps(value)):
             raise SourceError(
-                f"{file}: line {line} has times inside its column {name}, as Label Studio "
-                "and other programs write them; export SRT, or write a table with "
-                "path,start,end,text,speaker"
+                f"{where} has times inside its column {name}, as Label Studio and other programs "
+                "write them; export SRT, or write a table with path,start,end,text,speaker"
             )
 
 
-def _keys_inside(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from (str(key).lower() for key in value)
-    for inside in value.values() if isinstance(value, dict) else value:
-        if isinstance(inside, list | dict):
-            yield from _keys_inside(inside)
-
-
-def _check_times(
-    file: str, names: Sequence[str], columns: Mapping[str, str], options: ConvertOptions
-) -> None:
-    """Raise `SourceError` for a time of which one end is found, beside other columns of times."""
-    decided = {*options.columns, *columns}
-    patterns = [_TIME] if "seconds" in columns else [_TIME, _LENGTH]
-    others = (name for name in names if name not in columns.values())
-    unread = [name for name in others if _is_like(name, patterns)]
-    has_both = "start" in decided and decided & {"seconds", "end"}
-    found = [columns[ours] for ours in ("start", "seconds", "end") if ours in columns]
-    if found and unread and not has_both:
+def _check_times(file: str, columns: Mapping[str, str], options: ConvertOptions) -> None:
+    """Raise `SourceError` for a time of which one end is found, and the user chose none."""
+    times = {"start", "seconds", "end"}
+    one_end = [{"start"}, {"end"}, {"end", "seconds"}]
+    if columns.keys() & times in one_end and not options.columns.keys() & times:
+        names = ", ".join(columns[ours] for ours in sorted(columns.keys() & times))
         raise SourceError(
-            f"{file}: found the time {', '.join(found)}, and not what {', '.join(unread)} are; "
-            "name both ends, in seconds: --column start=COLUMN --column end=COLUMN (nothing after "
-            "the = for none)"
+            f"{file}: found the time {names}, and not its other end; name both ends, in seconds: "
+            "--column start=COLUMN --column end=COLUMN (nothing after the = for none)"
         )
-
-
-def _is_like(name: str, patterns: Sequence[re.Pattern[str]]) -> bool:
-    words = [word.lower() for word in _WORD.findall(name)]
-    return any(pattern.match(word) for word in words for pattern in patterns)

@@ -1,8 +1,9 @@
-"""Long recordings with timed text beside them: each span of a tier is an utterance.
+"""Recordings with texts beside them: each span of timed text is an utterance, or all of a ``.txt``.
 
 The recording of ``anna.TextGrid`` is ``anna.wav`` (or of any other ending), in the same folder or
 alone of its name below the source. A speaker is a participant of ELAN, a voice of WebVTT, a label
-of SRT, or what names one of several tiers. Each file is read once.
+of SRT, or what names one of several tiers. With ``--split-by-speaker`` it is else the file, or the
+folder of a ``.txt``. Each file is read once.
 """
 
 import fnmatch
@@ -13,15 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.base.audio import AudioError, open_audio
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import AUDIO_SUFFIXES, walk
+from danish_asr.base.folders import is_audio
 from danish_asr.base.progress import track
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source, check_chosen, table_of, values_of
-from danish_asr.corpus.sources.recordings import fetch_files, recordings, stem_key
-from danish_asr.corpus.sources.tiers import Span, Tier, TimedFile
-from danish_asr.corpus.sources.timed_files import channel_of, is_transcript, no_speech, read_timed
+from danish_asr.corpus.sources.recordings import fetch_files, name_key, recordings
+from danish_asr.corpus.sources.timed_files import (
+    Span,
+    Tier,
+    TimedFile,
+    files_of,
+    no_speech,
+    read_timed,
+)
 
 _OVERLAP: Final = 0.2
 """Seconds of another utterance in an utterance's audio that are put up with."""
@@ -37,96 +43,58 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     recordings.cache_clear()
     place = Path(location).resolve()
     folder = place.parent if place.is_file() else place
-    check_chosen([*_COLUMNS], options.columns)
-    paths = [*_files(suffix, place)]
-    if not paths:
-        raise SourceError(f"{location}: found no {suffix} files with text")
-    files = {path: read_timed(path) for path in track(paths, f"reading {suffix}", len(paths))}
-    if options.tiers:
-        _check_tiers(location, files.values(), options.tiers)
-    audio = {path: _audio(path, file, folder) for path, file in files.items()}
-    _check_single(audio, folder)
-    spans = {path: _spans(path, file, audio[path], options.tiers) for path, file in files.items()}
-    if options.split_by_speaker and "speaker_id" not in options.columns:
-        _check_speakers(spans, folder)
-    flat = [span.text for own in spans.values() for span in own]
-    reasons = iter(no_speech(flat))
+    check_chosen(_COLUMNS, options.columns)
+    paths = [place] if place.is_file() else [*files_of(suffix, folder)]
+    texts_of: dict[Path, Path] = {}
+    spans: dict[Path, list[Span]] = {}
+    tiers: list[Tier] = []
+    counts: Counter[str] = Counter()
+    for path in track(paths, f"reading {suffix}", len(paths)):
+        file = read_timed(path)
+        audio = _recording(path, file, folder)
+        if texts_of.setdefault(audio, path) != path:
+            raise SourceError(
+                f"{audio.relative_to(folder)}: both {texts_of[audio].name} and {path.name} have "
+                "its text; keep one of them in the folder"
+            )
+        spans[path] = _spans(path, file, audio, options.tiers)
+        tiers += file.tiers
+        counts += file.removed
+    _check_tiers(location, tiers, options.tiers)
+    texts = [span.text for own in spans.values() for span in own]
+    counts["texts with brackets"] = sum(bool(re.search(r"[\[(]", text)) for text in texts)
+    if place.is_dir():
+        everywhere = {audio for same in recordings(folder).values() for audio in same}
+        counts["recordings without a text"] = len(everywhere - texts_of.keys())
+    reasons = iter(no_speech(texts))
     records: list[dict[str, Any]] = []
-    for path, own in spans.items():
-        recording = (audio[path] or path.with_suffix(".wav")).relative_to(folder).as_posix()
-        below = path.relative_to(folder.parent)
-        records += _records(below, recording, own, [next(reasons) for _ in own], options)
-    removed = sum((file.removed for file in files.values()), Counter[str]())
-    removed["intervals without text"] = sum(
-        tier.empty
-        for path, file in files.items()
-        for tier, _ in chosen_tiers(path, file, options.tiers)
-    )
-    removed["texts with brackets"] = sum(bool(re.search(r"[\[(]", text)) for text in flat)
+    for audio, path in texts_of.items():
+        own_reasons = [next(reasons) for _ in spans[path]]
+        own = _records(path.relative_to(folder.parent), spans[path], own_reasons, options)
+        records += [record | {"audio": audio.relative_to(folder).as_posix()} for record in own]
     return Source(
         name=location,
         rows=table_of(records, options),
         fetch=partial(fetch_files, folder),
         columns={"speaker_id": options.columns.get("speaker_id", "speaker")},
-        counts={what: count for what, count in removed.items() if count},
+        counts=+counts,
         in_tables=False,
     )
 
 
-def _files(suffix: str, place: Path) -> Iterator[Path]:
-    if place.is_file():
-        yield place
-        return
-    for parent, names in walk(place):
-        for name in names:
-            path = Path(parent, name)
-            if name.lower().endswith(suffix) and (suffix != ".json" or is_transcript(path)):
-                yield path
-
-
-def _audio(path: Path, file: TimedFile, folder: Path) -> Path | None:
-    """The recording of a file."""
-    names = (medium.name for medium in file.media)
-    stems = [Path(name).stem for name in names if name.lower().endswith(AUDIO_SUFFIXES)]
+def _recording(path: Path, file: TimedFile, folder: Path) -> Path:
+    """The recording of a file: one that it names, or that of its own name, which may be missing."""
+    stems = [Path(name).stem for name in file.media if is_audio(name)]
     stems += [path.stem, Path(path.stem).stem]  # anna.da.srt and anna.wav.srt are of anna.wav
     for stem in stems:
-        everywhere = recordings(folder).get(stem_key(stem), [])
+        everywhere = recordings(folder).get(name_key(stem), [])
         beside = [audio for audio in everywhere if audio.parent == path.parent]
         if beside or len({audio.parent for audio in everywhere}) == 1:
             return (beside or everywhere)[0]
-    return None
+    return path.with_suffix(".wav")
 
 
-def _check_single(audio: dict[Path, Path | None], folder: Path) -> None:
-    """Refuse two files of one recording, such as subtitles in two languages."""
-    files: dict[Path, list[str]] = {}
-    for path, recording in audio.items():
-        if recording is not None:
-            files.setdefault(recording, []).append(path.relative_to(folder).as_posix())
-    for recording, names in files.items():
-        if len(names) > 1:
-            raise SourceError(
-                f"{recording.relative_to(folder)}: several files have its text: "
-                f"{', '.join(names)}; keep one of them in the folder"
-            )
-
-
-def _check_speakers(spans: dict[Path, list[Span]], folder: Path) -> None:
-    """Refuse files of one name in several folders as speakers, where the files name none."""
-    first: dict[str, Path] = {}
-    for path, own in spans.items():
-        other = first.setdefault(path.stem, path)
-        if other != path and any(span.speaker is None for span in own):
-            raise SourceError(
-                f"--split-by-speaker: {other.relative_to(folder)} and {path.relative_to(folder)} "
-                "have one name and no speakers, so who speaks is unclear. If the folder names the "
-                "speaker, add --column speaker_id=folder; if both are one person, --column "
-                "speaker_id=file"
-            )
-
-
-def _check_tiers(location: str, files: Iterable[TimedFile], patterns: Sequence[str]) -> None:
-    tiers = [tier for file in files for tier in file.tiers]
+def _check_tiers(location: str, tiers: Sequence[Tier], patterns: Sequence[str]) -> None:
     for pattern in patterns:
         if not any(_is_chosen(tier, (pattern,)) for tier in tiers):
             names = Counter(tier.name for tier in tiers)
@@ -134,42 +102,28 @@ def _check_tiers(location: str, files: Iterable[TimedFile], patterns: Sequence[s
             raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
 
 
-def _spans(path: Path, file: TimedFile, audio: Path | None, patterns: Sequence[str]) -> list[Span]:
+def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) -> list[Span]:
     """The spans of the chosen tiers, on the clock of the recording, ordered by their starts."""
     offset = _offset(path, file, audio)
     spans = []
     for tier, speaker in chosen_tiers(path, file, patterns):
         for span in tier.spans:
-            own = span.speaker or speaker
-            channel = span.channel or channel_of(own)
             start, end = (None if time is None else time + offset for time in span[:2])
-            spans.append(span._replace(start=start, end=end, speaker=own, channel=channel))
-    if audio and any(span.channel for span in spans) and _channels(audio) < 2:
-        spans = [span._replace(channel=None) for span in spans]  # a mix of them was transcribed
+            spans.append(span._replace(start=start, end=end, speaker=span.speaker or speaker))
     return sorted(spans, key=lambda span: (span.start or 0.0, span.end or 0.0, span.speaker or ""))
 
 
-def _offset(path: Path, file: TimedFile, audio: Path | None) -> float:
+def _offset(path: Path, file: TimedFile, audio: Path) -> float:
     """How much later the recording's clock is than the file's, in seconds."""
-    stem = stem_key(audio.stem) if audio else ""
-    own = [medium.offset for medium in file.media if stem_key(Path(medium.name).stem) == stem]
-    offsets = {medium.offset for medium in file.media}
-    if not own and len(offsets) > 1:
-        media = ", ".join(f"{medium.name} ({medium.offset:g} s)" for medium in file.media)
+    by_stem = {name_key(Path(name).stem): offset for name, offset in file.media.items()}
+    stem = name_key(audio.stem)
+    if stem not in by_stem and len({*by_stem.values()}) > 1:
+        media = ", ".join(f"{name} ({offset:g} s)" for name, offset in file.media.items())
         raise SourceError(
-            f"{path}: its recordings begin at different times, and "
-            f"{audio.name if audio else 'none'} is none of them: {media}; "
-            "rename the recording, or link it in ELAN again"
+            f"{path}: its recordings begin at different times, and {audio.name} is none of them: "
+            f"{media}; rename the recording, or link it in ELAN again"
         )
-    return (own or [*offsets] or [0.0])[0]
-
-
-def _channels(audio: Path) -> int:
-    try:
-        with open_audio(audio) as file:
-            return int(file.channels)
-    except (AudioError, SourceError, RuntimeError):
-        return 1
+    return by_stem.get(stem, next(iter(by_stem.values()), 0.0))
 
 
 def chosen_tiers(
@@ -181,21 +135,22 @@ def chosen_tiers(
         for tier in chosen:
             if tier.fault:
                 raise SourceError(f"{path}: the tier {tier.name} cannot be read: {tier.fault}")
-        return [(tier, tier.speaker or _named(tier, patterns)) for tier in chosen]
-    full = [tier for tier in file.tiers if tier.spans and not tier.is_points]
+        single = patterns[0] if len(patterns) == 1 else ""  # whose name is no speaker's
+        return [
+            (tier, tier.speaker or (tier.name if tier.name != single else None)) for tier in chosen
+        ]
+    full = [tier for tier in file.tiers if tier.spans]
     ours = [tier for tier in full if re.fullmatch(r"(.* )?segments", tier.name)]
     if ours:
         return [(tier, tier.name.removesuffix("segments").strip() or None) for tier in ours]
-    if len(full) < 2:
-        return [(tier, tier.speaker) for tier in full]
     people = {tier.speaker for tier in full} - {None}
-    if len({tier.kind for tier in full}) == 1 and len(people) == len(full):
-        return [(tier, tier.speaker) for tier in full]  # a tier for each participant
+    is_tier_each = len({tier.kind for tier in full}) == 1 and len(people) == len(full)
+    if len(full) < 2 or is_tier_each:
+        return [(tier, tier.speaker) for tier in full]
     listed = "; ".join(
         f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "
         f"{tier.spans[0].text[:30]!r}"
-        for tier in file.tiers
-        if tier.spans
+        for tier in full
     )
     raise SourceError(
         f"{path}: several tiers have text: {listed}. Choose with --tier NAME, or a type of ELAN's; "
@@ -209,70 +164,52 @@ def _is_chosen(tier: Tier, patterns: Sequence[str]) -> bool:
     )
 
 
-def _named(tier: Tier, patterns: Sequence[str]) -> str | None:
-    """The speaker by the name of a chosen tier: what ``*`` stands for, or one of several."""
-    name = tier.name
-    for pattern in patterns:
-        if "*" in pattern and fnmatch.fnmatchcase(name, pattern):
-            before, _, after = pattern.partition("*")
-            return name[len(before) : len(name) - len(after)].strip() or None
-    return name if len(patterns) > 1 or tier.kind in patterns else None
-
-
 def _records(
-    path: Path,
-    recording: str,
-    spans: Sequence[Span],
-    reasons: Sequence[str | None],
-    options: ConvertOptions,
+    path: Path, spans: Sequence[Span], reasons: Sequence[str | None], options: ConvertOptions
 ) -> Iterator[dict[str, Any]]:
-    speech = [span for span, reason in zip(spans, reasons, strict=True) if reason is None]
-    shared = overlapping(speech, _OVERLAP)
-    for row, (span, reason) in enumerate(zip(spans, reasons, strict=True)):
+    is_timed = path.suffix.lower() != ".txt"
+    nobody = (path.stem if is_timed else path.parent.name) if options.split_by_speaker else None
+    pairs = [*zip(spans, reasons, strict=True)]
+    shared = _overlapping(span for span, reason in pairs if reason is None)
+    for row, (span, reason) in enumerate(pairs):
+        fault = "overlaps another utterance" if span in shared else None
+        if is_timed and None in {span.start, span.end}:
+            fault = "no time"
         speaker = span.speaker
         if speaker and _NUMBERED.fullmatch(speaker):
             speaker = f"{path.stem} {speaker}"  # a number in its file
         own = {
-            "speaker_id": speaker or (path.stem if options.split_by_speaker else None),
+            "speaker_id": speaker or nobody,
             "file": path.stem,
             "folder": path.parent.name,
             "folder_above": path.parent.parent.name,
             "file_and_speaker": f"{path.stem} {span.speaker or ''}".strip(),
         }
-        chosen = {ours: values_of(own, theirs) for ours, theirs in options.columns.items()}
-        has_no_time = span.start is None or span.end is None
-        fault = (
-            "no time" if has_no_time else "overlaps another utterance" if span in shared else None
-        )
         yield {
             "speaker_id": own["speaker_id"],
-            **chosen,
+            **{ours: values_of(own, theirs) for ours, theirs in options.columns.items()},
             "file": path.as_posix(),
             "row": row,
             "text": span.text,
-            "audio": recording,
-            "start": span.start or 0.0,
+            "start": span.start,
             "end": span.end,
             "channel": span.channel,
             "refused": reason or fault,
         }
 
 
-def overlapping(spans: Iterable[Span], slack: float) -> set[Span]:
-    """The spans that share more than ``slack`` seconds with another one of the same channel."""
-    found: set[Span] = set()
+def _overlapping(spans: Iterable[Span]) -> set[Span]:
+    """The spans that have too much of another one of the same channel."""
+    shared: set[Span] = set()
+    latest: dict[int | None, tuple[float, Span]] = {}  # by channel, that which ends last so far
     timed = [
         (span.start, span.end, span)
         for span in spans
         if span.start is not None and span.end is not None
     ]
-    timed.sort(key=lambda times: times[:2])
-    for channel in {span.channel for _, _, span in timed}:
-        last: tuple[float, Span] | None = None  # of those so far the one that ends last
-        for start, end, span in timed:
-            if None not in {channel, span.channel} and span.channel != channel:
-                continue
-            if last is not None and min(last[0], end) - start > slack:
-                found |= {last[1], span}
-            last = (end, span) if last is None or end > last[0] else last
-    return found
+    for start, end, span in sorted(timed, key=lambda times: times[:2]):
+        last_end, other = latest.get(span.channel, (start, span))
+        if min(last_end, end) - start > _OVERLAP:
+            shared |= {other, span}
+        latest[span.channel] = max((last_end, other), (end, span), key=lambda times: times[0])
+    return shared

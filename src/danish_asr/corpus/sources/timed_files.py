@@ -1,21 +1,58 @@
-"""Files of timed text: SRT, WebVTT, JSON of transcribers, and those with tiers (``tiers.py``).
+"""Files of texts: SRT, WebVTT, JSON of transcribers, Praat's TextGrid, ELAN, and plain text.
 
-Comes in: a path. Goes out: a `TimedFile`, whose texts have no signs of subtitling any more.
+Comes in: a path. Goes out: a `TimedFile`, whose texts have no signs of subtitling any more. All are
+parsed here: a tier that is empty or whose references break must not stop the others.
 """
 
 import html
 import json
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.sources import tiers
-from danish_asr.corpus.sources.tiers import Medium, Span, Tier, TimedFile
+from danish_asr.base.folders import is_audio, walk
+from danish_asr.corpus.sources.recordings import name_key
 
+
+class Span(NamedTuple):
+    """A text, and when it is said, in seconds; None where the file gives no time."""
+
+    start: float | None
+    end: float | None
+    text: str
+    speaker: str | None = None
+    channel: int | None = None  # from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """Spans of a name; a format without tiers has one."""
+
+    name: str
+    spans: tuple[Span, ...]
+    speaker: str | None = None
+    kind: str = ""  # its tier type in ELAN
+    fault: str = ""  # why it cannot be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedFile:
+    """What a file holds."""
+
+    tiers: tuple[Tier, ...]
+    # The recordings that it names, and how much later the clock of each is, in seconds.
+    media: Mapping[str, float] = field(default_factory=dict)
+    removed: Counter[str] = field(default_factory=Counter)  # signs of subtitling
+
+
+_LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
 _CLOCK: Final = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
 
@@ -25,32 +62,32 @@ _TAG: Final = re.compile(
 """Formatting in WebVTT, SubRip and SubStation Alpha; ``x < 5 og y > 3`` is none."""
 
 _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
-_DASH: Final = re.compile(r"[-–—]+(?!\d)\s*")
+_DASH: Final = re.compile(r"^[-–—]+(?!\d)\s*")
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
-_OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
-"""What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
-
 _LABELLED: Final = 3
 """Cues, at least, in which names before the texts are those of speakers."""
 
 _ROLLING: Final = 0.25
 """Share of cues that repeat a line; people repeat themselves less."""
 
-_MANY: Final = 20
-"""Segments of a word each, at least, that are taken for times of words."""
-
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
+
+_TRIGRAPHS: Final = {r"\ae": "æ", r"\Ae": "Æ", r"\o/": "ø", r"\O/": "Ø", r"\ao": "å", r"\Ao": "Å"}
+"""How Praat writes letters in old TextGrids of ASCII."""
+
+_TOKEN: Final = re.compile(
+    r'"((?:[^"]|"")*)"|<(\w+)>|(?<!\S)(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)|!.*'
+)
+"""What Praat reads of a text file: texts in quotes, flags, and numbers that stand alone."""
 
 
 def read_timed(path: Path) -> TimedFile:
     """Read a file by its ending; SourceError says what is wrong with it."""
     try:
-        return READERS[path.suffix.lower()](path)
-    except SourceError:
-        raise
+        return READERS.get(path.suffix.lower(), read_text)(path)
     except UnicodeDecodeError as error:
         raise SourceError(f"{path}: not UTF-8 ({error.reason}); save it in UTF-8") from error
     except Exception as error:  # of any reader
@@ -75,32 +112,34 @@ def no_speech(texts: Sequence[str]) -> list[str | None]:
 
 def clean_line(line: str, removed: Counter[str]) -> str:
     """A line without the signs of subtitling, which ``removed`` counts."""
-    for what, sign, instead in (
-        ("formatting", _TAG, ""),
-        (r"line breaks written as \N", _BREAK, " "),
-    ):
-        line, count = sign.subn(instead, line)
-        removed[what] += bool(count)
-    line = " ".join(line.split())
-    if dash := _DASH.match(line):
-        removed["dashes before a text"] += 1
-        line = line[dash.end() :]
+    line, tags = _TAG.subn("", line)
+    line, breaks = _BREAK.subn(" ", line)
+    line, dashes = _DASH.subn("", " ".join(line.split()))
+    removed["formatting"] += bool(tags)
+    removed[r"line breaks written as \N"] += bool(breaks)
+    removed["dashes before a text"] += dashes
     return line
 
 
-def read_srt(path: Path) -> TimedFile:
-    """Read SubRip; a name before each cue (``Anna: ja``) is the speaker."""
-    return _with_speakers(*_cues(_text(path), ends_at_blank=False))
+def read_text(path: Path) -> TimedFile:
+    """Read a text that is that of all of its recording."""
+    text = " ".join(_text(path).split())
+    if _LABELS.match(text):
+        raise ValueError(
+            "it begins with two numbers, as Audacity's labels and TIMIT do; write a table with "
+            "path,start,end,text"
+        )
+    return TimedFile(tiers=(Tier(name="", spans=(Span(None, None, text),)),))
 
 
-def read_vtt(path: Path) -> TimedFile:
-    """Read WebVTT; the speaker is a cue's voice, or a name before each cue, as Zoom writes it."""
-    return _with_speakers(*_cues(_text(path), ends_at_blank=True))
+def read_subtitles(path: Path) -> TimedFile:
+    """Read SubRip or WebVTT; the speaker is a cue's voice, or the name before each cue.
 
-
-def _cues(content: str, *, ends_at_blank: bool) -> tuple[list[Span], Counter[str]]:
-    """The cues of a file; in SubRip they end before the number and the times of the next one."""
-    lines = re.split(r"\r\n|\r|\n", content)
+    A cue of SubRip ends before the number and the times of the next one, one of WebVTT at an empty
+    line.
+    """
+    is_subrip = path.suffix.lower() == ".srt"
+    lines = re.split(r"\r\n|\r|\n", _text(path))
     timings = [(n, _TIMING.fullmatch(line)) for n, line in enumerate(lines) if "->" in line]
     removed: Counter[str] = Counter()
     spans, bodies = [], []
@@ -110,110 +149,184 @@ def _cues(content: str, *, ends_at_blank: bool) -> tuple[list[Span], Counter[str
                 raise ValueError(f"line {number + 1} has no times: {lines[number][:60]!r}")
             continue  # an arrow in a text
         own = lines[number + 1 : following]
-        if ends_at_blank:
-            blank = (place for place, line in enumerate(own) if not line)
-            own = own[: next(blank, len(own))]
-        elif own and following < len(lines) and own[-1].strip().isdecimal():
+        if not is_subrip and "" in own:
+            own = own[: own.index("")]
+        elif is_subrip and own and following < len(lines) and own[-1].strip().isdecimal():
             own = own[:-1]
         voices = _VOICE.findall("\n".join(own))
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
         bodies.append(body)
         start, end = _seconds(timing.groups()[:4]), _seconds(timing.groups()[4:])
-        voice = voices[0].strip() if len(voices) == 1 else None
-        spans.append(_on_channel(Span(start, end, " ".join(body), voice)))
+        speaker = voices[0].strip() if len(voices) == 1 else None
+        spans.append(Span(start, end, " ".join(body), speaker))
     rolling = sum(one[-1:] == other[:1] != [] for one, other in pairwise(bodies))
     if rolling > max(1, _ROLLING * len(spans)):
         raise ValueError(
             f"{rolling:,} of {len(spans):,} cues begin with the line of the one before, as "
             "YouTube's automatic captions do; make cues without repetition of them"
         )
-    return spans, removed
+    return TimedFile(tiers=(Tier(name="", spans=tuple(_labelled(spans))),), removed=removed)
 
 
 def _seconds(clock: Sequence[str | None]) -> float:
     hours, minutes, seconds, fraction = clock
-    whole = 3600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
-    return whole + float(f"0.{fraction}")
+    full = 3600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
+    return full + float(f"0.{fraction}")
 
 
-def _with_speakers(spans: list[Span], removed: Counter[str]) -> TimedFile:
-    spans = [_labelled(span, _OWN_LABEL) for span in spans]
-    texts = [span for span in spans if span.text]
-    if len(texts) >= _LABELLED and all(span.speaker or _LABEL.match(span.text) for span in texts):
-        spans = [span if span.speaker else _labelled(span, _LABEL) for span in spans]
-    return TimedFile(tiers=(Tier(name="", spans=tuple(spans)),), removed=removed)
-
-
-def _labelled(span: Span, label: re.Pattern[str]) -> Span:
-    found = label.match(span.text)
-    if found is None:
-        return span
-    return _on_channel(span._replace(text=span.text[found.end() :], speaker=found[1]))
-
-
-def _on_channel(span: Span) -> Span:
-    """With the channel that our own names of speakers give."""
-    channel = channel_of(span.speaker)
-    return span if channel is None else span._replace(channel=channel)
-
-
-def channel_of(speaker: str | None) -> int | None:
-    """The channel of a name as ``danish-asr transcribe --channels split`` writes it, from 1."""
-    found = re.fullmatch(r"Speaker (\d+)", speaker or "")
-    return int(found[1]) if found else None
+def _labelled(spans: list[Span]) -> list[Span]:
+    """The spans with the names before their texts as speakers, if all of several have one."""
+    labels = [_LABEL.match(span.text) for span in spans]
+    with_text = [
+        span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text
+    ]
+    if len(with_text) < _LABELLED or not all(with_text):
+        return spans
+    return [
+        span._replace(text=span.text[label.end() :], speaker=label[1])
+        if label and not span.speaker
+        else span
+        for span, label in zip(spans, labels, strict=True)
+    ]
 
 
 def read_json(path: Path) -> TimedFile:
-    """Read the segments of our own JSON, or of Whisper's, WhisperX's and whisper.cpp's."""
+    """Read the segments of our own JSON, or of Whisper's and WhisperX's."""
     tree = json.loads(_text(path))
-    segments = segments_of(tree)
-    if segments is None:
-        raise ValueError("expected an object with 'segments'")
-    spans = tuple(map(_span, segments))
-    if len(spans) >= _MANY and not any(" " in span.text for span in spans):
-        raise ValueError(
-            f"each of its {len(spans):,} segments is a single word; write sentences, such as with "
-            "return_timestamps=True instead of 'word'"
-        )
-    file = tree.get("file")
-    return TimedFile(
-        tiers=(Tier(name="", spans=spans),),
-        media=(Medium(Path(file).name),) if isinstance(file, str) else (),
-    )
+    segments = tree.get("segments") if isinstance(tree, dict) else None
+    if not isinstance(segments, list):
+        raise ValueError("expected an object with 'segments'")  # noqa: TRY004 - of the file
+    return TimedFile(tiers=(Tier(name="", spans=tuple(map(_span, segments))),))
 
 
-def segments_of(tree: Any) -> list[Mapping[str, Any]] | None:
-    """The segments of a transcript in JSON; None if it is something else."""
-    if not isinstance(tree, dict):
-        return None
-    for name in ("segments", "chunks", "transcription"):
-        segments = tree.get(name)
-        if isinstance(segments, list) and all(isinstance(part, dict) for part in segments):
-            texts = all("text" in part for part in segments)
-            return segments if texts and (segments or "text" in tree) else None
-    return None
+def _span(segment: Mapping[str, Any]) -> Span:
+    start, end = segment["start"], segment.get("end")
+    text = " ".join((segment["text"] or "").split())
+    channel, speaker = segment.get("channel"), segment.get("speaker")
+    if isinstance(channel, int):  # our own count from 0
+        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
+    return Span(start, end, text, str(speaker) if speaker else None)
+
+
+def files_of(suffix: str, folder: Path) -> Iterator[Path]:
+    """The files of an ending below a folder; a ``.txt`` is one of them beside its recording."""
+    for parent, names in walk(folder):
+        stems = {name_key(Path(name).stem) for name in names if is_audio(name)}
+        for path in (parent / name for name in names if name.lower().endswith(suffix)):
+            if suffix == ".txt" and name_key(path.stem) not in stems:
+                continue
+            if suffix != ".json" or is_transcript(path):
+                yield path
 
 
 def is_transcript(path: Path) -> bool:
     """Whether a file is a transcript in JSON."""
     try:
-        return segments_of(json.loads(_text(path))) is not None
-    except (OSError, ValueError, RecursionError):
+        read_timed(path)
+    except SourceError:
         return False
+    return True
 
 
-def _span(segment: Mapping[str, Any]) -> Span:
-    times: Iterable[Any] = (segment.get("start"), segment.get("end"))
-    if "timestamp" in segment:  # of Hugging Face's pipelines
-        times = segment["timestamp"]
-    elif "offsets" in segment:  # of whisper.cpp, in milliseconds
-        times = (segment["offsets"][name] / 1000 for name in ("from", "to"))
-    start, end = (None if time is None else float(time) for time in times)
-    channel, speaker = segment.get("channel"), segment.get("speaker")
-    text = " ".join((segment["text"] or "").split())
-    if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, text, str(speaker) if speaker else None)
+def read_textgrid(path: Path) -> TimedFile:
+    """Read the intervals of a TextGrid in any of Praat's text forms; points have no length.
+
+    Raises ValueError for a file that was cut, is no such text, or begins after 0.
+    """
+    data = path.read_bytes()
+    content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
+    try:
+        return TimedFile(tiers=tuple(_intervals(_tokens(content))))
+    except StopIteration:
+        raise ValueError("it is no complete text of Praat's: Save as text file") from None
+
+
+def _tokens(content: str) -> Iterator[str]:
+    for match in _TOKEN.finditer(content):
+        text, flag, number = match.groups()
+        if text is not None:
+            yield text.replace('""', '"')
+        elif flag or number:
+            yield flag or number
+
+
+def _intervals(tokens: Iterator[str]) -> list[Tier]:
+    form = next(tokens)
+    by_time = form == "Praat chronological TextGrid text file"
+    if not by_time and (form, next(tokens)) != ("ooTextFile", "TextGrid"):
+        raise ValueError(f"it holds {form!r}")
+    begin, _ = float(next(tokens)), next(tokens)
+    if begin:
+        raise ValueError(f"it begins at {begin:g} s; in Praat: Modify > Shift to zero")
+    if not by_time and next(tokens) != "exists":
+        return []
+    kinds, names, entries = [], [], list[list[Span]]()
+    for _ in range(int(next(tokens))):
+        kind, name, _, _ = [next(tokens) for _ in range(4)]
+        kinds.append(kind)
+        names.append(name)
+        count = 0 if by_time else int(next(tokens))
+        entries.append([_entry(kind, tokens) for _ in range(count)])
+    if by_time:
+        for number in tokens:
+            place = int(number) - 1
+            entries[place].append(_entry(kinds[place], tokens))
+    return [
+        Tier(name=name, spans=tuple(span for span in own if span.text))
+        for kind, name, own in zip(kinds, names, entries, strict=True)
+        if kind == "IntervalTier"
+    ]
+
+
+def _entry(kind: str, tokens: Iterator[str]) -> Span:
+    start = float(next(tokens))
+    end = float(next(tokens)) if kind == "IntervalTier" else start
+    label = next(tokens)
+    for written, letter in _TRIGRAPHS.items():
+        label = label.replace(written, letter)
+    return Span(start, end, " ".join(label.split()))
+
+
+def read_elan(path: Path) -> TimedFile:
+    """Read an ELAN file; the times are those of its own clock, see `TimedFile`."""
+    root = ElementTree.parse(path).getroot()  # noqa: S314 - the user's own file
+    media = {}
+    for medium in root.iter("MEDIA_DESCRIPTOR"):
+        location = medium.get("RELATIVE_MEDIA_URL") or medium.get("MEDIA_URL") or ""
+        media[re.split(r"[/\\]", location)[-1]] = int(medium.get("TIME_ORIGIN") or 0) / 1000
+    slots: dict[str, float | None] = {}
+    for slot in root.iter("TIME_SLOT"):
+        value = slot.get("TIME_VALUE")
+        slots[slot.get("TIME_SLOT_ID", "")] = int(value) / 1000 if value else None
+    annotations = {own.get("ANNOTATION_ID", ""): own for own in root.iterfind(".//ANNOTATION/*")}
+
+    def times(own: ElementTree.Element) -> tuple[float | None, float | None]:
+        """Those of an annotation, or of that which it refers to."""
+        if own.tag == "REF_ANNOTATION":
+            return times(annotations[own.get("ANNOTATION_REF", "")])
+        return slots[own.get("TIME_SLOT_REF1", "")], slots[own.get("TIME_SLOT_REF2", "")]
+
+    tiers = []
+    for tier in root.iter("TIER"):
+        spans: list[Span] = []
+        fault = ""
+        for own in tier.iterfind("ANNOTATION/*"):
+            try:
+                span = Span(*times(own), " ".join(own.findtext("ANNOTATION_VALUE", "").split()))
+            except KeyError as error:
+                spans, fault = [], f"{own.get('ANNOTATION_ID')} refers to {error}, a missing one"
+                break
+            spans += [span] if span.text else []
+        tiers.append(
+            Tier(
+                name=tier.get("TIER_ID", ""),
+                spans=tuple(spans),
+                speaker=tier.get("PARTICIPANT", "").strip() or None,
+                kind=tier.get("LINGUISTIC_TYPE_REF", ""),
+                fault=fault,
+            )
+        )
+    return TimedFile(tiers=tuple(tiers), media=media)
 
 
 def _text(path: Path) -> str:
@@ -221,9 +334,10 @@ def _text(path: Path) -> str:
 
 
 READERS: Final[Mapping[str, Callable[[Path], TimedFile]]] = {
-    **tiers.READERS,
-    ".srt": read_srt,
-    ".vtt": read_vtt,
+    ".textgrid": read_textgrid,
+    ".eaf": read_elan,
+    ".srt": read_subtitles,
+    ".vtt": read_subtitles,
     ".json": read_json,
 }
 """By ending, in lower case."""

@@ -33,7 +33,7 @@ from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
-from danish_asr.corpus.sources.location import source_of_dataset
+from danish_asr.corpus.sources.parquet import source_of_dataset
 from danish_asr.recipe.config.schema import (
     AsrConfig,
     AssetsConfig,
