@@ -53,6 +53,14 @@ def blocks(page: str) -> Iterator[tuple[str, list[str]]]:
             fence, lines = (line[3:] if fence is None and line.startswith("```") else None), []
 
 
+def script(page: str, name: str) -> str:
+    """The Python block of a page that begins with a docstring of this file's name."""
+    for language, lines in blocks(page):
+        if language == "python" and lines[0].startswith(f'"""{name}:'):
+            return "\n".join(lines)
+    raise LookupError(f"{page} has no {name}")
+
+
 def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Each simple command of a block, as written and as words, without output and comments.
 

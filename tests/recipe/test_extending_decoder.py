@@ -1,4 +1,4 @@
-"""The decoder of docs/howto/add-a-decoder.md runs as the page says."""
+"""The decoder of docs/howto/extend.md runs as the page says."""
 
 import re
 import shutil
@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from danish_asr.scoring.predictions import read_predictions
+from tests.documented import script
 from tests.recipe.running import ROOT, evaluate
 
-PAGE = (ROOT / "docs" / "howto" / "add-a-decoder.md").read_text(encoding="utf-8")
+PAGE = "docs/howto/extend.md"
 
 
 def hypotheses(folder: Path) -> dict[str, str]:
@@ -24,12 +25,10 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
-    code = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert code is not None
-    (tmp_path / "my_decoders.py").write_text(code[1])
+    (tmp_path / "my_decoders.py").write_text(script(PAGE, "my_decoders.py"))
     monkeypatch.syspath_prepend(tmp_path)
-    own = re.findall(r"decoder\.\S+=\S+", PAGE)
-    assert len(own) == 2
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    own = re.findall(r"decoder\.\S+=\S+", page.partition("danish-asr evaluate OUTDIR")[2])[:2]
     folder = run / "eval" / "best" / "test"
 
     assert evaluate(run, dataset) == 0

@@ -1,8 +1,7 @@
-"""The transform of docs/howto/add-a-transform.md runs as the page says."""
+"""The transform of docs/howto/extend.md runs as the page says."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,17 @@ from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.load import load
+from tests.documented import blocks, script
 from tests.shards import reader, utterance, write_shard
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "add-a-transform.md"
+PAGE = "docs/howto/extend.md"
 
 
 @pytest.fixture
 def entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The page's list of transforms, with its module on the path."""
-    page = PAGE.read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (config,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "noise.py").write_text(code, encoding="utf-8")
+    (config,) = ("\n".join(lines) for language, lines in blocks(PAGE) if language == "yaml")
+    (tmp_path / "noise.py").write_text(script(PAGE, "noise.py"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     tree: Any = from_yaml(config)
     return load(

@@ -138,7 +138,7 @@ def test_an_id_of_hypotheses_is_that_of_the_dataset_in_any_unicode_form(
 def test_the_function_of_the_page_is_a_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "my_corpus.py").write_text(script_of("add-a-corpus.md", "my_corpus.py"))
+    (tmp_path / "my_corpus.py").write_text(script_of("extend.md", "my_corpus.py"))
     monkeypatch.syspath_prepend(tmp_path)
     for split in ("train", "test"):
         folder = tmp_path / "in" / split
@@ -164,7 +164,7 @@ def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:
     lines = [f"{n}.wav,nr {n},taler {n % 6}" for n in range(12)]
     (tmp_path / "own.csv").write_text("\n".join(["path,text,speaker", *lines]))
     convert(tmp_path / "own.csv", tmp_path / "ds", ConvertOptions(name="own", split="train"))
-    run_script("few-speakers.md", "folds.py", tmp_path / "ds", 3, cwd=tmp_path)
+    run_script("check-data.md", "folds.py", tmp_path / "ds", 3, cwd=tmp_path)
     dataset, tested = DanishAsrDataset(tmp_path / "ds"), list[str]()
     for fold in (1, 2, 3):
         tree = merge(

@@ -19,7 +19,6 @@ from danish_asr.decoding import beam_search
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.beam_search import Hotwords
 from tests.builders import arpa_text
-from tests.documented import ROOT
 
 ARPA = arpa_text("en", "ko")
 
@@ -159,9 +158,8 @@ def test_an_utterance_in_which_no_blank_is_likely_has_a_text(tokenizer: Tokenize
 
 
 def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> None:
-    page = (ROOT / "docs/howto/add-a-decoder.md").read_text("utf-8")
     code: dict[str, Any] = {}
-    exec(page.split("```python\n")[2].split("```")[0], code)  # noqa: S102
+    exec(script("docs/howto/extend.md", "my_rescoring.py"), code)  # noqa: S102
     logits = logits_of("a ko", tokenizer, noise=0)[None]
     logits[0, 2, symbols(tokenizer).index("r")] = 3.9  # "ar", nearly as probable
     logits[0, 2, symbols(tokenizer).index(" ")] = 4

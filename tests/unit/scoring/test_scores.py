@@ -14,7 +14,7 @@ from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from tests.documented import blocks
+from tests.documented import script
 from tests.score_rows import four_rows, prediction, random_rows
 from tests.shards import utterance, write_shard
 
@@ -95,8 +95,8 @@ def test_settings_report_all_faults_at_once() -> None:
 def test_a_profile_of_ones_own_scores_and_normalises_targets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (_, lines), *_ = blocks("docs/howto/add-a-profile.md")
-    (tmp_path / "my_scoring.py").write_text("\n".join(lines), encoding="utf-8")
+    code = script("docs/howto/extend.md", "my_scoring.py")
+    (tmp_path / "my_scoring.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     profile = "my_scoring:lower"
     scores = score_predictions(
