@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.inference.formats import SUFFIXES
-from danish_asr.inference.not_audio import refuse_address
 
 _SUFFIXES: Final = (
     "wav flac mp3 ogg oga opus aif aiff aifc au snd caf w64 rf64 sph nist "
@@ -21,10 +20,13 @@ AUDIO_SUFFIXES: Final = frozenset(f".{name}" for name in _SUFFIXES.split())
 
 @dataclass(frozen=True)
 class Recording:
-    """An audio file, and the path of its transcripts without a suffix."""
+    """An audio file."""
 
     path: Path
+    name: Path
+    """Its path below the folder that was searched, without a suffix."""
     target: Path
+    """The path of its transcripts, without a suffix."""
 
 
 class Recordings(NamedTuple):
@@ -49,7 +51,6 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recording
     others = 0
     transcripts = {suffix.lower() for suffix in SUFFIXES.values()}
     for path in paths:
-        refuse_address(path)
         if not path.exists() and not path.is_symlink():
             raise DanishAsrError(f"{path}: no such file or folder")
         folder, audio = path.parent, [path]
@@ -63,9 +64,10 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recording
                     f"{_SUFFIXES} (a file with another one can be named)"
                 )
         for file in audio:
-            target = file if out is None else out / file.relative_to(folder)
+            name = file.relative_to(folder).with_suffix("")
+            target = (folder if out is None else out) / name
             # `Path.resolve` ends in an error at a link to itself.
-            recordings.setdefault(os.path.realpath(file), Recording(file, target.with_suffix("")))
+            recordings.setdefault(os.path.realpath(file), Recording(file, name, target))
     return Recordings(_with_distinct_targets([*recordings.values()]), others)
 
 

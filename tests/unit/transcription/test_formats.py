@@ -82,11 +82,13 @@ def test_cues_break_at_a_pause() -> None:
     assert [cue.lines for cue in cues] == [("vi ses",), ("ja det gør vi",)]
 
 
-def test_cues_are_about_equally_full() -> None:
-    (first, second) = make_cues(transcript((None, spoken("12345 " * 18, pace=0.2, rest=0))))
-    assert (
-        first.lines == second.lines == ("12345 12345 12345 12345", "12345 12345 12345 12345 12345")
-    )
+def test_a_long_segment_is_cut_at_its_longest_pause() -> None:
+    words = [*spoken("en to tre fire fem seks"), *spoken("syv otte ni ti elleve tolv tretten", 2.8)]
+    words += spoken("fjorten femten seksten", 6.0)
+    assert [" ".join(cue.lines) for cue in make_cues(transcript((None, words)))] == [
+        "en to tre fire fem seks",
+        "syv otte ni ti elleve tolv tretten fjorten femten seksten",
+    ]
 
 
 def test_a_short_cue_stays_for_a_second_unless_the_next_one_comes() -> None:
@@ -168,7 +170,7 @@ def test_csv_has_a_row_per_word() -> None:
 
 
 def tiers_of(textgrid: str) -> dict[str, list[tuple[float, float, str]]]:
-    pattern = r'xmin = ([\d.]+)\n\s+xmax = ([\d.]+)\n\s+text = "((?:[^"]|"")*)"'
+    pattern = r'xmin = ([\d.]+) *\n\s+xmax = ([\d.]+) *\n\s+text = "((?:[^"]|"")*)"'
     tiers = re.split(r"item \[\d+\]:", textgrid)[1:]
     return {
         re.findall(r'name = "(.*)"', tier)[0]: [

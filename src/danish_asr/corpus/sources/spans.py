@@ -10,6 +10,8 @@ LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
 NO_SPEECH: Final = re.compile(r"\[[^]]*\]|[♪♫].*")
 """A text that subtitles have for music and noise."""
 
+_DASH: Final = re.compile(r"^[-–—]\s*")
+
 
 class Word(NamedTuple):
     """A word of a text, and its times in seconds; None where the file gives none."""
@@ -49,6 +51,11 @@ class TimedFile:
     tiers: tuple[Tier, ...]
     seconds: float | None = None  # of the audio, as far as the file says
     media: tuple[str, ...] = ()  # names of the audio
+
+
+def without_dash(text: str) -> str:
+    """Return a text without the dash that subtitles have before what a person says."""
+    return _DASH.sub("", text)
 
 
 def channel_of(speaker: str | None) -> int | None:

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.sources.spans import LABEL, Span, Tier, TimedFile, Word, channel_of
+from danish_asr.corpus.sources.spans import (
+    LABEL,
+    Span,
+    Tier,
+    TimedFile,
+    Word,
+    channel_of,
+    without_dash,
+)
 
 _OWN_LABEL: Final = re.compile(r"(Speaker (\d+)): ")
 """What ``danish-asr transcribe --channels split`` writes before a cue of SRT."""
@@ -148,7 +156,7 @@ def _cues(content: str, form: str) -> list[Span]:
         text = re.sub(r"{\\[^}]*}", "", html.unescape(cue.text))
         start, end = (time.in_milliseconds() / 1000 for time in (cue.start_time, cue.end_time))
         alone = cue.raw_text.count("<v") == 1
-        span = Span(start, end, _line(text), cue.voice if alone else None)
+        span = Span(start, end, without_dash(_line(text)), cue.voice if alone else None)
         spans.append(_on_channel(span))
     return spans
 
@@ -161,7 +169,8 @@ def _labelled(span: Span, label: re.Pattern[str]) -> Span:
     found = label.match(span.text)
     if found is None:
         return span
-    return _on_channel(span._replace(text=span.text[found.end() :], speaker=found[1]))
+    text = without_dash(span.text[found.end() :])
+    return _on_channel(span._replace(text=text, speaker=found[1]))
 
 
 def _on_channel(span: Span) -> Span:

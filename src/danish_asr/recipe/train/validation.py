@@ -16,7 +16,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding.decoders import Decoder, decode, make_decoder
+from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
@@ -42,8 +42,7 @@ class Decoded(NamedTuple):
     """A batch of N utterances."""
 
     hypotheses: list[str]
-    logits: Tensor  # (N, S, V)
-    lengths: Sequence[int]  # the frames of each
+    log_probs: list[Tensor]  # of each, (S, V)
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
@@ -90,9 +89,10 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
             {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
-        hypotheses = decode(self._decoder, logits, layout.seq_lens)
+        log_probs = log_probs_of(logits, layout.seq_lens)
+        hypotheses = decode(self._decoder, log_probs)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return Decoded(hypotheses, logits, layout.seq_lens)
+        return Decoded(hypotheses, log_probs)
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
