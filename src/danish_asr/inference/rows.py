@@ -66,7 +66,8 @@ def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
     step = max(total / most, 1.0)
     number = taken = 0
     for file in files:
-        for batch in pq.ParquetFile(file).iter_batches(100, ["id", "text", "audio_bytes"]):
+        batches = pq.ParquetFile(file).iter_batches(100, columns=["id", "text", "audio_bytes"])
+        for batch in batches:
             for row in batch.to_pylist():
                 number += 1
                 if number <= int(taken * step) or row["id"] in excluded:

@@ -1,0 +1,75 @@
+"""What a reader of the hub learns from an export's README.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+from danish_asr.base.files import to_yaml
+from danish_asr.inference.model import load_model
+from danish_asr.inference.model_card import facts_of, model_card
+from danish_asr.recipe.run.run_directory import weights_digest
+from danish_asr.text.profiles import PROFILES
+from tests.shards import utterance, write_shard
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run with a checkpoint of step 4 on Norwegian data, evaluated as it is and earlier."""
+    run, data = tmp_path / "run", tmp_path / "data"
+    danish = write_shard(data, [utterance(0)]).parent
+    danish.rename(danish.with_name("language=nob_Latn"))
+    weights = run / "checkpoints" / "step_4" / "model" / "pp_00" / "model.pt"
+    weights.parent.mkdir(parents=True)
+    weights.write_bytes(b"weights")
+    overrides = {"data": str(data / "version=0")}
+    config = {
+        "model": {"name": "omniASR_CTC_300M"},
+        "dataset": {"name": "norsk", "config_overrides": overrides},
+        "regime": {"num_steps": 4},
+    }
+    (run / "config.yaml").write_text(to_yaml(config))
+    for name, digest, wer in (("best", weights_digest(run, 4), 0.25), ("old", "other", 0.99)):
+        folder = run / "eval" / name / "test"
+        folder.mkdir(parents=True)
+        about = {"weights": digest, "rows_in_split": {"test": 1}}
+        (folder / "evaluation.json").write_text(json.dumps(about))
+        overall = {"wer": {"value": wer}, "cer": {"value": 0.1}, "rows": 7}
+        scores = {"overall": overall, "settings": {"profile": "danish"}}
+        (folder / "scores.json").write_text(json.dumps(scores))
+    return run
+
+
+@pytest.mark.parametrize("to", ["hf", "onnx"])
+def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint(
+    run: Path, model: Path, to: str
+) -> None:
+    """It once said "Danish" over data of any language."""
+    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), to, ["it is equal"]))
+    about = card.data.to_dict()  # type: ignore[no-untyped-call]
+    assert about["language"] == ["nb"]
+    for text in (
+        "fine-tuned from omniASR_CTC_300M",
+        "Apache 2.0",
+        "`regime.num_steps`: 4",
+        "test: WER 25.00 %, CER 10.00 %, 7 rows, text profile danish",
+        "it is equal",
+        "## Limits",
+    ):
+        assert text in card.text
+    assert "99" not in card.text
+    assert "Danish" not in card.text
+
+
+def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
+    loaded = load_model(model, device="cpu")
+    loaded.text_profile = "coral"
+    assert PROFILES["coral"].about in model_card(loaded, str(run), "hf", [])
+
+
+def test_of_a_directory_that_is_no_run_only_its_name_is_known(model: Path) -> None:
+    facts = facts_of(str(model))
+    assert (facts.name, facts.languages, facts.scores) == (model.name, (), ())
