@@ -1,12 +1,11 @@
 """Transcription on a CPU: this project beside other programs with the same weights, in one run.
 
-    python benchmarks/transcribe.py [MODEL] [--audio FOLDER] [--seconds 600] [--random-seconds 60]
+    python benchmarks/transcribe.py [MODEL] --audio FOLDER [--seconds 600] [--random-seconds 60]
 
 Programs: ``danish-asr transcribe``, also with ``--int8``; omnilingual-asr's own pipeline; and the
 exports of the model in transformers, onnxruntime and sherpa-onnx. Each transcribes the same
 utterances, one after the other, in processes of their own with 1 and with 2 threads
-(``--threads``). FOLDER has recordings, with their texts in ``.txt`` files; without it, the audio is
-synthetic. After MODEL, the architecture ``--arch`` runs with random weights, on less audio, in
+(``--threads``). FOLDER has recordings, with their texts in ``.txt`` files. After MODEL, the architecture ``--arch`` runs with random weights, on less audio, in
 pieces of 15 s.
 
 A real-time factor is seconds of processor time (all threads) or of the clock per second of audio,
@@ -25,18 +24,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from danish_asr.base.audio import to_mono
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference import model as loading
-from danish_asr.inference.export.to_hugging_face import write_hugging_face
-from danish_asr.inference.export.to_onnx import write_onnx, write_sherpa_onnx
-from danish_asr.inference.export.verify import Utterance, read_utterances
+from danish_asr.inference.hugging_face import write_hugging_face
+from danish_asr.inference.onnx_file import write_onnx
+from danish_asr.inference.recordings import find_recordings
 from danish_asr.metrics import compute_wer
 from danish_asr.text.profiles import normalize
 
@@ -60,17 +62,25 @@ TURN = 15
 """Seconds of a recording for random weights."""
 
 
+class Utterance(NamedTuple):
+    """Audio to transcribe, and a file that may have its text."""
+
+    waveform: NDArray[np.float32]
+    text: Path
+
+
 def main() -> None:
     """Export each model, measure each program with each number of threads, print a table each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("model", nargs="?")
-    parser.add_argument("--audio", nargs="*", type=Path, default=[])
+    parser.add_argument("--audio", nargs="+", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--random-seconds", type=float, default=60)
     parser.add_argument("--arch", default="300m")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
-    utterances = read_utterances(args.audio)
+    files = [recording.path for recording in find_recordings(args.audio).recordings]
+    utterances = [Utterance(to_mono(file), file.with_suffix(".txt")) for file in files]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.model:
@@ -96,11 +106,10 @@ def table_of(
     used = float(ends[len(chosen) - 1])
     folder = parent / f"exports-{Path(model).name}"
     loaded = loading.load_model(model, device="cpu")
-    for part in ("hf", "onnx", "sherpa-onnx"):
+    for part in ("hf", "onnx"):
         (folder / part).mkdir(parents=True)
-    write_hugging_face(loaded, folder / "hf", None)
+    write_hugging_face(loaded, folder / "hf")
     write_onnx(loaded, folder / "onnx", int8=True)
-    write_sherpa_onnx(loaded, folder / "sherpa-onnx", int8=True)
     del loaded
     waveforms = [utterance.waveform for utterance in chosen]
     if title:  # weights are random, and so are texts: recordings as long as a speaker's turn
@@ -108,7 +117,8 @@ def table_of(
     np.savez(folder / "audio.npz", *waveforms)
     audio = f"{len(waveforms)} recordings, {used:.0f} s, load {os.getloadavg()[0]:.1f}"
     table = Table(*COLUMNS, "equal texts", "WER %", title=f"{title or Path(model).name}: {audio}")
-    references = [normalize(u.reference, "coral") for u in chosen if u.reference and not title]
+    texts = [u.text.read_text("utf-8") for u in chosen if u.text.is_file() and not title]
+    references = [normalize(text, "coral") for text in texts]
     for count in threads:
         expected: list[str] = []
         for program in PROGRAMS:

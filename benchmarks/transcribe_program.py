@@ -111,9 +111,9 @@ def onnxruntime(folder: Path, file: str, threads: int) -> Callable[[Any], str]:
     names = [line.rsplit(" ", 1)[0] for line in lines]
 
     def run(waveform: Any) -> str:
-        feed = {"waveforms": waveform[None], "lengths": np.array([len(waveform)])}
-        logits, frames = session.run(None, feed)
-        symbols = [symbol for symbol, _ in itertools.groupby(logits[0, : frames[0]].argmax(-1))]
+        x = (waveform - waveform.mean()) / np.sqrt(waveform.var() + 1e-5)
+        (logits,) = session.run(None, {"x": x[None].astype(np.float32)})
+        symbols = [symbol for symbol, _ in itertools.groupby(logits[0].argmax(-1))]
         return "".join(names[symbol] for symbol in symbols if symbol > 2).replace("▁", " ")
 
     return run
@@ -123,7 +123,7 @@ def sherpa_onnx(folder: Path, file: str, threads: int) -> Callable[[Any], str]:
     """Return sherpa-onnx with an export."""
     from sherpa_onnx import OfflineRecognizer  # type: ignore[import-untyped] # noqa: PLC0415
 
-    files = [str(folder / "sherpa-onnx" / name) for name in (file, "tokens.txt")]
+    files = [str(folder / "onnx" / name) for name in (file, "tokens.txt")]
     recognizer = OfflineRecognizer.from_omnilingual_asr_ctc(*files, num_threads=threads)
 
     def run(waveform: Any) -> str:

@@ -23,8 +23,8 @@ MOST_STATES: Final = 1 << 27
 """Frames times states of the largest search: 128 MiB, five minutes of speech."""
 
 _MARGIN: Final = 0.04
-"""At most so many seconds of the blanks around a word are added to each of its ends; chosen on the
-dev voices of benchmarks/quality_word_times.py."""
+"""At most so many seconds of the blanks around a word are added to each of its ends; chosen on
+synthetic voices whose word boundaries are known."""
 
 
 def align_words(

@@ -140,7 +140,7 @@ def _open(source: Path | bytes, name: str) -> Decoder:
     except RuntimeError as error:  # of any decoder
         # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
         raise TranscriptionError(
-            f"{name}: cannot be decoded as audio; convert it to WAV: ffmpeg -i FILE new.wav"
+            f"{name}: cannot be decoded as audio; convert it to WAV or MP3"
         ) from error
 
 

@@ -726,7 +726,7 @@ class EvaluatorSection(Section):
 
 @dataclass(kw_only=True)
 class DecoderSection(Section):
-    """How logits become text, in validation and in evaluation (docs/howto/add-a-decoder.md)."""
+    """How log-probabilities become text, in validation and in evaluation (docs/howto/add-a-decoder.md)."""
 
     name: str = "greedy"
     """`greedy`, `beam`, or `package.module:name` of your own."""
@@ -771,9 +771,6 @@ class BeamConfig(Section):
 
     text_profile: str | None = None
     """How hotwords are normalised: as the model's training texts."""
-
-    nbest: AtLeastOne = 1
-    """Texts that `alternatives` returns, at most `beam`."""
 
     workers: AtLeastOne | None = None
     """Processes. null: all usable CPUs, once it has decoded for some seconds."""
