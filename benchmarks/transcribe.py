@@ -5,8 +5,8 @@
 Programs: ``danish-asr transcribe``, also with ``--int8``; omnilingual-asr's own pipeline; and the
 exports of the model in transformers, onnxruntime and sherpa-onnx. Each transcribes the same
 utterances, one after the other, in processes of their own with 1 and with 2 threads
-(``--threads``). FOLDER has recordings, with their texts in ``.txt`` files. After MODEL, the architecture ``--arch`` runs with random weights, on less audio, in
-pieces of 15 s.
+(``--threads``). FOLDER has recordings, with their texts in ``.txt`` files. After MODEL, the
+architecture ``--arch`` runs with random weights, on less audio, in pieces of 15 s.
 
 A real-time factor is seconds of processor time (all threads) or of the clock per second of audio,
 the least of several rounds; only ratios within one run say something. Memory is the peak while the

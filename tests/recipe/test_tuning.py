@@ -88,7 +88,12 @@ def test_the_chosen_values_are_kept_and_used(
 ) -> None:
     tried: list[tune.Trial] = []
     search = tune._search
-    monkeypatch.setattr(tune, "_search", lambda *args: tried.extend(search(*args)) or tried)
+
+    def remember(*arguments: Any) -> list[tune.Trial]:
+        tried.extend(search(*arguments))
+        return tried
+
+    monkeypatch.setattr(tune, "_search", remember)
     chosen = run_tune(finished_run, lm)
     assert chosen.errors.wer() <= min(trial.errors.wer() for trial in tried) + ENOUGH
     settings = json.loads((lm / "lm.json").read_text())

@@ -17,10 +17,10 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -139,32 +139,25 @@ def harvest(
     options = SourceOptions(corpus=name, split="train")
     options.checked_corpus()
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    recordings = find_recordings(paths, out / RECORDINGS).recordings
     key = {"weights": _weights(model), "tiers": [*tiers]}
-    work = _Work.of(find_recordings(paths, out / RECORDINGS).recordings, key)
-    if work.heard:
-        console.print(f"heard before: {len(work.heard):,} recordings")
-    if work.without_text:
-        console.print(
-            f"without a text beside them: {len(work.without_text):,} recordings, such as "
-            f"{work.without_text[0].path}; for these `danish-asr transcribe --format json`, "
-            "correct the texts, then `danish-asr convert`"
-        )
+    heard = [recording for recording in recordings if _is_heard(recording, key)]
+    waiting = [recording for recording in recordings if recording not in heard]
+    if heard:
+        console.print(f"heard before: {len(heard):,} recordings")
     loaded = None
-    if work.waiting:
+    if waiting:
         from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
 
         loaded = load_model(model, device=device)
+    failures: list[str] = []
     with exception_at_stops():
-        lease = take(
-            out,
-            error=DanishAsrError,
-            advice="Wait for its end, or name another --out.",
-            work="harvest",
-        )
+        advice = "Wait for its end, or name another --out."
+        lease = take(out, error=DanishAsrError, advice=advice, work="harvest")
         try:
             if loaded is not None:
-                _listen(work, loaded, key, console)
-            heard = sorted(work.heard, key=lambda own: own.target)
+                heard += _listen(waiting, loaded, key, failures, console)
+            heard.sort(key=lambda recording: recording.target)
             if _write_tables(heard, out, name, limits, console):
                 _build_dataset(out, name, options, console)
             else:
@@ -172,9 +165,9 @@ def harvest(
         finally:
             with suppress(OSError):
                 lease.release()
-    if work.failures:
-        console.print("\n  ".join([f"failed: {len(work.failures):,}", *work.failures]))
-    return not work.failures
+    if failures:
+        console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
+    return not failures
 
 
 def _weights(model: str) -> str:
@@ -188,49 +181,18 @@ def _weights(model: str) -> str:
     return f"{path.resolve()} {changed}"
 
 
-@dataclass
-class _Work:
-    """Recordings, by what is to be done with them."""
-
-    heard: list[Recording] = field(default_factory=list)
-    waiting: list[Recording] = field(default_factory=list)
-    without_text: list[Recording] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, recordings: Sequence[Recording], key: Mapping[str, Any]) -> Self:
-        """Sort recordings; ``key`` is what beside their files the results depend on."""
-        work = cls()
-        for recording in recordings:
-            try:
-                if find_text(recording.path) is None:
-                    work.without_text.append(recording)
-                elif _is_heard(recording, key):
-                    work.heard.append(recording)
-                else:
-                    work.waiting.append(recording)
-            except (DanishAsrError, OSError) as error:
-                work.fail(recording, error)
-        return work
-
-    def fail(self, recording: Recording, error: Exception) -> None:
-        """Note why a recording cannot be read."""
-        path, fault = str(recording.path), str(reading_error(error, str(recording.path)))
-        self.failures.append(fault if path in fault else f"{path}: {fault}")
-
-
 def _is_heard(recording: Recording, key: Mapping[str, Any]) -> bool:
     """Whether a recording and its text are as they were when this model heard it."""
-    state = _state(recording, key)
     try:
+        state = _state(recording, key)
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (DanishAsrError, OSError, ValueError):
         return False
     return all(values.get(name) == value for name, value in state.items())
 
 
 def _state(recording: Recording, key: Mapping[str, Any]) -> dict[str, Any]:
-    """What the result of a recording with a text depends on."""
+    """What the result of a recording depends on; raises SourceError for several texts."""
     files = filter(None, (recording.path, find_text(recording.path)))
     stats = [(file.name, file.stat()) for file in files]
     return {**key, "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
@@ -241,33 +203,51 @@ def _result(recording: Recording) -> Path:
     return recording.target.with_name(f"{recording.target.name}.json")
 
 
-def _listen(work: _Work, model: Model, key: Mapping[str, Any], console: Console) -> None:
-    """Run the model over the waiting recordings, and keep what it hears."""
-    copies = 0
-    with Progress("listening", len(work.waiting), console=console) as bar:
+def _listen(
+    recordings: Sequence[Recording],
+    model: Model,
+    key: Mapping[str, Any],
+    failures: list[str],
+    console: Console,
+) -> list[Recording]:
+    """Run the model over recordings and keep what it hears; return those that have a text."""
+    heard = []
+    without_text = copies = 0
+    with Progress("listening", len(recordings), console=console) as bar:
 
         def show(done: float, total: float | None) -> None:
             bar.update(number + (min(done / total, 1.0) if total else 0.0))
 
-        for number, recording in enumerate(work.waiting):
-            bar.update(number, text=f"{number:,}/{len(work.waiting):,} recordings")
+        for number, recording in enumerate(recordings):
+            bar.update(number, text=f"{number:,}/{len(recordings):,} recordings")
+            path = str(recording.path)
             try:
                 state, text = _state(recording, key), find_text(recording.path)
-                lines = read_text(text, key["tiers"]) if text else []
+                if text is None:
+                    without_text += 1
+                    continue
+                lines = read_text(text, key["tiers"])
                 seconds, words, pieces = hear_text(model, recording.path, lines, show)
             except (DanishAsrError, OSError) as error:
-                work.fail(recording, error)
+                fault = str(reading_error(error, path))
+                failures.append(fault if path in fault else f"{path}: {fault}")
                 continue
             rows = [asdict(piece) for piece in pieces]
             values = state | {"seconds": seconds, "words": words, "pieces": rows}
             publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
-            work.heard.append(recording)
+            heard.append(recording)
             copies += len(words) >= _COPY and not any(piece.cer for piece in pieces)
+    if without_text:
+        console.print(
+            f"without a text beside them: {without_text:,} recordings; for these `danish-asr "
+            "transcribe --format json`, correct the texts, then `danish-asr convert`"
+        )
     if copies:
         console.print(
             f"warning: the texts of {copies:,} recordings are exactly what the model hears; if "
             "`danish-asr transcribe` has written them, remove them and harvest again"
         )
+    return heard
 
 
 def hear_text(

@@ -111,7 +111,7 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
         timestamp_granularities: Annotated[list[str], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006 - FastAPI copies it
-        stream: Annotated[bool, Form()] = False,  # noqa: FBT002 - of the form
+        stream: Annotated[bool, Form()] = False,
     ) -> Response:
         transcription = _Transcription(model, await file.read(), turn, request)
         if stream:

@@ -6,22 +6,22 @@ gave. The best values are written to the ``lm.json`` of the language model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.base.config_tree import Tree, value_of
+from danish_asr.base.config_tree import value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.beam import BeamDecoder
-from danish_asr.decoding.beam_settings import SearchSettings
+from danish_asr.decoding.beam_settings import FROM_LANGUAGE_MODEL, SearchSettings
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.inference.model import Model, load_model
@@ -45,27 +45,11 @@ _AT_ONCE: Final = 64
 """Rows that are read before the model runs."""
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(NamedTuple):
     """Values of a beam search, and the errors that they give."""
 
     settings: SearchSettings
     errors: ErrorCounts
-
-
-@dataclass(frozen=True)
-class Dev:
-    """What the model heard in dev, as the search takes it."""
-
-    decoder: BeamDecoder
-    utterances: Sequence[Any]
-    references: Sequence[str]
-    profile: str
-    greedy: ErrorCounts
-
-    def errors(self, texts: Sequence[str]) -> ErrorCounts:
-        """The errors of texts of the utterances."""
-        return count_all(self.references, texts, self.profile)
 
 
 def tune_language_model(
@@ -96,21 +80,41 @@ def tune_language_model(
     """
     console = console or Console(highlight=False, soft_wrap=True)
     run, config = run_of(directory)
-    splits = _splits(config)
+    splits = str(value_of(config, "dataset.valid_split") or "dev").split(",")
+    if {name.partition("_")[0] for name in splits} & {"test", "train"}:
+        rule = "a model knows train, and scores on test would describe the tuning"
+        raise ConfigError(
+            [f"dataset.valid_split must be of dev, but is {','.join(splits)}: {rule}"]
+        )
     files = find_language_model(lm)
     model = load_model(directory)
     decoder = BeamDecoder(model.tokenizer, lm, workers=workers)
     found = [*read_rows(dataset or dataset_of(config), splits, rows)]
-    dev = _hear(model, decoder, found, profile)
-    trials = _search(dev, console)
-    best = min(trial.errors.wer() for trial in trials)
-    chosen = next(trial for trial in trials if trial.errors.wer() <= best + ENOUGH)
-    values = {name: getattr(chosen.settings, name) for name in ("alpha", "beta", "beam")}
+    references = [normalize(row.text, profile) for row in found]
+
+    def errors_of(texts: Sequence[str]) -> ErrorCounts:
+        errors = ErrorCounts()
+        for reference, text in zip(references, texts, strict=True):
+            errors += count_errors(reference, normalize(text, profile))
+        return errors
+
+    utterances, greedy = _hear(model, decoder, found)
+    trials = _search(decoder, utterances, errors_of, console)
+    lowest = min(trial.errors.wer() for trial in trials)
+    chosen = next(trial for trial in trials if trial.errors.wer() <= lowest + ENOUGH)
+    values = {name: getattr(chosen.settings, name) for name in FROM_LANGUAGE_MODEL}
     tuned = {"run": str(run), "splits": splits, "rows": len(found), "profile": profile}
     tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
     path = files.file.with_name(SETTINGS_FILE)
     publish_json(path, {**files.settings, **values, "tuned": tuned})
-    _print(dev, trials, chosen, console)
+    shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
+    console.print(f"{len(found)} utterances, text profile {profile}; chosen: {shown}")
+    table = Table("decoder", "WER %", "CER %", box=SIMPLE_HEAD)
+    named = [("greedy", errors_of(greedy))]
+    named += [(f"beam {trial.settings.beam}", trial.errors) for trial in trials]
+    for name, errors in named:
+        table.add_row(name, f"{100 * errors.wer():.2f}", f"{100 * errors.cer():.2f}")
+    console.print(table)
     if len(found) < _FEW:
         console.print(f"warning: {len(found)} utterances are few; the choice is uncertain")
     if files.settings.get(HELD_OUT) == 0:
@@ -119,47 +123,37 @@ def tune_language_model(
     return chosen
 
 
-def _splits(config: Tree) -> list[str]:
-    splits = str(value_of(config, "dataset.valid_split") or "dev").split(",")
-    if wrong := {name.partition("_")[0] for name in splits} & {"test", "train"}:
-        rule = "a model knows train, and scores on test would describe the tuning"
-        raise ConfigError([f"dataset.valid_split must be of dev, but has {wrong.pop()}: {rule}"])
-    return splits
+def _hear(model: Model, decoder: BeamDecoder, rows: Sequence[Row]) -> tuple[list[Any], list[str]]:
+    """Return what the model hears in rows, as the search takes it, and greedy texts.
 
-
-def _hear(model: Model, decoder: BeamDecoder, rows: Sequence[Row], profile: str) -> Dev:
-    """Run the model over rows; of a vocabulary of 10,000 symbols, about a hundred are kept."""
+    Of a vocabulary of 10,000 symbols, about a hundred are kept.
+    """
     greedy = GreedyDecoder(model.tokenizer)
-    utterances, texts = [], list[str]()
+    utterances, texts = list[Any](), list[str]()
     with Progress("listening", len(rows)) as progress:
         for start in range(0, len(rows), _AT_ONCE):
             log_probs = model.log_probs([row.waveform for row in rows[start : start + _AT_ONCE]])
             utterances += [decoder.columns(frames) for frames in log_probs]
             texts += greedy(log_probs)
             progress.update(len(texts))
-    references = [normalize(row.text, profile) for row in rows]
-    return Dev(decoder, utterances, references, profile, count_all(references, texts, profile))
+    return utterances, texts
 
 
-def count_all(references: Sequence[str], texts: Sequence[str], profile: str) -> ErrorCounts:
-    """The errors of texts under a profile, which the references are in."""
-    errors = ErrorCounts()
-    for reference, text in zip(references, texts, strict=True):
-        errors += count_errors(reference, normalize(text, profile))
-    return errors
-
-
-def _search(dev: Dev, console: Console) -> list[Trial]:
+def _search(
+    decoder: BeamDecoder,
+    utterances: Sequence[Any],
+    errors_of: Callable[[Sequence[str]], ErrorCounts],
+    console: Console,
+) -> list[Trial]:
     """Try alpha and beta with a narrow beam; return the trials of all beams at the best."""
-    first = replace(dev.decoder.search_settings, beam=WEIGHTS_BEAM)
+    first = replace(decoder.search_settings, beam=WEIGHTS_BEAM)
     points = [replace(first, alpha=alpha, beta=beta) for alpha, beta in product(ALPHAS, BETAS)]
     with Progress("searching", len(points) + len(BEAMS), console=console) as progress:
 
         def attempt(settings: SearchSettings) -> Trial:
-            values = f"alpha {settings.alpha:g}, beta {settings.beta:g}, beam {settings.beam}"
-            progress.advance(values)
-            texts = [texts[0].text for texts in dev.decoder.search(dev.utterances, settings)]
-            return Trial(settings, dev.errors(texts))
+            progress.advance(f"alpha {settings.alpha:g}, beta {settings.beta:g}")
+            found = decoder.search(utterances, settings)
+            return Trial(settings, errors_of([texts[0].text for texts in found]))
 
         best = min(map(attempt, points), key=_merit).settings
         return [attempt(replace(best, beam=beam)) for beam in BEAMS]
@@ -169,22 +163,3 @@ def _merit(trial: Trial) -> tuple[float, ...]:
     """The fewest word errors; of equals, the fewest character errors and the smallest weights."""
     errors, settings = trial.errors, trial.settings
     return errors.words.errors, errors.characters.errors, settings.alpha, abs(settings.beta)
-
-
-def _print(dev: Dev, trials: Sequence[Trial], chosen: Trial, console: Console) -> None:
-    """Print greedy beside the beams at the best weights."""
-    settings = chosen.settings
-    console.print(
-        f"{len(dev.utterances)} utterances, text profile {dev.profile}; alpha "
-        f"{settings.alpha:g}, beta {settings.beta:g}"
-    )
-    table = Table("decoder", box=SIMPLE_HEAD)
-    for heading in ("WER %", "CER %"):
-        table.add_column(heading, justify="right")
-    named = [("greedy", dev.greedy)]
-    for trial in trials:
-        mark = " (chosen)" if trial is chosen else ""
-        named.append((f"beam {trial.settings.beam}{mark}", trial.errors))
-    for name, errors in named:
-        table.add_row(name, f"{100 * errors.wer():.2f}", f"{100 * errors.cer():.2f}")
-    console.print(table)

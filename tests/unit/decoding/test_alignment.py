@@ -6,8 +6,8 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
-from danish_asr.decoding import alignment
 from danish_asr.base.errors import AlignmentError
+from danish_asr.decoding import alignment
 from danish_asr.decoding.alignment import SpokenText, align_words
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
 

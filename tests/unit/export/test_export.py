@@ -82,6 +82,7 @@ def fairseq2_texts(model: Path, audio: Path) -> dict[str, str]:
 def test_the_lines_of_the_card_write_the_same_texts_without_this_project(
     to: str,
     program: int,
+    *,
     exports: tuple[Path, dict[str, str]],
     model: Path,
     audio: Path,

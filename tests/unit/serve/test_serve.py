@@ -1,11 +1,10 @@
 """The server: OpenAI's five formats and events, refusals as its clients read them, the page."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,8 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -25,7 +25,11 @@ from tests.browser import drive, needs_browser
 
 uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve'")
 
-from danish_asr.inference import serve  # noqa: E402 - needs the extra
+# ruff: noqa: E402 - they need the extra
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from danish_asr.inference import serve
 
 WORDS = [Word("røde", 0.25, 0.5, 0.98), Word("<b>grød</b>", 0.75, 1.5, 0.05)]
 
@@ -46,7 +50,7 @@ class KnowsTwoWords:
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """The address of a server on a free port."""
-    listener = serve.socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
@@ -78,7 +82,7 @@ def form(*fields: tuple[str, str], audio: bytes = b"RIFF\r\n--\r\n\0\r\n") -> tu
 def send(address: str, *fields: tuple[str, str], **options: Any) -> str:
     headers = options.pop("headers", {})
     body, kind = form(*fields, **options)
-    request = Request(  # noqa: S310 - of this machine
+    request = HttpRequest(  # noqa: S310 - of this machine
         f"{address}v1/audio/transcriptions", body, {"Content-Type": kind, **headers}
     )
     with urlopen(request) as response:  # noqa: S310
@@ -149,7 +153,7 @@ def test_a_request_that_cannot_be_answered_is_refused_as_clients_read_it(
 def test_pages_of_other_sites_are_refused(address: str, headers: dict[str, str]) -> None:
     assert refused(address, headers=headers)[0] == 403
     with pytest.raises(HTTPError):
-        urlopen(Request(address, headers=headers))  # noqa: S310
+        urlopen(HttpRequest(address, headers=headers))  # noqa: S310
 
 
 def test_the_page_names_the_model_and_loads_nothing_from_elsewhere(address: str) -> None:
@@ -164,7 +168,7 @@ def test_the_page_names_the_model_and_loads_nothing_from_elsewhere(address: str)
 
 
 def test_a_port_in_use_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
-    with serve.socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DanishAsrError, match=f"--port {port}"):
             serve.serve(str(tmp_path), {}, port=port, max_mb=1)
@@ -198,18 +202,18 @@ def in_page(script: str, tmp_path: Path, *flags: str) -> Any:
     app = make_app()
 
     @app.post("/found")
-    async def take(request: serve.Request) -> None:
+    async def take(request: Request) -> None:
         found.put((await request.json())["found"])
 
     @app.middleware("http")
-    async def add_script(request: serve.Request, answer: Any) -> Any:
+    async def add_script(request: Request, answer: Any) -> Any:
         response = await answer(request)
         if request.url.path != "/":
             return response
         body = b"".join([part async for part in response.body_iterator]).decode()
         own = _SCRIPT.format(script=script, wav=base64.b64encode(wav()).decode())
         headers = {k: v for k, v in response.headers.items() if k != "content-length"}
-        return serve.HTMLResponse(body.replace("</script>", f"{own}</script>"), headers=headers)
+        return HTMLResponse(body.replace("</script>", f"{own}</script>"), headers=headers)
 
     quiet = ("--autoplay-policy=no-user-gesture-required", "--mute-audio")
     with serving(app) as address:

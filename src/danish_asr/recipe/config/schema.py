@@ -726,7 +726,7 @@ class EvaluatorSection(Section):
 
 @dataclass(kw_only=True)
 class DecoderSection(Section):
-    """How log-probabilities become text, in validation and in evaluation (docs/howto/add-a-decoder.md)."""
+    """From log-probabilities to text, in validation and evaluation (docs/howto/add-a-decoder.md)."""
 
     name: str = "greedy"
     """`greedy`, `beam`, or `package.module:name` of your own."""
