@@ -105,12 +105,12 @@ class BeamDecoder:
     def columns(self, log_probs: Tensor) -> Any:
         """The part of an utterance, (S, V), in which a symbol is likely enough to be tried."""
         # Of a vocabulary of 10,000 symbols, about a hundred remain to be sent to a process.
-        log_probs = log_probs.cpu().masked_fill(~self._usable, -torch.inf)
+        log_probs = log_probs.masked_fill(~self._usable.to(log_probs.device), -torch.inf)
         tried = (log_probs >= self.search_settings.symbol_prune).any(dim=0)
         tried[log_probs.argmax(dim=-1)] = True
         numbers = tried.nonzero().flatten()
         labels = [str(self._labels[number]) for number in numbers.tolist()]
-        return self._columns(log_probs[:, numbers].numpy(), labels)
+        return self._columns(log_probs[:, numbers].cpu().numpy(), labels)
 
     def search(
         self, utterances: Sequence[Any], settings: SearchSettings, count: int = 1

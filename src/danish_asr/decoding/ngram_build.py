@@ -117,18 +117,12 @@ def build_language_model(
 
 def _checked_prune(order: int, prune: Sequence[int]) -> list[int]:
     """The counts to prune for each order."""
-    faults = []
-    if order not in ORDERS:
-        faults.append(f"--order: expected {ORDERS[0]} to {ORDERS[-1]}, found {order}")
     padded = [*prune] or [0]
     padded += [padded[-1]] * (order - len(padded))
-    if len(padded) > order or padded[0] != 0 or padded != sorted(padded):
-        faults.append(
-            f"--prune: expected at most {order} numbers, 0 first and none smaller than the one "
-            f"before it; found {' '.join(map(str, prune))}"
-        )
-    if faults:
-        raise ConfigError(faults, where="the language model")
+    if order not in ORDERS or len(padded) > order or padded[0] != 0 or padded != sorted(padded):
+        rule = f"--order from {ORDERS[0]} to {ORDERS[-1]}; --prune at most as many numbers, 0 first"
+        found = f"found order {order}, prune {' '.join(map(str, prune))}"
+        raise ConfigError([f"expected {rule}, none smaller than the one before it; {found}"])
     return padded
 
 

@@ -66,12 +66,12 @@ def export_model(
     audio: Sequence[Path] = (),
     console: Console | None = None,
 ) -> None:
-    """Export a run, a checkpoint or a named model to a new directory, and print what was compared.
+    """Export a model to a new directory, which appears when it is compared; print what was.
 
     Args:
         model: As for `load_model`.
         to: One of `FORMATS`.
-        dest: The directory, which must not exist; it appears when the export is compared.
+        dest: The directory, which must not exist.
         int8: Also write ``model.int8.onnx``.
         audio: Files to compare on, and folders of them; else the test rows of the run's dataset.
         console: Where to print.

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import AlignmentError, ConfigError, DanishAsrError
@@ -422,20 +421,16 @@ def _print(
     console: Console,
 ) -> None:
     """Print the minutes that are kept and left out, and why."""
-    table = Table("", "utterances", "minutes", title=f"{total / 60:,.1f} minutes of recordings")
-    table.add_row("kept", f"{len(rows):,}", f"{_minutes(rows):.1f}")
-    of_audio = [row for row in left_out if "start" in row]
-    for reason, count in Counter(row["reason"] for row in of_audio).most_common():
-        own = [row for row in of_audio if row["reason"] == reason]
-        table.add_row(f"left out: {reason}", f"{count:,}", f"{_minutes(own):.1f}")
-    console.print(table)
+    minutes: Counter[str] = Counter()
+    for row in (*rows, *left_out):
+        if "start" in row:
+            minutes[row.get("reason", "kept")] += (row["end"] - row["start"]) / 60
+    console.print(f"{total / 60:,.1f} minutes of recordings; {len(rows):,} utterances are kept")
+    for reason, own in minutes.most_common():
+        console.print(f"  {own:8.1f} minutes: {reason}")
     words = sum(len(row["text"].split()) for row in left_out if "start" not in row)
     if words:
         console.print(f"words of the texts that no utterance has: {words:,}")
-
-
-def _minutes(rows: Iterable[Mapping[str, Any]]) -> float:
-    return sum(float(row["end"] - row["start"]) for row in rows) / 60
 
 
 def _build_dataset(out: Path, name: str, options: SourceOptions, console: Console) -> None:

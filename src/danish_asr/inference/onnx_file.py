@@ -54,20 +54,17 @@ def write_onnx(model: Model, folder: Path, *, int8: bool) -> None:
         )
     names = symbol_names(model.tokenizer, "▁")
     module = _Logits(hugging_face_model(model))
-    _write(module, folder, len(names))
+    apart = sum(p.numel() * p.element_size() for p in module.parameters()) > _LARGE
+    _write(module, folder, len(names), apart=apart)
     # sherpa-onnx leaves SIL and </s> out of texts, but not <s>.
     named = ("SIL" if name == "<s>" else name for name in names)
     lines = (f"{name} {number}\n" for number, name in enumerate(named))
     publish_text(folder / TOKENS, "".join(lines))
     if int8:
-        _quantise(folder, has_weights_apart=_is_large(module))
+        _quantise(folder, apart=apart)
 
 
-def _is_large(module: nn.Module) -> bool:
-    return sum(p.numel() * p.element_size() for p in module.parameters()) > _LARGE
-
-
-def _write(module: nn.Module, folder: Path, size: int) -> None:
+def _write(module: nn.Module, folder: Path, size: int, *, apart: bool) -> None:
     import onnx  # noqa: PLC0415 - an extra
 
     parts = folder / "parts"  # torch writes a file per tensor if the model is large
@@ -97,13 +94,12 @@ def _write(module: nn.Module, folder: Path, size: int) -> None:
         "comment": "danish-asr",
     }
     onnx.helper.set_model_props(proto, metadata)
-    apart = _is_large(module)
     location = "model.weights" if apart else None
     onnx.save(proto, folder / MODEL, save_as_external_data=apart, location=location)
     shutil.rmtree(parts)
 
 
-def _quantise(folder: Path, *, has_weights_apart: bool) -> None:
+def _quantise(folder: Path, *, apart: bool) -> None:
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415 - an extra
 
     logging.disable(logging.WARNING)  # it recommends shape inference at every call
@@ -114,7 +110,7 @@ def _quantise(folder: Path, *, has_weights_apart: bool) -> None:
             op_types_to_quantize=["MatMul"],
             per_channel=True,
             weight_type=QuantType.QInt8,
-            use_external_data_format=has_weights_apart,
+            use_external_data_format=apart,
         )
     finally:
         logging.disable(logging.NOTSET)

@@ -726,7 +726,7 @@ class EvaluatorSection(Section):
 
 @dataclass(kw_only=True)
 class DecoderSection(Section):
-    """From log-probabilities to text, in validation and evaluation (docs/howto/add-a-decoder.md)."""
+    """From log-probabilities to text, when validating and scoring (docs/howto/add-a-decoder.md)."""
 
     name: str = "greedy"
     """`greedy`, `beam`, or `package.module:name` of your own."""
