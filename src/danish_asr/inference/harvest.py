@@ -11,7 +11,6 @@ Recordings with a text beside them come in. What text and model agree on comes o
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 from collections import Counter
@@ -57,9 +56,6 @@ _MARGIN: Final = 0.1
 _PAUSE: Final = 1.0
 """Seconds between two pieces of an utterance, at most."""
 
-_LEAST: Final = 1e-30
-"""A confidence of 0 has no logarithm."""
-
 _COPY: Final = 100
 """Words from which on a text that equals what the model hears is probably its own."""
 
@@ -100,8 +96,6 @@ class Speech:
     """What the text says; empty if it has nothing similar."""
     cer: float = 1.0
     """Character error rate of what the model hears, against the text."""
-    confidence: float = 0.0
-    """In the text, as a geometric mean over its characters."""
     first: int = 0
     """The first of its words in the text."""
     last: int = 0
@@ -298,15 +292,12 @@ def _divided(piece: Piece) -> Iterator[Piece]:
 
 
 def _between(timed: Sequence[Word], own: Speech) -> Speech:
-    """With the audio around the words of the text, and the confidence in them."""
+    """With the audio around the words of the text."""
     begin, end = timed[0].start, timed[-1].end
-    characters = sum(len(word.text) for word in timed)
-    logs = sum(math.log(max(word.confidence or 0.0, _LEAST)) for word in timed)
     return replace(
         own,
         start=min(begin, max(begin - _MARGIN, own.start)),
         end=max(end, min(end + _MARGIN, own.end)),
-        confidence=math.exp(logs / characters),
     )
 
 
@@ -367,7 +358,6 @@ def _joined(before: Speech, after: Speech) -> Speech:
         end=after.end,
         last=after.last,
         cer=(a * before.cer + b * after.cer) / (a + b),
-        confidence=(before.confidence**a * after.confidence**b) ** (1 / (a + b)),
     )
 
 
@@ -405,7 +395,6 @@ def _row(own: Speech) -> dict[str, Any]:
         "end": round(own.end, 3),
         "text": own.text,
         "cer": round(own.cer, 4),
-        "confidence": round(own.confidence, 4),
         "speaker_id": own.speaker,
     }
 

@@ -104,7 +104,7 @@ def test_what_transcribe_has_written_is_no_text_of_a_recording(
 
 def speech(start: float, first: int, last: int, **values: Any) -> Speech:
     text = " ".join(TEXT[first:last])
-    given = {"cer": 0.0, "confidence": 1.0, "hypothesis": text, **values}
+    given = {"cer": 0.0, "hypothesis": text, **values}
     return Speech(text=text, start=start, end=start + 2, first=first, last=last, **given)
 
 
