@@ -26,7 +26,7 @@ from tests.browser import drive, needs_browser
 uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve'")
 
 # ruff: noqa: E402 - they need the extra
-from fastapi import Request
+from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
 
 from danish_asr.inference import serve
@@ -59,7 +59,7 @@ def serving(app: Any) -> Iterator[str]:
     thread.join()
 
 
-def make_app(max_mb: int = 1) -> Any:
+def make_app(max_mb: int = 1) -> FastAPI:
     return serve.create_app(KnowsTwoWords(), name="<i>m</i>", language="da", max_mb=max_mb)
 
 
