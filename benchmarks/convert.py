@@ -45,10 +45,8 @@ from danish_asr.base.audio import to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.changes import key_of
-from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
-from danish_asr.corpus.tasks import plan_tasks
+from danish_asr.corpus.convert import convert, key_of, plan_tasks
+from danish_asr.corpus.sources import open_source
 
 SECONDS = 5.0
 RATE = 48_000
@@ -146,13 +144,7 @@ def run_usual(source: Path, out: Path) -> None:
 
 def run_convert(source: Path, out: Path, workers: int) -> None:
     """The product, everything included: listing, ids, ledger, statistics, cards, manifest."""
-    convert(
-        open_source(str(source)),
-        out,
-        name="bench",
-        workers=workers,
-        options=ConvertOptions(shard_rows=SHARD_ROWS),
-    )
+    convert(source, out, ConvertOptions(name="bench", workers=workers, shard_rows=SHARD_ROWS))
 
 
 def run_plan(manifest: Path, rows: int) -> None:
@@ -162,14 +154,14 @@ def run_plan(manifest: Path, rows: int) -> None:
             path = f"wav/{number % 1000:04d}/{number:07d}.wav"
             row = {"audio_filepath": path, "text": f"sætning nummer {number}", "duration": 3.2}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    begin, options = (time.perf_counter(), time.process_time()), ConvertOptions()
-    source = open_source(str(manifest), SourceOptions(corpus="bench"))
-    key_of(source, options)
-    tasks = plan_tasks(source, options)
+    begin, options = (time.perf_counter(), time.process_time()), ConvertOptions(name="bench")
+    source = open_source(str(manifest), options)
+    plan = plan_tasks(source.rows, options)
+    key_of(plan.rows, source.version, options)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
-    print(f"plan of {rows:,} rows, {len(tasks):,} shards: {took}")
+    print(f"plan of {rows:,} rows, {len(plan.ranges):,} shards: {took}")
 
 
 def cpu_seconds() -> float:

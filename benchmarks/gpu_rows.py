@@ -15,7 +15,7 @@ from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import Batch
 from danish_asr.planning.memory import Model, step_memory
-from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, OptimizerSection
+from danish_asr.recipe.config.schema import AsrConfig, OptimizerSection
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.learning import use_fused
@@ -102,8 +102,7 @@ def recipe_config(settings: Settings, row: Row) -> AsrConfig:
     """What of a run's configuration differs from the defaults."""
     config = AsrConfig()
     config.model = replace(config.model, name="omniASR_CTC_300M")  # so that it is pretrained
-    settings_of_optimizer = OPTIMIZERS[row.optimizer]()
-    config.optimizer = OptimizerSection(name=row.optimizer, config=settings_of_optimizer)  # type: ignore[arg-type]
+    config.optimizer = OptimizerSection(name=row.optimizer)  # type: ignore[arg-type]
     section = config.trainer
     section.mixed_precision.mode = "auto" if settings.amp else "off"
     section.activation_checkpointing.mode = "layerwise" if row.checkpointing else "off"

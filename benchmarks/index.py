@@ -102,19 +102,18 @@ def make_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Table
 
 def measure(root: Path) -> None:
     """Index, batches of an epoch, then what looks at the texts."""
-    from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
-
+    from danish_asr.recipe.config.schema import TaskSection  # noqa: PLC0415
     from danish_asr.recipe.data import sampler  # noqa: PLC0415 - not in the process that builds
     from danish_asr.recipe.data.index import DanishAsrDataset  # noqa: PLC0415
 
     timed("import of torch and fairseq2", make_tokenizer)
     index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
-    task = AsrTaskConfig(max_num_elements=3_840_000)
+    limits = sampler.BatchLimits(max_samples=3_840_000, multiple_of=8)
     rows = np.arange(len(index), dtype=np.int32)
     batches = timed(
         "batches of one epoch",
         lambda: sampler.training_batches(
-            index.lengths, index.row_group_of, rows, task, seed=1, epoch=0
+            index.lengths, index.row_group_of, rows, TaskSection(), limits, seed=1, epoch=0
         ),
     )
     hours = index.lengths.sum() / SAMPLE_RATE / 3600
@@ -127,8 +126,7 @@ def measure(root: Path) -> None:
 
 def measure_texts(index: Index) -> None:
     """Filters, fingerprint and the count of unknown symbols."""
-    from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig  # noqa: PLC0415
-
+    from danish_asr.recipe.config.schema import TaskSection  # noqa: PLC0415
     from danish_asr.recipe.data.targets import (  # noqa: PLC0415
         FrameCount,
         NeededFrames,
@@ -141,9 +139,9 @@ def measure_texts(index: Index) -> None:
     targets = Targets(tokenizer)
     index = index.with_targets("raw")
     needed = timed("bounds", lambda: NeededFrames(index, targets))
-    kept, _ = timed("filters", lambda: select_rows(index, needed, AsrTaskConfig(), FrameCount()))
+    kept, _ = timed("filters", lambda: select_rows(index, needed, TaskSection(), FrameCount()))
     timed("fingerprint", lambda: index.digest(kept))
-    unknown = timed("unknown symbols", lambda: count_unknown(index, targets, "raw"))
+    unknown = timed("unknown symbols", lambda: count_unknown(index, targets))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
 
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +41,7 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.config.schema import DatasetSection, TaskSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.reader import create_reader
 
@@ -208,14 +210,13 @@ def open_reader(
     reader: str, root: Path, *, max_elements: int = MAX_ELEMENTS
 ) -> DataReader[Seq2SeqBatch]:
     """Either reader with the same settings, in training."""
-    storage = MixtureParquetStorageConfig()
-    task = AsrTaskConfig(
-        max_audio_len=MAX_LENGTH,
-        max_num_elements=max_elements,
-        example_shuffle_window=1,
-        batch_shuffle_window=1,
-        normalize_audio=True,
-    )
+    settings: dict[str, Any] = {
+        "max_audio_len": MAX_LENGTH,
+        "max_num_elements": max_elements,
+        "example_shuffle_window": 1,
+        "batch_shuffle_window": 1,
+        "normalize_audio": True,
+    }
     one = FakeGang(torch.device("cpu"))
     gangs = Gangs(root=one, dp=one, rdp=one, sdp=one, tp=one, pp=one)
     model = root / "characters.model"
@@ -224,23 +225,26 @@ def open_reader(
     if reader == "upstream":
         theirs: DataReader[Seq2SeqBatch] = MixtureParquetAsrDataset(
             root / VERSION_DIR
-        ).create_reader("train", tokenizer, gangs, torch.float32, 1, storage, task)
+        ).create_reader(
+            *("train", tokenizer, gangs, torch.float32, 1),
+            *(MixtureParquetStorageConfig(), AsrTaskConfig(**settings)),
+        )
         return theirs
     transforms: list[dict[str, object]] = []
     if reader in TRANSFORMS:
         transforms = [{"name": reader, **TRANSFORMS[reader]}]
         if folder := transforms[0].get("folder"):
             transforms[0]["folder"] = str(root / str(folder))
+    section = DatasetSection(asr_task_config=TaskSection(**settings), transforms=transforms)
     return create_reader(
         DanishAsrDataset(root).read_index("train").with_targets("raw"),
+        section,
         tokenizer=tokenizer,
         gangs=gangs,
         dtype=torch.float32,
         num_accumulate=1,
-        task_config=task,
         training=True,
         seed=1,
-        transforms=transforms,
     )
 
 

@@ -28,8 +28,8 @@ import soundfile
 
 from benchmarks.quality_data import WORDS
 from danish_asr.base.files import publish_text
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
 from danish_asr.corpus.sources.voices import Espeak, SyntheticSpeaker
 from danish_asr.scoring.predictions import read_predictions
@@ -47,7 +47,8 @@ SHARES: Final = {
 
 HALF: Final = "LENGTH(text) % 2 = "
 STEPS: Final = 80
-RUNS: Final = ("half-0", "half-1", "clean", "spoiled", "audited")
+HALVES: Final = ("half-0", "half-1")
+RUNS: Final = (*HALVES, "clean", "spoiled", "audited")
 
 
 def main() -> None:
@@ -81,8 +82,7 @@ def prepare(data: Path) -> None:
         spoil(data / "clean.source", data / "spoiled.source", data / "spoiled.json")
     for name in ("clean", "spoiled"):
         if not (data / name / "manifest.json").is_file():
-            source = open_source(str(data / f"{name}.source"))
-            convert(source, data / name, name=f"audit_{name}")
+            convert(data / f"{name}.source", data / name, ConvertOptions(name=f"audit_{name}"))
 
 
 def spoil(source: Path, out: Path, kinds_file: Path) -> None:
@@ -164,14 +164,20 @@ def train_and_evaluate(folder: Path, run: str, base: Path) -> None:
 
 def audit(folder: Path) -> None:
     """List the rows that each half's model contradicts in the other half."""
-    models = [f"--model={folder / name}" for name in ("half-0", "half-1")]
-    danish_asr("audit", folder / "data" / "spoiled", *models, f"--out={folder / 'audit.html'}")
+    for name in HALVES:
+        page = folder / f"audit-{name}.html"
+        danish_asr(
+            "audit", folder / "data" / "spoiled", f"--model={folder / name}", f"--out={page}"
+        )
 
 
 def _listed(folder: Path) -> dict[str, str]:
     """The ids that the audit lists, and the kind of each."""
-    with (folder / "audit.csv").open(encoding="utf-8", newline="") as file:
-        return {row["id"]: row["reason"] for row in csv.DictReader(file)}
+    listed: dict[str, str] = {}
+    for name in HALVES:
+        with (folder / f"audit-{name}.csv").open(encoding="utf-8", newline="") as file:
+            listed |= {row["id"]: row["reason"] for row in csv.DictReader(file)}
+    return listed
 
 
 def danish_asr(*arguments: object) -> None:

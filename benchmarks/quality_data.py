@@ -19,9 +19,9 @@ import soundfile
 from numpy.typing import NDArray
 
 from danish_asr.base.files import publish, publish_text, to_yaml
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
 from danish_asr.corpus.sources.synthetic import draw_sentence, speak
 from danish_asr.corpus.sources.voices import DIALECT_VOICES, Espeak, SyntheticSpeaker, draw_speaker
 from danish_asr.text.profiles import normalize
@@ -105,8 +105,7 @@ def make_dataset(folder: Path, name: str) -> None:
         rows.append({"audio_filepath": file, "text": written, "split": split, **given})
     kept = [json.dumps(row) for row in rows if name != NOISY or row["split"] == "test"]
     publish_text(source / "rows.jsonl", "\n".join(kept))
-    manifest = open_source(str(source / "rows.jsonl"), SourceOptions(corpus=name))
-    convert(manifest, folder / name, name=name)
+    convert(source / "rows.jsonl", folder / name, ConvertOptions(name=name))
     shutil.rmtree(source)
 
 

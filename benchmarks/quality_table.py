@@ -7,17 +7,18 @@ variance between seeds, pooled over the arms, to that between speakers.
 import json
 import re
 from collections.abc import Iterator, Sequence
-from math import hypot, sqrt
+from math import hypot, isnan, sqrt
 from pathlib import Path
 from statistics import fmean, variance
 from typing import Any, Final
 
+import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.files import publish_text
-from danish_asr.scoring.comparison import RunScore, compare_runs
-from danish_asr.scoring.intervals import Estimate, t_quantile
+from danish_asr.scoring.compare import compare_runs
+from danish_asr.scoring.intervals import t_quantile
 from danish_asr.scoring.predictions import Prediction, read_predictions
 
 OURS: Final = "ours"
@@ -81,24 +82,20 @@ def _measure(
 ) -> dict[str, Any]:
     """Compare an arm with another on a set, in per cent; ``by_seed`` has the difference of each."""
 
-    def compare(*chosen: int) -> RunScore:
+    def compare(*chosen: int) -> "pd.Series[Any]":
         runs = {
             name: {f"{name} {seed}": _predictions(folder, each, seed, part) for seed in chosen}
             for name, each in (("baseline", baseline), ("arm", arm))
         }
-        return compare_runs(runs, by=()).overall.runs[1]
-
-    def difference(run: RunScore) -> Estimate:
-        assert run.wer_paired is not None
-        return run.wer_paired.difference
+        return compare_runs(runs, by=()).table.iloc[1]
 
     both = compare(*seeds)
-    around = difference(both).interval
+    width = both["wer_high"] - both["wer_low"]
     return {
-        "wer": 100 * both.wer,
-        "difference": 100 * difference(both).value,
-        "half_between_speakers": 50 * (around.high - around.low) if around else 0.0,
-        "by_seed": [100 * difference(compare(seed)).value for seed in seeds],
+        "wer": 100 * both["wer"],
+        "difference": 100 * both["wer_difference"],
+        "half_between_speakers": 0.0 if isnan(width) else 50 * width,
+        "by_seed": [100 * compare(seed)["wer_difference"] for seed in seeds],
     }
 
 

@@ -16,8 +16,8 @@ from typer.main import get_command
 
 from danish_asr.cli.app import app
 from danish_asr.recipe.config.keys import table
-from danish_asr.recipe.data.settings import TRANSFORMS
-from danish_asr.scoring.settings import SCORE_OUTPUTS
+from danish_asr.recipe.data.transforms import TRANSFORMS
+from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.text.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]

@@ -3,7 +3,7 @@
 #
 #   demo             a first job of minutes: the pipeline with synthetic speech; its first job starts twice
 #   pipeline         convert, train and evaluate; each job waits for the one before
-#   convert          an array of ASR_SHARDS jobs, then one that completes the dataset
+#   convert          convert the corpus to a dataset
 #   train            train, or continue, the run ASR_RUN
 #   evaluate         score its best checkpoint and write the report
 #   sweep N          the sweep ASR_SWEEP of N runs, each in an element of an array; N%2: 2 at a time
@@ -18,7 +18,7 @@ set -a # the settings go to the jobs
 # shellcheck source=lsf/site.env
 . lsf/site.env
 if [ "$what" = demo ]; then
-  ASR_DATASET=danish_asr_demo ASR_CONFIG=$ASR_HOME/configs/demo.yaml ASR_SHARDS=2
+  ASR_DATASET=danish_asr_demo ASR_CONFIG=$ASR_HOME/configs/demo.yaml
   ASR_TIME=1:00 ASR_EVALUATE_TIME=0:30 ASR_CONVERT_TIME=0:30 ASR_CONVERT_ARGS=
   ASR_SOURCE=synthetic:$ASR_SCRATCH/demo/source ASR_DATA=$ASR_SCRATCH/demo/dataset
   ASR_RUN=$ASR_SCRATCH/demo/run
@@ -86,19 +86,11 @@ submit() {
 mkdir -p "$ASR_LOGS" "$TMPDIR" || exit 2
 case $what in
   demo | pipeline)
-    if [ ! -f "$ASR_DATA/manifest.json" ]; then
-      if [ "$what" = demo ]; then submit synthesize ""; fi
-      if [ "$ASR_SHARDS" != 1 ]; then submit convert "$ASR_SHARDS"; fi
-      submit convert ""
-    fi
+    if [ ! -f "$ASR_DATA/manifest.json" ]; then submit convert ""; fi
     submit train "" "$@"
     submit evaluate ""
     ;;
-  convert)
-    if [ "$ASR_SHARDS" != 1 ]; then submit convert "$ASR_SHARDS" "$@"; fi
-    submit convert "" "$@"
-    ;;
-  train | evaluate) submit "$what" "" "$@" ;;
+  convert | train | evaluate) submit "$what" "" "$@" ;;
   sweep)
     [[ ${1:-} =~ ^[0-9]+(%[0-9]+)?$ ]] || refuse "sweep needs the number of its runs, as in: sweep 4"
     submit sweep "$@"

@@ -17,7 +17,6 @@ import soundfile
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import Inventory
-from danish_asr.corpus.sources import open_source
 
 TEXTS = (
     "Anna køber 21 æbler i Århus",
@@ -144,7 +143,7 @@ def build_dataset(
     The source is written to ``<root>.source``.
     """
     folder = build_source(root.with_name(root.name + ".source"), **source)
-    return convert(open_source(str(folder)), root, name=name, options=options)
+    return convert(folder, root, options or ConvertOptions(name=name))
 
 
 def tree(root: Path) -> dict[str, str]:

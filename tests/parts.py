@@ -6,10 +6,9 @@ from zlib import crc32
 
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
 from tests.builders import coral_row, tone, write_parquet
 
-COLUMNS = ("id=id_recording", "speaker_id=id_speaker")
+COLUMNS = {"id": "id_recording", "speaker_id": "id_speaker"}
 
 
 def build_part(
@@ -42,14 +41,12 @@ def build_part(
         write_parquet(
             root.parent / f"{part}.source" / f"{split}.parquet", written, row_group_size=shard_rows
         )
-    source = open_source(
-        f"hf-parquet:{root.parent / f'{part}.source'}",
-        SourceOptions(corpus=corpus or part, columns=COLUMNS),
-    )
-    convert(
-        source,
-        root,
+    given = ConvertOptions(
         name=name or part,
-        options=ConvertOptions(shard_rows=shard_rows, **options),
+        corpus=corpus or part,
+        columns=COLUMNS,
+        shard_rows=shard_rows,
+        **options,
     )
+    convert(root.parent / f"{part}.source", root, given)
     return root

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from danish_asr.scoring.digests import digests_of
-from danish_asr.scoring.predictions import Prediction, read_predictions
+from danish_asr.base.files import sha256_of
+from danish_asr.scoring.predictions import Prediction
 
 WORDS = (
     *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
@@ -70,11 +70,8 @@ def _with_errors(words: list[str], rate: float, random: Random) -> Iterator[str]
 
 
 def write_evaluation(predictions: Path, **about: object) -> Path:
-    """Write the ``evaluation.json`` of a predictions file, with its hashes."""
-    document = {
-        "predictions": predictions.name,
-        **digests_of(read_predictions(predictions))._asdict(),
-    }
+    """Write the ``evaluation.json`` of a predictions file, with its hash."""
+    document = {"predictions": predictions.name, "predictions_sha256": sha256_of(predictions)}
     file = predictions.with_name("evaluation.json")
     file.write_text(json.dumps(document | about), encoding="utf-8")
     return file

@@ -17,7 +17,7 @@ from fairseq2.gang import FakeGang, Gangs
 
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.config.schema import DatasetSection, StorageSection, TaskSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.reader import BatchReader, create_reader
 
@@ -115,21 +115,26 @@ def reader(
     accumulate: int = 1,
     training: bool = True,
     task_config: TaskSection | None = None,
+    beta_corpus: float | None = None,
     text_profile: str = "raw",
     **options: Any,
 ) -> BatchReader:
-    """A reader with the settings of a test."""
+    """A reader with the settings of a test; ``options`` are keys of ``dataset``."""
+    section = DatasetSection(
+        mixture_parquet_storage_config=StorageSection(beta_corpus=beta_corpus),
+        asr_task_config=task_config or task(),
+        **options,
+    )
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
     return create_reader(
         opened.read_index(split).with_targets(text_profile),
+        section,
         tokenizer=tokenizer,
         gangs=gangs(rank, world),
         dtype=torch.float32,
         num_accumulate=accumulate,
-        task_config=task_config or task(),
         training=training,
         seed=1,
-        **options,
     )
 
 

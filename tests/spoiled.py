@@ -14,7 +14,6 @@ from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.base.schema import UTTERANCE_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.verify import verify
 from tests.builders import coral_row, tone, write_parquet
 
@@ -45,8 +44,7 @@ def build(root: Path) -> Path:
         if split == "train":
             rows[-1]["text"] = None
         write_parquet(root.parent / "source" / f"{split}.parquet", rows, row_group_size=4)
-    source = open_source(str(root.parent / "source"))
-    convert(source, root, name="tiny", options=ConvertOptions(shard_rows=4, max_drop=1))
+    convert(root.parent / "source", root, ConvertOptions(name="tiny", shard_rows=4, max_drop=1))
     return root
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 from danish_asr.base import native
 
 if TYPE_CHECKING:
-    from danish_asr.corpus.command import convert
+    from danish_asr.corpus.convert import convert
     from danish_asr.inference.model import load_model
-    from danish_asr.metrics import compute_cer, compute_wer
-    from danish_asr.report.api import compare, score
-    from danish_asr.report.page import plot_groups
+    from danish_asr.metrics import compute_cer, compute_metrics, compute_wer
+    from danish_asr.report.compare import compare
+    from danish_asr.report.figures import plot_groups
+    from danish_asr.report.score import score
     from danish_asr.scoring.predictions import read_predictions
     from danish_asr.text.profiles import normalize
 
@@ -23,6 +24,7 @@ __version__ = "0.1.0"
 __all__ = [
     "compare",
     "compute_cer",
+    "compute_metrics",
     "compute_wer",
     "convert",
     "load_model",
@@ -33,15 +35,16 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "compare": "report.api",
+    "compare": "report.compare",
     "compute_cer": "metrics",
+    "compute_metrics": "metrics",
     "compute_wer": "metrics",
-    "convert": "corpus.command",
+    "convert": "corpus.convert",
     "load_model": "inference.model",
     "normalize": "text.profiles",
-    "plot_groups": "report.page",
+    "plot_groups": "report.figures",
     "read_predictions": "scoring.predictions",
-    "score": "report.api",
+    "score": "report.score",
 }
 
 native.preload_with_fairseq2()

@@ -5,6 +5,8 @@ interrupted, and so does the demo.
 """
 
 import os
+import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,11 +18,11 @@ from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import EXIT_STOPPED, RunError
-from danish_asr.base.stops import PassingOn
+from danish_asr.base.stops import run_passing_on
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
-from danish_asr.report import ReportOptions, score_file
+from danish_asr.report.score import score_files
 
 
 def run_demo(
@@ -37,22 +39,13 @@ def run_demo(
     console.rule("1/5  Synthetic Danish speech")
     synthesise(source, size=size or SyntheticSize(), workers=usable_cpus())
     console.rule("2/5  Conversion to a dataset")
-    convert(open_source(str(source)), dataset, name="danish_asr_demo", workers=usable_cpus())
+    convert(source, dataset, ConvertOptions(name="danish_asr_demo", workers=usable_cpus()))
     console.rule("3/5  Training a tiny CTC model from scratch")
     _recipe("train", run, dataset, overrides)
     console.rule("4/5  Evaluation on unseen sentences by unseen speakers")
     _recipe("evaluate", run, dataset, overrides)
     console.rule("5/5  Scores")
-    results = run / "eval" / "best" / "test"
-    score_file(
-        results / "predictions.jsonl",
-        ReportOptions(
-            run_dir=run,
-            dataset=dataset,
-            outputs=[results / "scores.json", results / "report.html"],
-        ),
-        console=console,
-    )
+    score_files([run], console=console)
     minutes = (time.monotonic() - started) / 60
     done = f"Done in {minutes:.1f} minutes. Everything is in {root}/ and can be deleted."
     console.print(done, soft_wrap=True)
@@ -62,9 +55,15 @@ def run_demo(
 def print_next_steps(run: Path, console: Console) -> None:
     """Print three commands to try on the demo's run, with the activation that they need."""
     steps = [
-        (f"report {run}", "curves, dialects, scores, worst utterances on a page"),
-        (f"serve {run}", "a local web page that transcribes files and recordings"),
-        (f"train {run} regime.num_steps=2400", "twice the steps; then evaluate it again"),
+        (f"report {shlex.quote(str(run))}", "curves, dialects, scores, worst utterances on a page"),
+        (
+            f"serve {shlex.quote(str(run))}",
+            "a local web page that transcribes files and recordings",
+        ),
+        (
+            f"train {shlex.quote(str(run))} regime.num_steps=2400",
+            "twice the steps; then evaluate it again",
+        ),
     ]
     console.print("Next:", highlight=False)
     if which("danish-asr") is None:  # make calls it by its path
@@ -81,10 +80,10 @@ def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> No
         *(sys.executable, "-m", "danish_asr", name, str(run), "--config", str(config)),
         *("--dataset", str(dataset), *overrides),
     ]
-    with PassingOn() as processes:
-        status = processes.run(command)
-    processes.exit_if_stopped()
-    if status == EXIT_STOPPED:  # somebody has stopped the recipe alone
+    status, received = run_passing_on(command)
+    if received not in {None, signal.SIGINT}:
+        raise SystemExit(128 + received)
+    if received or status == EXIT_STOPPED:  # somebody has stopped the recipe, perhaps alone
         raise KeyboardInterrupt
     if status:
         raise RunError(

@@ -1,21 +1,20 @@
 """Word and character error rates from integer counts that add up.
 
-Counts and alignments are those of jiwer: this module calls RapidFuzz as jiwer does, without
-jiwer's overhead per call. Importing it loads neither torch nor fairseq2.
+Two texts come in, counts of hits, substitutions, deletions and insertions go out; a rate is divided
+once, at the end. Counts and alignments are those of jiwer: this module calls RapidFuzz as jiwer
+does. Importing it loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Literal, NamedTuple, get_args
 
-import jiwer
 from rapidfuzz.distance import Levenshtein
-
-from danish_asr.base.errors import ConfigError, find_named, user_code
 
 Denominator = Literal["standard", "coral"]
 """What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:
@@ -48,31 +47,9 @@ class Counts:
         return self.hits, self.substitutions, self.deletions, self.insertions
 
     def rate(self, denominator: Denominator = "standard") -> float:
-        """Return errors as a fraction; over an empty reference the number of insertions."""
+        """Return errors as a fraction; over an empty reference the insertions, or 1 (coral)."""
         length = self.reference_length + (self.insertions if denominator == "coral" else 0)
         return self.errors / max(length, 1)
-
-
-# A line of counts is the number of rows and then, for each metric, the four numbers of
-# `Counts.to_tuple`. Words (WER) are the first metric, characters (CER) the second.
-NUMBERS_PER_METRIC: Final = 4
-
-
-def counts_of_metric(number: int) -> slice:
-    """Return where a line of counts has those of a metric, numbered from 0."""
-    start = 1 + NUMBERS_PER_METRIC * number
-    return slice(start, start + NUMBERS_PER_METRIC)
-
-
-def reference_of_metric(number: int) -> slice:
-    """Return where the counts are that add up to the reference: all but the insertions."""
-    counts = counts_of_metric(number)
-    return slice(counts.start, counts.stop - 1)
-
-
-WORD_COUNTS: Final = counts_of_metric(0)
-CHARACTER_COUNTS: Final = counts_of_metric(1)
-REFERENCE_WORDS: Final = reference_of_metric(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +74,8 @@ class ErrorCounts:
 
     @classmethod
     def from_tuple(cls, numbers: Sequence[int]) -> ErrorCounts:
-        """Build the counts from the numbers that `to_tuple` returns."""
-        words, characters = numbers[WORD_COUNTS], numbers[CHARACTER_COUNTS]
-        return cls(numbers[0], Counts(*words), Counts(*characters))
+        """Build the counts from the nine numbers that `to_tuple` returns."""
+        return cls(numbers[0], Counts(*numbers[1:5]), Counts(*numbers[5:9]))
 
     def to_tuple(self) -> tuple[int, ...]:
         """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""
@@ -108,23 +84,13 @@ class ErrorCounts:
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Count the errors of one utterance; the texts are compared without normalisation."""
-    words = count_word_errors(reference, hypothesis)
-    characters = count_character_errors(reference, hypothesis)
+    words = align_counts(split_words(reference), split_words(hypothesis))
+    characters = align_counts(reference.strip(), hypothesis.strip())
     return ErrorCounts(1, words, characters)
 
 
-def count_word_errors(reference: str, hypothesis: str) -> Counts:
-    """Count hits and errors of words."""
-    return align_counts(split_words(reference), split_words(hypothesis))
-
-
-def count_character_errors(reference: str, hypothesis: str) -> Counts:
-    """Count hits and errors of characters; a space between words is a character."""
-    return align_counts(reference.strip(), hypothesis.strip())
-
-
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
-    """Count hits and errors of jiwer's alignment."""
+    """Count hits and errors of jiwer's alignment of words, or of the characters of two texts."""
     if reference == hypothesis:
         return Counts(hits=len(reference))
     tags = [tag for tag, _, _ in Levenshtein.editops(reference, hypothesis).as_list()]
@@ -135,59 +101,23 @@ def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     return Counts(hits, substitutions, deletions, insertions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A rate of integer counts that add up over rows, groups, files and seeds.
-
-    The rate is errors per unit of the reference or, if higher is better, hits per unit.
-    """
-
-    name: str  # key in JSON, column in CSV
-    title: str  # heading of tables
-    unit: str  # what is counted, in the plural; key of the counts in JSON
-    count: Callable[[str, str], Counts]
-    """Takes the normalised reference and hypothesis of an utterance."""
-    lower_is_better: bool = True
+_SPACES: Final = re.compile(r"\s\s+")
 
 
-METRICS: Final[Mapping[str, Metric]] = {
-    "wer": Metric(name="wer", title="WER", unit="words", count=count_word_errors),
-    "cer": Metric(name="cer", title="CER", unit="characters", count=count_character_errors),
-}
-"""What every score has. Others are named as ``package.module:Name`` (docs/howto)."""
+def split_words(text: str) -> list[str]:
+    """Split at spaces as jiwer does: a single tab or newline does not separate words."""
+    words = text.split()
+    if " ".join(words) == text:  # usual, and faster
+        return words
+    return [word for word in _SPACES.sub(" ", text).strip().split(" ") if word]
 
 
-def find_metrics(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return `METRICS` and then the named ones; raises `ConfigError` with all faults."""
-    metrics = dict(METRICS)
-    taken = {"group", "rows", "speakers", *metrics, *(metric.unit for metric in METRICS.values())}
-    faults: list[str] = []
-    for name in names:
-        if name in METRICS:
-            continue
-        try:
-            metric = find_named(name, METRICS, "metric")
-        except ConfigError as error:
-            faults += error.faults
-            continue
-        if not isinstance(metric, Metric):
-            faults.append(f"metric: {name} must be a danish_asr.metrics.Metric, found {metric!r}")
-        elif metric.name in taken or metric.unit in taken or metric.name == metric.unit:
-            faults.append(f"metric: {name} must have a name and a unit of its own")
-        else:
-            metrics[metric.name] = replace(metric, count=_guarded(metric))
-            taken |= {metric.name, metric.unit}
-    if faults:
-        raise ConfigError(faults)
-    return tuple(metrics.values())
+class AlignedWord(NamedTuple):
+    """One column of an alignment; a side without a word is the empty string."""
 
-
-def _guarded(metric: Metric) -> Callable[[str, str], Counts]:
-    def count(reference: str, hypothesis: str) -> Counts:
-        with user_code(metric.count, f"counting {metric.title}"):
-            return metric.count(reference, hypothesis)
-
-    return count
+    tag: str  # hit, substitution, deletion or insertion
+    reference: str
+    hypothesis: str
 
 
 _TAGS: Final = {
@@ -196,14 +126,6 @@ _TAGS: Final = {
     "delete": "deletion",
     "insert": "insertion",
 }
-
-
-class AlignedWord(NamedTuple):
-    """One column of an alignment; a side without a word is the empty string."""
-
-    tag: str
-    reference: str
-    hypothesis: str
 
 
 def align_words(
@@ -221,52 +143,51 @@ def align_words(
     return aligned
 
 
-def error_places(reference: Sequence[str], hypothesis: Sequence[str]) -> tuple[int, ...]:
-    """Return the places of the errors: 2 i + 1 for word i, 2 i for an insertion before it."""
-    if reference == hypothesis:
-        return ()
-    steps = Levenshtein.editops(reference, hypothesis).as_list()
-    return tuple(2 * int(place) + (tag != "insert") for tag, place, _ in steps)
-
-
-_SPACES: Final = re.compile(r"\s\s+")
-
-
-def split_words(text: str) -> list[str]:
-    """Split at spaces as jiwer does: a single tab or newline does not separate words."""
-    words = text.split()
-    if " ".join(words) == text:  # usual, and faster
-        return words
-    return [word for word in _SPACES.sub(" ", text).strip().split(" ") if word]
-
-
 def compute_wer(predictions: Iterable[str], references: Iterable[str]) -> float:
-    """Return jiwer's word error rate over all pairs, as a fraction.
+    """Return the word error rate over all pairs, as a fraction; see `compute_metrics`."""
+    return compute_metrics(predictions, references)["wer"]
+
+
+def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
+    """Return the character error rate over all pairs, as a fraction; see `compute_metrics`."""
+    return compute_metrics(predictions, references)["cer"]
+
+
+def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> dict[str, float]:
+    """Return ``{"wer": ..., "cer": ...}`` over all pairs, as fractions; equal to jiwer's rates.
 
     Takes lists, pandas Series, arrays or iterators of strings; mind that jiwer takes the references
-    first.
+    first. The texts are compared as they are: `danish_asr.normalize` first.
 
     Raises:
         TypeError: A single text, or an entry that is not a string, such as None or NaN.
         ValueError: The numbers of predictions and references differ.
     """
-    return _compute(jiwer.wer, predictions, references)
+    total = sum(_counts(predictions, references), ErrorCounts())
+    return {"wer": total.wer(), "cer": total.cer()}
 
 
-def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
-    """Return jiwer's character error rate over all pairs, see `compute_wer`."""
-    return _compute(jiwer.cer, predictions, references)
+def metrics_by_group(
+    predictions: Iterable[str], references: Iterable[str], groups: Iterable[Hashable]
+) -> dict[Hashable, dict[str, float]]:
+    """Return `compute_metrics` of each group, such as a dialect; ``groups`` has that of each pair.
+
+    The groups are in the order of their first pair. Intervals are in `danish_asr.score`.
+    """
+    counts, names = _counts(predictions, references), list(groups)
+    if len(names) != len(counts):
+        raise ValueError(f"{len(names)} groups for {len(counts)} pairs")
+    sums: defaultdict[Hashable, ErrorCounts] = defaultdict(ErrorCounts)
+    for name, errors in zip(names, counts, strict=True):
+        sums[name] += errors
+    return {name: {"wer": total.wer(), "cer": total.cer()} for name, total in sums.items()}
 
 
-def _compute(
-    rate: Callable[[list[str], list[str]], float],
-    predictions: Iterable[str],
-    references: Iterable[str],
-) -> float:
+def _counts(predictions: Iterable[str], references: Iterable[str]) -> list[ErrorCounts]:
     hypotheses, expected = _texts("predictions", predictions), _texts("references", references)
     if len(hypotheses) != len(expected):
         raise ValueError(f"{len(hypotheses)} predictions for {len(expected)} references")
-    return float(rate(expected, hypotheses))
+    return [count_errors(*pair) for pair in zip(expected, hypotheses, strict=True)]
 
 
 def _texts(name: str, texts: Iterable[str]) -> list[str]:

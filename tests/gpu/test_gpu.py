@@ -33,7 +33,7 @@ from tests.recipe.running import (
 )
 
 CUDA = DEVICE != "cpu"
-OPTIMIZERS = ("adamw", "adamw_8bit", "adamw_offload", "adafactor")
+OPTIMIZERS = ("adamw", "adamw_8bit", "adamw_offload")
 PLAIN = (
     "model.config_overrides={encoder_config: {num_encoder_layers: 2, model_dim: 64, dropout_p: 0}}",
     *("regime.num_steps=20", "regime.validate_every_n_steps=10", "lr_scheduler.name=passthrough"),

@@ -58,7 +58,6 @@ def site(root: Path) -> dict[str, str]:
         "ASR_SOURCE": f"coral:{root / 'source'}",
         "ASR_DATASET": "tiny",
         "ASR_CONFIG": str(root / "tiny.yaml"),
-        "ASR_SHARDS": "1",
         "FAIRSEQ2_DEVICE": "cpu",
         "OMP_NUM_THREADS": "1",
     }
@@ -134,9 +133,8 @@ def wait_until(happened: Callable[[], object]) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """A cluster whose first jobs were a pipeline that nothing interrupted."""
     cluster = Cluster(tmp_path_factory.mktemp("l s f"))
-    cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_SHARDS="2%1", ASR_OPTIONS="-P abc")
+    cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_OPTIONS="-P abc")
     assert [job["statuses"] for job in cluster.jobs()] == [
-        {"1": [0], "2": [0]},
         {"0": [0]},
         {"0": [0]},
         {"0": [0]},
@@ -151,13 +149,13 @@ def run(cluster: Cluster) -> Path:
 
 
 def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
-    after = [job["options"]["w"] for job in cluster.jobs()[:4]]
-    assert after == [None, "done(1)", "done(2)", "done(3)"]
-    options = [job["options"] for job in cluster.jobs()[:4]]
-    assert [job["J"] for job in options] == ["convert[1-2]%1", "convert", "train", "evaluate"]
+    after = [job["options"]["w"] for job in cluster.jobs()[:3]]
+    assert after == [None, "done(1)", "done(2)"]
+    options = [job["options"] for job in cluster.jobs()[:3]]
+    assert [job["J"] for job in options] == ["convert", "train", "evaluate"]
     assert {job["P"] for job in options} == {"abc"}
     # A -R of the user stands beside ours, which it would replace in a script.
-    assert options[3]["R"] == ["span[hosts=1]", "rusage[mem=8GB]"]
+    assert options[2]["R"] == ["span[hosts=1]", "rusage[mem=8GB]"]
     assert options[2]["R"] == [*options[3]["R"], "select[gpu80gb]"]
     results = run / "eval" / "best" / "test"
     assert len({row.id for row in read_predictions(results / "predictions.jsonl")}) == 16
@@ -297,9 +295,9 @@ def test_a_first_job_makes_its_corpus_in_two_starts(cluster: Cluster, tmp_path: 
     (tmp_path / "demo" / "run" / "eval").mkdir(parents=True)
     cluster.run("demo", ASR_VENV=environment, ASR_SCRATCH=tmp_path, **real)
     statuses = [job["statuses"] for job in cluster.jobs()[before:]]
-    assert statuses == [{"0": [EXIT_STOPPED, 0]}, {"1": [0], "2": [0]}, *[{"0": [0]}] * 3]
+    assert statuses == [{"0": [EXIT_STOPPED, 0]}, *[{"0": [0]}] * 2]
     given = (tmp_path / "given").read_text()
-    assert given.startswith(f"synthesize {tmp_path}/demo/source\n" * 2)
+    assert given.startswith(f"convert synthetic:{tmp_path}/demo/source ")
     assert "mine" not in given
 
 

@@ -20,7 +20,6 @@ from danish_asr.recipe.train.criterion import chance_loss
 from danish_asr.recipe.train.readers import (
     check_symbols,
     report_languages,
-    report_removed,
     waveform_dtype,
 )
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
@@ -134,19 +133,6 @@ def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
         with pytest.raises(ConfigError, match="another tokenizer") as refused:
             check_symbols(unknown, config, models_own=True)
         assert ("dataset.text_profile=coral" in str(refused.value)) is advised
-
-
-def test_what_the_text_profile_removes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRAPS, names: the profile coral removes emoji and foreign letters without a word."""
-    lines: list[str] = []
-    record = lambda text, *values: lines.append(text.format(*values))  # noqa: E731
-    monkeypatch.setattr(log, "warning", record)
-    report_removed(UnknownSymbols(2_500, 0, ()), "coral")
-    counts = UnknownSymbols(2_000, 0, (), removed=(("漢", 2), ("😀", 1)), raw_characters=2_500)
-    report_removed(counts, "coral")
-    (line,) = lines
-    assert "'coral' removes letters, digits or emoji, 0.12% of the characters" in line
-    assert line.endswith("'漢' (2) '😀' (1)")
 
 
 WANDB = "common.metric_recorders.wandb.enabled=true"

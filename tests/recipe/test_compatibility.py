@@ -87,37 +87,6 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: 
         criterion(given, bag_of(criterion))
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("storage_mode", "MANIFEST"),
-        ("mixture_parquet_storage_config.split_column", "part"),
-        ("mixture_parquet_storage_config.fragment_streaming.partition_filters", "pc.field('a')"),
-        ("mixture_parquet_storage_config.fragment_loading.filters", "pc.field('a')"),
-        ("mixture_parquet_storage_config.fragment_loading.drop_null", "true"),
-        ("mixture_parquet_storage_config.fragment_streaming.limit.nb_rows", "10"),
-        ("asr_task_config.batching_strategy", "STATIC"),
-        ("asr_task_config.max_bucket_size", "4"),
-        ("asr_task_config.drop_remainder", "true"),
-        ("asr_task_config.max_num_batches", "2"),
-        ("asr_task_config.no_padding", "true"),
-        ("asr_task_config.remove_unknown", "true"),
-        ("asr_task_config.filter_long_text_threshold", "100"),
-        ("asr_task_config.use_fbank", "true"),
-        ("asr_task_config.example_shuffle_window", "20"),
-        ("asr_task_config.batch_shuffle_window", "20"),
-    ],
-)
-def test_an_option_of_upstreams_that_would_choose_other_rows_is_refused(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], key: str, value: str
-) -> None:
-    """TRAPS, data reading: upstream ignores `no_padding`."""
-    assert train(tmp_path / "run", dataset, f"dataset.{key}={value}") == 2
-    error = capsys.readouterr().err
-    assert f"dataset.{key.removesuffix('.nb_rows')}" in error
-    assert "Traceback" not in error
-
-
 def test_options_of_upstreams_without_effect_are_named_once(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,10 +30,11 @@ from tests.speech import speak
 
 ONLY_CHECKED = {
     "danish-asr sweep": "minutes; recipe/test_sweep.py",
-    "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score_file.py",
+    "outputs/1b": "a second run of the reader",
+    "outputs/folds": "minutes; unit/conversion/test_folds.py, unit/report/test_score.py",
     "danish-asr doctor": "what it finds depends on the machine; unit/test_doctor.py",
     "danish-asr fetch": "network; recipe/test_fetch.py",
-    "danish-asr audit": "the tests' model is too weak to judge; recipe/test_audit.py",
+    "danish-asr audit": "the tests' model is too weak to judge; unit/report/test_audit.py",
     "outputs/even": "as above",
     "outputs/odd": "as above",
     "audit.csv": "as above",
@@ -46,7 +47,6 @@ ONLY_CHECKED = {
     "FILE": "a synopsis",
     "convert interviews": "the tests' model writes no text to convert; unit/test_own_data.py",
     "data/interviews": "as above",
-    "synthesize corpus --language nob_Latn": "minutes; unit/sources/test_synthetic.py",
     "data/own": "as above",
     "outputs/before": "network: the model that a training on a GPU starts from",
     "outputs/forget": "minutes; recipe/test_data_options.py",

@@ -13,9 +13,9 @@ import pytest
 
 from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from tests.builders import TEXTS, coral_row, tone, write_parquet
 from tests.recipe.running import RECIPE, ROOT
 from tests.recipe.test_upstream_files import NAMED, PLAIN, Tree
@@ -94,9 +94,8 @@ def project(tmp_path: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch)
     for split in ("train", "val", "test"):
         rows = [coral_row(n, split=split, audio=tone(2.0 + n / 10)) for n in range(4)]
         write_parquet(tmp_path / "source" / "read_aloud" / f"{split}-0.parquet", rows)
-    convert(
-        open_source(str(tmp_path / "source")), tmp_path / "data/parquet", name="coral_v2_danish"
-    )
+    options = ConvertOptions(name="coral_v2_danish")
+    convert(tmp_path / "source", tmp_path / "data/parquet", options)
     (tmp_path / "cards").mkdir()
     write_stand_ins(tmp_path / "cards", finished_run)
     write_clone(tmp_path / "clone", regular=UPSTREAMS)
@@ -140,7 +139,7 @@ def test_the_guides_commands_run_with_upstreams_clone_on_the_path(project: Path)
         status, output = status_and_output(command, run)
         assert status == 0, output
         assert "4 predictions written" in output
-        assert f"Next: danish-asr score {run}/eval/" in output
+        assert f"{run}/eval/" in output
 
 
 @pytest.mark.parametrize("regular", [UPSTREAMS, PACKAGES], ids=["upstreams", "all_regular"])

@@ -140,7 +140,7 @@ def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other
     own = ("model={name: named, keep_layers: [0, 2, 3], config_overrides: null}", assets)
     still = (*own, "optimizer.config.lr=1e-30", "trainer.freeze_encoder_layers=1")
     run = tmp_path / name / "run"
-    assert train(run, dataset, *still, "regime.stop_at_step=2") == 0
+    assert train(run, dataset, *still, "regime.num_steps=2") == 0
     assert train(run, dataset, *still) == 0  # and it continues
     small, large = (load_model(model, device="cpu").module for model in (run, tmp_path / "named"))
     kept = [large.encoder.layers[number] for number in (0, 2, 3)]

@@ -12,7 +12,7 @@ from danish_asr.base.config_tree import flatten, merge, nested, read_yaml
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import defaults, table
 from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
-from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.schema import ONLY_DEFAULT
 from danish_asr.recipe.entry import Request, read_configuration
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
@@ -29,16 +29,18 @@ def faults_of(*trees: dict[str, Any]) -> list[str]:
 
 
 def test_an_unknown_key_a_wrong_type_and_a_bound_are_reported_at_once() -> None:
-    unknown, bound, kind = faults_of(
+    faults = faults_of(
         nested("trainer.freeze_encoder_for_n_step", 3),
         nested("optimizer.config.lr", "fast"),
-        nested("regime.num_steps", 0),
+        nested("lr_scheduler.config.start_lr_scale", -1),
+        nested("common.torch.default_sdpa", "naive"),
     )
-    assert unknown.startswith("trainer.freeze_encoder_for_n_step ")
-    assert "freeze_encoder_for_n_steps" in unknown.partition(" ")[2]
-    assert bound.startswith("regime.num_steps ")
-    assert kind.startswith("optimizer.config.lr ")
-    assert "'fast'" in kind
+    assert {fault.split()[0] for fault in faults} == {
+        "trainer.freeze_encoder_for_n_step",
+        "optimizer.config.lr",
+        "lr_scheduler.config.start_lr_scale",
+        "common.torch.default_sdpa",
+    }
 
 
 def test_faults_are_found_without_pytorch() -> None:
@@ -59,14 +61,10 @@ sys.exit("no fault")
     ("key", "value"),
     [
         ("model", 3),
-        ("trainer.fp16_loss_scale", 3),
-        ("trainer.fp16_loss_scale", [1.0]),
         ("model.keep_layers", "1"),
         ("model.keep_layers", [2, 0]),
         ("model.keep_layers", [1, 1]),
         ("model.dtype", "bfloat16"),
-        ("model.compile", True),
-        ("regime.score_metric", "werr"),
         ("regime.score_metric", None),
         ("regime.num_steps", None),
         ("regime.num_steps", 2.5),
@@ -75,65 +73,52 @@ sys.exit("no fault")
         ("regime.validate_every_n_steps", 50),
         ("regime.keep_checkpoint_every_n_steps", 1500),
         ("gang.timeout", 10**10),  # more nanoseconds than 64 bits hold
-        ("gang.tensor_parallel_size", 2),
         # Torch finds these when the optimizer is made or takes a step, in a traceback.
         ("optimizer.config.lr", 1e300),
         ("optimizer.config.lr", float("nan")),
         ("optimizer.config.betas[0]", [1.0, 0.9]),
-        ("optimizer.config.betas[1]", [0.9, 1]),
         ("optimizer.config.groups[0].lr", [{"params": "x", "lr": 1e300}]),
         ("optimizer.config.groups[0].parms", [{"parms": "x"}]),
-        ("optimizer.config.differentiable", True),
-        ("optimizer.config.capturable", True),
         ("optimizer.name", "sgd"),
         ("common.seed", 2**32),
-        ("common.no_sweep_dir", False),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0),
-        ("lr_scheduler.config.final_lr_scale", 1e300),
         ("lr_scheduler.config.stage_ratio", [0.1, 0.1, 0.1]),
         ("dataset.valid_max_num_elements", "x3"),
         ("dataset.valid_max_num_elements", "0x"),
         ("dataset.transforms[0]", ["speed"]),
+        ("dataset.speed_factors[1]", [1, 2.1]),
         ("dataset.weights[0].factor", [{"where": "age > 3", "factor": 0}]),
+        ("dataset.weights[0].factor", [{"where": "age > 3", "factor": float("inf")}]),
         ("dataset.weights[0].where", [{"factor": 1}]),
-        ("dataset.max_unknown_share", 2),
         ("dataset.train_share", 0),
         ("dataset.text_profile", "corl"),
         (f"{STORAGE}.beta_corpus", 2),
+        (f"{TASK}.example_shuffle_window", 20),
+        (f"{TASK}.batch_shuffle_window", 20),
         ("trainer.unfreeze", {0: "head", "1 epoch": "top 1", 9: "all"}),
         ("trainer.unfreeze", {0: "head", "soon": "all"}),
         ("trainer.stages.0", {0: {"lr": 1}}),
-        ("trainer.stages.5.lr", {5: {"lr": 0}}),
-        ("trainer.stages.five", {"five": {"lr": 1}}),
         ("trainer.stages.5.rate", {5: {"rate": 1}}),
         ("trainer.stages.5", {5: 3}),
         ("trainer.stages", {90_000: {"lr": 1}}),
         ("evaluator.label", "a/b"),
+        ("decoder.config.beam", {"name": "beam", "config": {"beam": 0}}),
     ],
 )
 def test_a_fault_begins_with_the_key(key: str, value: object) -> None:
-    (fault,) = faults_of(nested(re.split(r"\[|(?<=stages)\.", key)[0], value))
+    section = re.split(r"\[|(?<=stages)\.|(?<=decoder)\.", key)[0]
+    (fault,) = faults_of(nested(section, value))
     assert fault.startswith(f"{key} ")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("dataset.storage_mode", "MANIFEST"),
-        (f"{STORAGE}.fragment_streaming.partition_filters", "pc.field('corpus') == 'a'"),
-        (f"{STORAGE}.fragment_streaming.limit", {"nb_rows": 3}),
-        (f"{TASK}.batching_strategy", "STATIC"),
-        (f"{TASK}.no_padding", True),
-        (f"{TASK}.remove_unknown", True),
-        (f"{TASK}.max_num_batches", 3),
-    ],
-)
-def test_a_key_of_upstream_that_would_change_the_rows_is_refused_but_for_its_default(
-    key: str, value: object
+@pytest.mark.parametrize(("key", "only"), ONLY_DEFAULT.items(), ids=ONLY_DEFAULT)
+def test_a_key_of_upstream_that_few_set_is_refused_but_for_its_default(
+    key: str, only: object
 ) -> None:
-    (fault,) = faults_of(nested(key, value))
-    assert fault.startswith(f"{key} ")
+    """TRAPS, data reading: upstream ignores `no_padding`."""
+    assert not faults_of(nested(key, only))
+    assert [fault.split()[0] for fault in faults_of(nested(key, "other"))] == [key]
 
 
 def test_keys_of_upstream_without_effect_are_accepted_and_named() -> None:
@@ -151,23 +136,27 @@ def test_keys_of_upstream_without_effect_are_accepted_and_named() -> None:
     ]
 
 
-def test_each_key_has_a_description_and_its_default_is_sound() -> None:
+def test_each_key_has_a_default_that_is_sound() -> None:
+    keys = {key: value for key, value in defaults().items() if not key.startswith("decoder.config")}
+    del keys["dataset.name"]
+    assert not faults_of(*(nested(key, value) for key, value in keys.items()))
+
+
+def test_each_key_is_described() -> None:
     assert all(row.effect for row in table())
-    for key, value in defaults().items():
-        if not key.startswith(("decoder.config", "evaluator.label")):
-            assert not faults_of(nested(key, value)) or key == "dataset.name", key
 
 
-def test_a_configuration_that_was_written_is_read_as_the_same() -> None:
-    tree = merge(SOUND, nested("trainer.unfreeze", {0: "head", 5: "all"}))
-    config = load(tree, where="the test")
-    written = unstructure(config)
-    assert load(written, where="the test") == config
+@pytest.mark.parametrize("name", ["adamw_8bit", "adamw"])
+def test_a_configuration_that_was_written_is_read_as_the_same(name: str) -> None:
+    stages = nested("trainer.unfreeze", {0: "head", 5: "all"})
+    schedule = nested("lr_scheduler", {"name": "myle", "config": {"start_lr": 1e-6}})
+    tree = merge(SOUND, stages, schedule, nested("optimizer.name", name))
+    written = unstructure(load(tree, where="the test"))
+    assert unstructure(load(written, where="the test")) == written
     assert dict(flatten(tree)).items() <= dict(flatten(written)).items()
-    assert unstructure(AsrConfig())["optimizer"]["config"]["betas"] == [0.9, 0.98]
 
 
-@pytest.mark.parametrize("section", ["trainer", "regime", "dataset", "optimizer.config"])
+@pytest.mark.parametrize("section", ["trainer", "regime", "dataset"])
 def test_an_unknown_key_is_refused_without_a_list_of_all(section: str) -> None:
     (fault,) = faults_of(nested(f"{section}.qqqq", 1))
     assert fault.startswith(f"{section}.qqqq")
@@ -178,8 +167,6 @@ def test_an_unknown_key_is_refused_without_a_list_of_all(section: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "other", "refused"),
     [
-        ("model.dtype", "bfloat16", ("common.seed", 1), True),
-        ("model.dtype", "float32", ("common.seed", 1), False),
         # Both were tracebacks after the model was loaded.
         ("regime.validate_at_start", True, ("dataset.valid_split", None), True),
         ("regime.validate_at_start", True, ("dataset.valid_split", "dev"), False),

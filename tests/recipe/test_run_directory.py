@@ -7,7 +7,6 @@ import pytest
 from danish_asr.base.errors import RunError
 from danish_asr.recipe.run.continuing import (
     check_continuation,
-    check_new_run,
     tidy,
 )
 from danish_asr.recipe.run.run_directory import (
@@ -77,10 +76,3 @@ def test_what_shapes_the_weights_may_not_change(
         return
     with pytest.raises(RunError, match=fault):
         check_continuation(run, changed)
-
-
-def test_a_new_run_does_not_begin_among_recordings(tmp_path: Path) -> None:
-    (tmp_path / "speaker").mkdir()
-    (tmp_path / "speaker" / "0001.WAV").touch()
-    with pytest.raises(RunError, match=r"0001\.WAV"):
-        check_new_run(tmp_path, "coral")

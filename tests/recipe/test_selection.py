@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import to_yaml
+from danish_asr.base.files import sha256_of, to_yaml
 from danish_asr.recipe.evaluate.selection import select
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from tests.recipe.running import evaluate
@@ -109,6 +109,8 @@ def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
     file = run / "eval" / "best" / "test" / EVALUATION
     assert evaluate(run, dataset) == 0
     first = json.loads(file.read_text())
+    assert first["predictions_sha256"] == sha256_of(file.with_name(PREDICTIONS))
+    assert file.with_name("report.html").is_file()
     scores = run / "checkpoints" / "scores"
     best, other = (2, 4) if first["step"] == 2 else (4, 2)
     (scores / f"step_{best}.txt").write_text("-1000\n")
@@ -117,3 +119,5 @@ def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
     again = json.loads(file.read_text())
     assert again["step"] == other
     assert again["configuration_sha256"] == first["configuration_sha256"]
+    document = json.loads(file.with_name("scores.json").read_text(encoding="utf-8"))
+    assert document["settings"]["profile"] == "plain"

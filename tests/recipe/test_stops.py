@@ -131,7 +131,7 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
 def test_a_validation_after_an_epoch_that_was_stopped_runs_when_the_run_continues(
     tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("validate", "checkpoint", "publish_metrics")
+    names = ("validate", "checkpoint")
     epochs = [f"regime.{name}_every_n_data_epochs=1" for name in names]
     own = (*TWO_EPOCHS, *(f"regime.{name}_every_n_steps=null" for name in names), *epochs)
     run = tmp_path / "run"
@@ -159,15 +159,6 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(whole, "valid")]
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
     assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
-
-
-def test_a_run_at_stop_at_step_takes_no_further_step_and_its_job_does_not_start_again(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = copy_until(2, finished_run, tmp_path / "run")
-    for end in (3, 3, 2):
-        assert train(run, dataset, f"regime.stop_at_step={end}") == 0
-        assert checkpoint_steps(run)[-1] == 3
 
 
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(

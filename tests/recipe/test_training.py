@@ -39,7 +39,7 @@ def test_a_run_directory_is_complete(finished_run: Path) -> None:
     config = read_yaml(finished_run / "config.yaml")
     assert config["tokenizer"]["name"] == "tiny_char"
     card = read_yaml(finished_run / "checkpoints" / "model.yaml")
-    assert card["tokenizer_ref"] == "tiny_char"
+    assert (card["tokenizer"], card["danish_asr"]["text_profile"]) == ("tokenizer.model", "coral")
     row = metrics(finished_run, "valid")[-1]
     assert {"Word Error Rate (WER)", "Character Error Rate (CER)", "CTC Loss"} <= row.keys()
     dialects = [key for key in row if key.startswith("wer/dialect/")]
@@ -146,14 +146,3 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     in_processes(2, eval_main, arguments(two, dataset))
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (run / file).read_bytes() == (two / file).read_bytes()
-
-
-@pytest.mark.filterwarnings("ignore:CUDA is not available")
-def test_a_validation_does_not_end_the_profile_of_the_training(
-    tmp_path: Path, dataset: Path
-) -> None:
-    """TRAPS, training: the validator starts and stops the trainer's profiler."""
-    section = "common.profilers.torch"
-    own = [f"{section}.{key}" for key in ("enabled=true", "skip_n_steps=0")]
-    assert train(tmp_path, dataset, *own, "regime.num_steps=2") == 0
-    assert len(list((tmp_path / "tb").glob("rank_0.*.pt.trace.json.gz"))) == 1

@@ -96,7 +96,7 @@ def test_upstreams_command_line_asks_for_the_same(monkeypatch: pytest.MonkeyPatc
 def _built(root: Path, name: str) -> Path:
     root.mkdir(parents=True)
     content = {"name": name, "source": "", "key": "", "source_rows": 0, "dropped": []}
-    content |= {"unmapped_dialects": {}, "files": [], "shards": []}
+    content |= {"suspects": {}, "summary": {}, "shards": []}
     content |= {"ledger_sha256": "", "suspects_sha256": ""}
     (root / "manifest.json").write_text(json.dumps(content), encoding="utf-8")
     return root
@@ -128,11 +128,11 @@ def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_
         return True
 
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and Card.of(card))
-    monkeypatch.setattr(cli, "run", ask)
+    monkeypatch.setattr(cli, "run", lambda *given: asked.extend(given))
     monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", ask)
     monkeypatch.setattr("danish_asr.planning.show.show_plan", ask)
     monkeypatch.setattr("danish_asr.planning.doctor.doctor", ask)
-    monkeypatch.setattr("danish_asr.report.run_table.report_runs", ask)
+    monkeypatch.setattr("danish_asr.report.runs.report_runs", ask)
     outdir = ["new"] if command in {"train", "sweep"} else []
     output = _run(command, *outdir, "--dataset", str(_built(folder / "mine", "mine")))
     files = [Path("configs", f"{name}.yaml") for name in names]
@@ -178,10 +178,9 @@ def test_an_unknown_key_is_answered_with_those_it_may_mean(name: str) -> None:
 
 def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, Any] = {}
-    monkeypatch.setattr(command, "convert_command", lambda _, **options: found.update(options))
-    _run("convert", "in", "--part", "3/16")
-    assert found["options"] == ConvertOptions()
-    assert found["part"] == "3/16"
+    monkeypatch.setattr(command, "convert_command", lambda *given: found.update(given=given))
+    _run("convert", "in", "--name", "x", "--workers", "1")
+    assert found["given"] == ("in", Path("data/parquet"), ConvertOptions(name="x"))
 
 
 def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -224,7 +223,7 @@ def test_help_loads_nothing_heavy() -> None:
     [
         ("score none.jsonl", "none.jsonl: no such file"),
         ("score empty.jsonl", "empty.jsonl: the file has no rows"),
-        ("compare . a.jsonl", "expected the predictions.jsonl"),
+        ("compare . a.jsonl", "no evaluation in this directory; `danish-asr evaluate"),
         (
             "score a.jsonl --profile corl",
             "coral, danish, plain, raw, rye",

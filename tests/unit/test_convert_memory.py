@@ -11,22 +11,21 @@ from tests.builders import coral_row, encode, write_parquet
 
 CONVERT = """
 import sys
-from pathlib import Path
+from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
-convert(open_source(sys.argv[1]), Path(sys.argv[2]), name="x")
+convert(sys.argv[1], sys.argv[2], ConvertOptions(name="x"))
 """
 READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
-from danish_asr.corpus.sources.base import COLUMNS, FileListing, SourceOptions
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.sources import parquet
 from danish_asr.corpus.sources.location import Location
-from danish_asr.corpus.sources.parquet import FileKind, open_parquet_files
 location = Location(fs=DirFileSystem(sys.argv[1], LocalFileSystem()), root="")
-listing = FileListing("there", SourceOptions(), "files")
-source = open_parquet_files(listing, location, lambda *_: FileKind("a", COLUMNS))
-assert sum(len(row.audio) for row in source.read(source.files[0], 0, 40)) == 40 * 20_000_000
+parquet.locate = lambda _: location
+source = parquet.open_parquet("there", ConvertOptions(name="x"))
+assert sum(map(len, source.fetch(source.rows))) == 40 * 20_000_000
 """
 REPORT = """
 import re

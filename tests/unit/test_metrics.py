@@ -17,8 +17,10 @@ from danish_asr.metrics import (
     align_counts,
     align_words,
     compute_cer,
+    compute_metrics,
     compute_wer,
     count_errors,
+    metrics_by_group,
 )
 
 # Few distinct words, so that alignments have many ties, and every kind of space that jiwer splits.
@@ -77,6 +79,18 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
     assert compute_wer(["det er"], ["det er koldt her"]) == pytest.approx(0.5)
     assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
     assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
+    assert compute_metrics(pd.Series(["det er"]), ["det"]) == {"wer": 1.0, "cer": 1.0}
+
+
+def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
+    predictions, references = ["ja", "nej", "ja ja"], ["ja", "ja", "ja"]
+    by_group = metrics_by_group(predictions, references, ["Fynsk", None, "Fynsk"])
+    assert by_group == {
+        "Fynsk": compute_metrics(predictions[::2], references[::2]),
+        None: compute_metrics(["nej"], ["ja"]),
+    }
+    with pytest.raises(ValueError, match="1 groups for 3 pairs"):
+        metrics_by_group(predictions, references, ["Fynsk"])
 
 
 @pytest.mark.parametrize(
@@ -90,6 +104,6 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
 def test_compute_functions_name_what_they_cannot_compare(
     predictions: Any, references: Any, message: str
 ) -> None:
-    for compute in (compute_wer, compute_cer):
+    for compute in (compute_wer, compute_cer, compute_metrics):
         with pytest.raises((TypeError, ValueError), match=message):
             compute(predictions, references)

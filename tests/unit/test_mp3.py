@@ -47,14 +47,6 @@ def test_a_tagged_mp3_has_libsndfiles_samples_within_one_step_of_16_bits() -> No
     assert part == pytest.approx(expected[48_000:72_000], abs=2 / 32768)
 
 
-def test_joined_tagged_files_are_refused(tmp_path: Path) -> None:
-    """Decoders stop at the end of the first one, and the text would not match the audio."""
-    (tmp_path / "a.mp3").write_bytes(mp3(48_000) * 2)
-    for joined in (mp3(48_000) * 2, tmp_path / "a.mp3"):
-        with pytest.raises(AudioError, match=r"^several audio files in one$"):
-            decode(joined)
-
-
 def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

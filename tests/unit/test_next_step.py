@@ -50,7 +50,7 @@ def test_convert_verify_and_explore_lead_to_a_training() -> None:
 def test_score_leads_to_a_comparison(tmp_path: Path) -> None:
     file = tmp_path / "predictions.jsonl"
     write_predictions(file, four_rows())
-    assert next_words("score", str(file)) == ["compare", str(file), "OTHER/predictions.jsonl"]
+    assert next_words("score", str(file)) == ["compare", str(file), "OTHER"]
 
 
 def test_words_are_quoted_for_a_shell() -> None:

@@ -5,16 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
 import pandas as pd
 import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
 from danish_asr.base.files import from_yaml
+from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from danish_asr.recipe.config.load import load
+from danish_asr.recipe.data.index import DanishAsrDataset
 from tests.builders import tone
+from tests.datasets_files import dataset_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "start" / "own-data.md").read_text(encoding="utf-8")
@@ -34,7 +38,7 @@ def test_transcripts_that_a_person_corrected_become_a_dataset(
         written = FORMATS[form](Transcript(8.0, parts, f"in/{name}.wav"))
         corrected = written.replace("fejl 3.0", f"på Ærø, {name}")
         Path("in", f"{name}{SUFFIXES[form]}").write_text(corrected, encoding="utf-8")
-    inventory = convert("in", "out", name="x", split_by_speaker="40/30/30")
+    inventory = convert("in", "out", ConvertOptions(name="x", split_by_speaker="40/30/30"))
     assert inventory.rows == 9
     assert inventory.hours * 3600 == pytest.approx(9 * 1.5)
     rows = pd.read_parquet("out/version=0")
@@ -53,8 +57,7 @@ def test_the_configurations_have_no_fault() -> None:
 
 
 def test_manifests_of_fairseq_become_a_dataset(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "howto" / "write-a-table.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = script_of("write-a-table.md", "manifests.py")
     audio = tmp_path / "audio"
     audio.mkdir()
     for split in ("train", "dev"):
@@ -67,9 +70,100 @@ def test_manifests_of_fairseq_become_a_dataset(tmp_path: Path) -> None:
     script = [sys.executable, "-c", code, str(tmp_path)]
     table = subprocess.run(script, check=True, capture_output=True).stdout
     (tmp_path / "recordings.csv").write_bytes(table)
-    convert(tmp_path / "recordings.csv", tmp_path / "out", name="x")
+    convert(tmp_path / "recordings.csv", tmp_path / "out", ConvertOptions(name="x"))
     rows = pd.read_parquet(tmp_path / "out" / "version=0")
     assert sorted(zip(rows["split"], rows["text"], strict=True)) == [
         *(("dev", "ja, tak"), ("dev", "på Ærø")),
         *(("train", "ja, tak"), ("train", "på Ærø")),
     ]
+
+
+def script_of(page: str, name: str) -> str:
+    """A Python script of a page, by its docstring."""
+    text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
+    scripts = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return next(str(code) for code in scripts if code.startswith(f'"""{name}'))
+
+
+def run_script(page: str, name: str, *arguments: object, cwd: Path | None = None) -> bytes:
+    command = [sys.executable, "-c", script_of(page, name), *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, cwd=cwd).stdout
+
+
+def test_kaldis_folder_becomes_a_table(tmp_path: Path) -> None:
+    folder = tmp_path / "train"
+    folder.mkdir()
+    (tmp_path / "meeting.wav").write_bytes(tone(4.0, rate=16_000))
+    (folder / "wav.scp").write_text(f"m {tmp_path}/meeting.wav\n")
+    (folder / "text").write_text("u1 på Ærø\nu2 ja, tak\n", encoding="utf-8")
+    (folder / "segments").write_text("u1 m 0.5 1.5\nu2 m 2 2.75\n")
+    (folder / "utt2spk").write_text("u1 anna\nu2 bo\n")
+    table = tmp_path / "train.csv"
+    table.write_bytes(run_script("write-a-table.md", "kaldi.py", folder))
+    convert(table, tmp_path / "out", ConvertOptions(name="x"))
+    rows = pd.read_parquet(tmp_path / "out" / "version=0")
+    assert [*rows["id"]] == ["u1", "u2"]
+    assert [*rows["text"]] == ["på Ærø", "ja, tak"]
+    assert [*rows["speaker_id"]] == ["anna", "bo"]
+    assert [*rows["audio_size"]] == [16_000, 12_000]
+
+
+def test_what_save_to_disk_wrote_becomes_parquet(tmp_path: Path) -> None:
+    rows = [{"audio": {"bytes": tone(0.5), "path": f"{n}.wav"}, "text": f"nr {n}"} for n in (1, 2)]
+    audio = datasets.Audio(sampling_rate=48_000)
+    made = dataset_of(rows, {"audio": audio, "text": datasets.Value("string")})
+    datasets.DatasetDict(train=made, test=made).save_to_disk(str(tmp_path / "in"))
+    (tmp_path / "out").mkdir()
+    run_script("write-a-table.md", "parquet.py", tmp_path / "in", tmp_path / "out")
+    inventory = convert(tmp_path / "out", tmp_path / "ds", ConvertOptions(name="x"))
+    assert inventory.summary["splits"]["train"]["rows"] == 2
+    assert {row["reason"] for row in inventory.dropped} == {"duplicate id"} or inventory.rows == 4
+
+
+def test_the_function_of_the_page_is_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_corpus.py").write_text(script_of("add-a-corpus.md", "my_corpus.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    for split in ("train", "test"):
+        folder = tmp_path / "in" / split
+        folder.mkdir(parents=True)
+        rows = ("0|a.wav|0|0.2|s|på Ærø", "1|a.wav|0.1|0.3||nej", "2|none.wav|0|1||ja")
+        (folder / "list.txt").write_text("".join(f"{split}-{row}\n" for row in rows))
+        (folder / "a.wav").write_bytes(tone(0.5))
+    options = ConvertOptions(name="radio", max_drop=0.4, workers=2)
+    convert(f"my_corpus.rows:{tmp_path / 'in'}", tmp_path / "ds", options)
+    written = pd.read_parquet(tmp_path / "ds" / "version=0")
+    columns = (written[name] for name in ("id", "text", "speaker_id", "audio_size"))
+    assert {*zip(*columns, strict=True)} == {
+        ("train-0", "på Ærø", "s", 3200),
+        ("train-1", "nej", None, 3200),
+        ("test-0", "på Ærø", "s", 3200),
+        ("test-1", "nej", None, 3200),
+    }
+
+
+def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 20))
+    lines = [f"{n}.wav,nr {n},taler {n % 6}" for n in range(12)]
+    (tmp_path / "own.csv").write_text("\n".join(["path,text,speaker", *lines]))
+    convert(tmp_path / "own.csv", tmp_path / "ds", ConvertOptions(name="own", split="train"))
+    run_script("few-speakers.md", "folds.py", tmp_path / "ds", 3, cwd=tmp_path)
+    dataset, tested = DanishAsrDataset(tmp_path / "ds"), list[str]()
+    for fold in (1, 2, 3):
+        tree = merge(
+            read_yaml(ROOT / "configs" / "demo.yaml"), read_yaml(tmp_path / f"fold-{fold}.yaml")
+        )
+        config = load(tree | {"dataset": tree["dataset"] | {"name": "own"}}, where="the page")
+        parts = [
+            dataset.read_index("train", where).rows["speaker_id"].unique().to_list()
+            for where in (
+                config.dataset.train_where,
+                config.dataset.valid_where,
+                config.evaluator.where,
+            )
+        ]
+        assert sorted(name for part in parts for name in part) == [f"taler {n}" for n in range(6)]
+        tested += parts[2]
+    assert sorted(tested) == [f"taler {n}" for n in range(6)]

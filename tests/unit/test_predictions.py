@@ -1,4 +1,4 @@
-"""Predictions files."""
+"""Predictions files, and what a dataset adds to them."""
 
 import bz2
 import gzip
@@ -6,15 +6,24 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import ClassLabel, Dataset, Features, Value
 
-from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
-from danish_asr.scoring.references import read_reference_file
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.scoring.predictions import (
+    Prediction,
+    load,
+    read_predictions,
+    to_row,
+    write_predictions,
+)
+from danish_asr.scoring.references import read_references
 from danish_asr.text.profiles import normalizer
+from tests.builders import build_dataset
+from tests.shards import utterance, write_shard
 
 ROW: dict[str, Any] = {
     "id": "a",
@@ -30,7 +39,7 @@ def _read(folder: Path, *lines: Any) -> list[Prediction]:
     path = folder / "p.jsonl"
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
-    return list(read_predictions(path))
+    return read_predictions(path)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
@@ -40,7 +49,10 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         Prediction(**{**ROW, "id": "c"}, confidence=0.0, seconds_per_character=0.1),
     ]
     assert write_predictions(tmp_path / "p.jsonl", rows) == 3
-    assert list(read_predictions(tmp_path / "p.jsonl")) == rows
+    assert read_predictions(tmp_path / "p.jsonl") == rows
+    frame = pd.DataFrame([to_row(row) for row in rows])
+    assert read_predictions(rows) == rows
+    assert [row.key for row in read_predictions(frame)] == [row.key for row in rows]
 
 
 def test_labels_are_texts_and_empty_ones_unknown(tmp_path: Path) -> None:
@@ -63,12 +75,6 @@ def test_a_label_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
     assert {(row.speaker_id, row.dialect, row.extra["city"]) for row in rows} == {("Århus",) * 3}
 
 
-def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "p.jsonl").write_bytes(gzip.compress(json.dumps(ROW).encode(), mtime=0)[:-12])
-    with pytest.raises(PredictionsError, match=r"p\.jsonl: .*Compressed file ended"):
-        list(read_predictions(tmp_path / "p.jsonl"))
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -76,9 +82,10 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         ("[" * 100_000 + "]" * 100_000, "not JSON .*recursion"),
         ({**ROW, "id": "b", "hypothesis": "nej \ud800"}, r"half of a character"),
         ({"id": "b"}, "missing reference, hypothesis; found 'id'; .* --columns reference=NAME$"),
-        (ROW, "duplicate id 'a', first seen on line 1"),
-        ({**ROW, "hypothesis": None}, "hypothesis must be a string, found None"),
-        ({**ROW, "duration": float("nan")}, "expected a duration .*, found nan"),
+        (ROW, "duplicate id 'a', first seen in .*p.jsonl:1"),
+        ({**ROW, "id": "b", "hypothesis": None}, 'hypothesis must be .*found null; write ""'),
+        ({**ROW, "id": "b", "duration": float("nan")}, "expected a duration .*, found nan"),
+        ({**ROW, "id": " "}, "the id is empty"),
     ],
 )
 def test_an_invalid_line_is_refused_with_file_and_line(
@@ -88,12 +95,16 @@ def test_an_invalid_line_is_refused_with_file_and_line(
         _read(tmp_path, ROW, line)
 
 
+def test_the_id_of_another_corpus_is_another_row(tmp_path: Path) -> None:
+    assert len(_read(tmp_path, ROW, {**ROW, "corpus": "radio"})) == 2
+
+
 def _table(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> None:
     lines = [list(rows[0]), *(list(row.values()) for row in rows)]
     path.write_text("".join(separator.join(line) + "\r\n" for line in lines), encoding="utf-8-sig")
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif path.suffix in {".csv", ".tsv"}:
@@ -101,20 +112,16 @@ def _write(path: Path, rows: list[dict[str, Any]]) -> None:
     else:
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
         path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+    return path
 
 
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.csv", "p.tsv", "p.parquet"])
-def test_every_format_is_read_more_than_once_and_needs_three_columns(
-    tmp_path: Path, name: str
-) -> None:
+def test_every_format_needs_three_columns(tmp_path: Path, name: str) -> None:
     rows: list[dict[str, Any]] = [
         {"id": key, "reference": "så 'n", "hypothesis": ""} for key in "ab"
     ]
     _write(tmp_path / name, rows)
-    expected = [Prediction(**row) for row in rows]
-    read = read_predictions(str(tmp_path / name))
-    for _ in range(2):
-        assert list(read) == expected
+    assert read_predictions(str(tmp_path / name)) == [Prediction(**row) for row in rows]
 
 
 def test_numbers_of_a_table_are_read_and_a_short_row_is_refused(tmp_path: Path) -> None:
@@ -126,50 +133,25 @@ def test_numbers_of_a_table_are_read_and_a_short_row_is_refused(tmp_path: Path) 
     assert other.duration is None
     _table(path, [row, {"id": "b"}])
     with pytest.raises(PredictionsError, match=r"p.csv:3: expected 5 fields"):
-        list(read_predictions(path))
+        read_predictions(path)
 
 
-def test_ids_that_a_dataset_lacks_are_all_counted(tmp_path: Path) -> None:
-    _write(tmp_path / "p.csv", [{"id": f"u{number}", "pred": "ja"} for number in range(8)])
-    references = {"u0": {"reference": "ja"}}
-    with pytest.raises(PredictionsError, match=r"7 ids are not in .*\n.*p.csv:3: id 'u1'"):
-        list(read_predictions(tmp_path / "p.csv", references))
+NEMO = {"audio_filepath": "a.wav", "text": "det er", "pred_text": "det var", "duration": 2}
 
 
-NEMO = {
-    "audio_filepath": "a.wav",
-    "text": "det er koldt",
-    "pred_text": "det var koldt",
-    "duration": 2,
-}
-
-
-def test_a_manifest_of_nemo_a_trn_and_other_names_of_columns_are_read(tmp_path: Path) -> None:
+def test_a_manifest_of_nemo_and_other_names_of_columns_are_read(tmp_path: Path) -> None:
     (tmp_path / "nemo.json").write_text(json.dumps(NEMO) + "\n")
     (row,) = read_predictions(tmp_path / "nemo.json")
-    assert (row.id, row.reference, row.hypothesis) == ("a.wav", "det er koldt", "det var koldt")
+    assert (row.id, row.reference, row.hypothesis) == ("a.wav", "det er", "det var")
     (tmp_path / "other.csv").write_text("key;ord;whisper\n1;ja;nej\n")
     columns = {"id": "key", "reference": "ord", "hypothesis": "whisper"}
     (row,) = read_predictions(tmp_path / "other.csv", columns=columns)
     assert (row.id, row.reference, row.hypothesis, row.extra) == ("1", "ja", "nej", {})
     with pytest.raises(PredictionsError, match=r"csv:2: no column tale; found 'key', 'ord'"):
-        list(read_predictions(tmp_path / "other.csv", columns={"hypothesis": "tale"}))
-    (tmp_path / "hyp.trn").write_text("det var koldt (s1_u%5F1)\n(s2-2)\n")
-    (tmp_path / "ref.trn").write_text("det er koldt (s1_u%5F1)\nja (s2-2)\n")
-    references = read_reference_file(tmp_path / "ref.trn")
-    one, other = read_predictions(tmp_path / "hyp.trn", references)
-    assert (one.id, one.speaker_id, one.reference) == ("s1_u_1", "s1", "det er koldt")
-    assert (other.id, other.speaker_id, other.hypothesis) == ("s2-2", "s2", "")
-
-
-def test_references_of_a_file_are_the_same_if_they_are_under_the_profile(tmp_path: Path) -> None:
-    _write(tmp_path / "ref.jsonl", [{"id": "a", "text": "Det er koldt.", "dialect": "Fynsk"}])
-    _write(tmp_path / "p.jsonl", [{"id": "a", "reference": "det er koldt", "hypothesis": ""}])
-    references = read_reference_file(tmp_path / "ref.jsonl")
-    (row,) = read_predictions(tmp_path / "p.jsonl", references, normalize=normalizer("coral"))
-    assert (row.reference, row.dialect) == ("Det er koldt.", "Fynsk")
-    with pytest.raises(PredictionsError, match="1 references differ"):
-        list(read_predictions(tmp_path / "p.jsonl", references, normalize=normalizer("raw")))
+        read_predictions(tmp_path / "other.csv", columns={"hypothesis": "tale"})
+    twice = {"reference": "ord", "hypothesis": "ord"}
+    with pytest.raises(PredictionsError, match=r"column ord is named for two"):
+        read_predictions(tmp_path / "other.csv", columns=twice)
 
 
 def test_classes_of_the_library_datasets_have_their_names(tmp_path: Path) -> None:
@@ -192,9 +174,14 @@ LINE = json.dumps(ROW).encode() + b"\n"
         ("p.jsonl", LINE.decode().encode("utf-32"), "UTF-32"),
         ("p.csv", "id,reference\n".encode("utf-16"), "UTF-16"),
         ("p.jsonl.gz", gzip.compress(gzip.compress(LINE)), "gzip twice"),
+        ("p.jsonl", gzip.compress(LINE, mtime=0)[:-12], "Compressed file ended"),
         ("p.txt", b"id,reference,hypothesis\na,b,c\n", r"ends in \.csv or \.tsv"),
         ("p.jsonl", LINE[:-2] + b', "id": "b"}\n', "repeated keys: id"),
-        ("p.trn", b"det er koldt\n", "expected `text .speaker-utterance.`"),
+        ("p.jsonl", b"", "the file has no rows"),
+        ("p.trn", b"det er koldt\n", "p.trn:1: expected `text .speaker-utterance.`"),
+        ("p.trn", b";; a comment\n{ a / b } c (s-1)\n", "p.trn:2: '{' is sclite's markup"),
+        ("p.trn", b"ja (s-1)\nja (h) (s-2)\n", "p.trn:2: '\\(' is sclite's markup"),
+        ("p.trn", b"@ c (s-1)\n", "p.trn:1: '@' is sclite's markup"),
     ],
 )
 def test_advice_about_a_file_that_cannot_be_read_fits_the_file(
@@ -202,4 +189,59 @@ def test_advice_about_a_file_that_cannot_be_read_fits_the_file(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(PredictionsError, match=message):
-        list(read_predictions(tmp_path / name))
+        read_predictions(tmp_path / name)
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Two corpora that share an id; the first row of one is in NFC, its speaker is known."""
+    root = tmp_path / "data"
+    for corpus, ids in (("a", ("å", "x")), ("b", ("x", "q-1"))):
+        rows = [
+            utterance(n, split="test", id=name, text=f"Det er {name}.", speaker_id=f"s-{n}")
+            for n, name in enumerate(ids)
+        ]
+        write_shard(root, rows, split="test", corpus=corpus)
+    return root
+
+
+def test_a_dataset_gives_what_a_row_lacks_and_wins_over_a_guess(
+    tmp_path: Path, dataset: Path
+) -> None:
+    (tmp_path / "hyp.trn").write_text("det var (a\u030a)\n;; comment\n（ja） (q-1)\n")
+    loaded = load([tmp_path / "hyp.trn"], dataset=dataset)
+    one, other = loaded.rows
+    assert (one.corpus, one.reference, one.speaker_id) == ("a", "Det er å.", "s-0")
+    assert (other.hypothesis, other.speaker_id, loaded.in_dataset) == ("(ja)", "s-1", 4)
+    (tmp_path / "own.csv").write_text("id,hypothesis,speaker_id,dialect\nq-1,ja,own,\n")
+    assert read_predictions(tmp_path / "own.csv", dataset=dataset)[0].speaker_id == "own"
+
+
+def test_an_id_of_two_corpora_needs_a_corpus(tmp_path: Path, dataset: Path) -> None:
+    file = _write(tmp_path / "p.csv", [{"id": "x", "pred": "ja"}])
+    with pytest.raises(PredictionsError, match=r"p.csv:2: id 'x' is in a, b; add a column corpus"):
+        read_predictions(file, dataset=dataset)
+    _write(file, [{"id": "x", "pred": "ja", "corpus": "b"}])
+    assert read_predictions(file, dataset=dataset)[0].corpus == "b"
+
+
+def test_ids_and_references_that_a_dataset_lacks_are_all_counted(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "data")
+    references = read_references(tmp_path / "data")
+    rows = [{"id": row["id"], "reference": row["reference"], "pred": ""} for row in references]
+    file = _write(tmp_path / "p.jsonl", [*rows, *({"id": f"u{n}", "pred": ""} for n in range(7))])
+    with pytest.raises(PredictionsError, match=r"7 ids are not in .*\n.*p.jsonl:13: id 'u0'"):
+        read_predictions(file, dataset=tmp_path / "data")
+    rows[0]["reference"] = rows[0]["reference"].upper() + "!"
+    _write(file, rows)
+    normalized = load([file], dataset=tmp_path / "data", normalize=normalizer("coral"))
+    assert normalized.rows[0].reference == references[0]["reference"]
+    rows[1]["reference"] += " x"
+    _write(file, rows)
+    with pytest.raises(PredictionsError, match=r"1 references differ .*\n.*:2: id .* expected"):
+        load([file], dataset=tmp_path / "data", normalize=normalizer("coral"))
+    _write(file, [rows[2] | {"split": "dev"}])
+    with pytest.raises(PredictionsError, match=r"of split dev, and --split is test"):
+        read_predictions(file, dataset=tmp_path / "data", split="test")
+    with pytest.raises(ConfigError, match="name that too"):
+        read_predictions(file, split="test")

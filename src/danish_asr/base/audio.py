@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import log10
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,7 +24,7 @@ from danish_asr.base.audio_beyond_libsndfile import (
     is_mp3,
     open_flac,
 )
-from danish_asr.base.audio_length import is_joined, missing
+from danish_asr.base.audio_headers import header_fault, with_lengths
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -43,7 +45,6 @@ _BLOCK: Final = 1 << 20
 UNKNOWN_LENGTH: Final = 1 << 62
 """libsndfile reports at least this many frames if the header was written before the length was
 known, as a program does that writes FLAC into a pipe."""
-
 
 _MIXED_APART: Final = 2.0
 """dB that the mean of channels is quieter than they are. Two speakers who take turns, each on a
@@ -69,15 +70,12 @@ def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
 
 
 def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
-    """Return an audio file as one channel of 16 kHz; ``part`` is that of `decode`.
+    """Return an audio file as one channel of 16 kHz; ``part`` and errors are those of `decode`."""
+    return resampled(*decode(audio, **part))
 
-    The format is any that libsndfile reads (WAV, FLAC, MP3, OGG, ...), or MP4, WebM and Matroska
-    where PyAV is installed.
 
-    Raises:
-        AudioError: The audio is undecodable, truncated, empty, too long or has non-finite samples.
-    """
-    mono, rate = decode(audio, **part)
+def resampled(mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+    """Samples at 16 kHz. Raises `AudioError` if there are none, or if they are not finite."""
     if rate != SAMPLE_RATE:
         mono = soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
     if not len(mono):
@@ -85,6 +83,12 @@ def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
     if not np.isfinite(mono).all():  # a filter spreads such values and removes none
         raise AudioError("non-finite samples")
     return mono
+
+
+def without_mean(samples: NDArray[Any]) -> NDArray[Any]:
+    """The samples without their DC offset, which is no sound and would count in every level."""
+    offset = samples.mean(dtype=np.float64).astype(samples.dtype)
+    return np.subtract(samples, offset)
 
 
 def decode(
@@ -95,40 +99,81 @@ def decode(
     max_seconds: float = 7200.0,
     channel: int | None = None,
     findings: Findings | None = None,
+    last: LastRecording | None = None,
 ) -> tuple[NDArray[np.float32], int]:
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
     ``channel`` (from 1) takes one of them. ``findings`` gets what is left behind the part, and the
-    level that the mean loses.
+    level that the mean loses. ``last`` keeps a file open of which parts are read.
 
-    The length limit is checked against the header, and channels are averaged block by block, so
-    that neither a long file nor many channels cost memory.
+    The format is any that libsndfile reads (WAV, FLAC, MP3, OGG, ...), or MP4, WebM and Matroska
+    where PyAV is installed. The length limit is checked against the header, and channels are
+    averaged block by block, so that neither a long file nor many channels cost memory.
 
     Raises:
-        AudioError: The audio is missing, undecodable or too long, or it ends 0.1 s or more before
-            the length in its header or the end of the part. An OGG file that was cut between two
-            pages cannot be detected, nor can an MP3 without a length tag.
+        AudioError: The audio is missing, undecodable, empty or too long, or it ends 0.1 s or more
+            before the length in its header or the end of the part. An OGG file that was cut between
+            two pages cannot be detected, nor can an MP3 without a length tag.
         SourceError: The file exists and cannot be read.
     """
     if isinstance(audio, bytes) and not start and seconds is None and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
         with open_flac(audio) as flac:
-            short = flac is not None and flac.samples <= flac.rate * max_seconds
-            if flac is not None and short and not is_joined(audio):
+            if flac is not None and flac.samples <= flac.rate * max_seconds:
                 mono = np.empty(flac.samples, np.float32)
                 if flac.read(mono) == len(mono):
                     return mono, flac.rate
+    is_part = bool(start) or seconds is not None
     try:
-        with open_audio(audio) as file:
+        with _opened(audio, last if is_part else None) as file:
             if not 1 <= (channel or 1) <= file.channels:
                 raise AudioError(f"no channel {channel}")
             part = _Part(start, seconds, max_seconds, channel)
             mono, rate = _decode_part(file, part, findings), int(file.samplerate)
-            if seconds is None and _lacking(file, audio, len(mono)) >= _SLACK * rate:
-                raise AudioError("truncated audio")
+            if seconds is None and (fault := whole_fault(file, audio, len(mono))):
+                raise AudioError(fault)
             return mono, rate
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
+
+
+class LastRecording:
+    """Keeps the decoder of a long recording open: its next utterance is a few frames further on.
+
+    One that is opened again has to find its place, which of MP3 and M4A is decoding from the start.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._file: Decoder | None = None
+
+    def open(self, path: Path) -> Decoder:
+        """The open decoder of a file; the one before is closed."""
+        # libsndfile 1.2.2 gives wrong samples if it goes forward in an OGG after it has read.
+        is_ogg = getattr(self._file, "format", "") == "OGG"
+        if self._file is None or path != self._path or is_ogg:
+            self.close()
+            self._path, self._file = path, open_audio(path)
+        return self._file
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._file is not None:
+            self._file.__exit__(None, None, None)
+        self._path = self._file = None
+
+
+@contextmanager
+def _opened(audio: bytes | Path, last: LastRecording | None) -> Iterator[Decoder]:
+    if last is None or isinstance(audio, bytes):
+        with open_audio(audio) as file:
+            yield file
+        return
+    try:
+        yield last.open(audio)
+    except RuntimeError:
+        last.close()  # its place is unknown
+        raise
 
 
 class _Part(NamedTuple):
@@ -140,11 +185,14 @@ class _Part(NamedTuple):
     channel: int | None
 
 
-def _lacking(file: Decoder, audio: bytes | Path, decoded: int) -> float:
-    """The frames that the header announces and the file does not have."""
+def whole_fault(file: Decoder, audio: bytes | Path, decoded: int) -> str:
+    """What is wrong with a file of which everything was ``decoded``; empty if nothing is."""
     if isinstance(file, Media):
-        return max(file.announced * file.samplerate - decoded, decoded * missing(audio))
-    return float(file.frames * missing(audio))
+        lacking = file.announced * file.samplerate - decoded
+        return "truncated audio" if lacking >= _SLACK * file.samplerate else ""
+    if isinstance(file, Mp3):
+        return ""
+    return header_fault(file, audio)
 
 
 def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArray[np.float32]:
@@ -158,10 +206,10 @@ def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArr
     frames = round(left if seconds is None else min(left, seconds * rate))
     if frames > most and not unknown_length:
         raise AudioError(f"longer than {max_seconds:g} s")
-    if first and frames > 0:
-        file.seek(first)
     mono = np.empty(0, np.float32)
     if frames > 0:
+        if start or seconds is not None:
+            file.seek(first)  # also to 0: the decoder may have been used before
         mono = _read_mono(file, frames, channel, findings)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
@@ -179,7 +227,7 @@ def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArr
 
 
 _CHECKED: Final = frozenset(
-    {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "NIST", "FLAC", "OGG", "MP3"}
+    {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "FLAC", "OGG", "MP3"}
 )
 """Formats of which a half is found. Of others libsndfile reads it without a word."""
 
@@ -206,20 +254,19 @@ def open_audio(audio: bytes | Path) -> Decoder:
     """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
 
     Raises:
-        AudioError: There is no such file, or it is several files in one.
+        AudioError: There is no such file.
         SourceError: The file exists and cannot be read.
     """
     head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
     if not head:
         raise RuntimeError("the file is empty")
-    if is_joined(audio):
-        raise AudioError("several audio files in one")
     if is_media(head):
         return Media(audio)
     if is_mp3(head) or _is_damaged_mp3(audio, head):
         data = audio if isinstance(audio, bytes) else audio.read_bytes()
         return Mp3(data)
-    file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    streamed = with_lengths(audio, head)
+    file = _SoundFile(os.fsencode(streamed) if isinstance(streamed, Path) else _Bytes(streamed))
     if file.format not in _CHECKED:
         file.close()
         raise AudioError("no usual audio format; convert it to WAV")

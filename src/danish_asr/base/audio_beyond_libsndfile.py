@@ -63,6 +63,7 @@ class Mp3:
         self.samplerate = int(self._decoder.sampleRate)
         self.channels = int(self._decoder.channels)
         self.frames = int(lib.ma_dr_mp3_get_pcm_frame_count(self._decoder))
+        self._place = 0
 
     def __enter__(self) -> Self:
         return self
@@ -71,14 +72,20 @@ class Mp3:
         lib.ma_dr_mp3_uninit(self._decoder)
 
     def seek(self, frame: int) -> None:
-        """Continue at a frame."""
-        lib.ma_dr_mp3_seek_to_pcm_frame(self._decoder, frame)
+        """Continue at a frame: forwards by decoding, as miniaudio's own way gives wrong samples."""
+        if frame < self._place:
+            lib.ma_dr_mp3_seek_to_pcm_frame(self._decoder, 0)
+            self._place = 0
+        while self._place < frame and len(self.read(min(frame - self._place, 1 << 20))):
+            pass
 
     def read(self, frames: int, **_: object) -> NDArray[np.float32]:
         """Decode up to ``frames`` frames to ``(frames, channels)`` in [-1, 1]."""
         out = np.empty((frames, self.channels), np.float32)
         place = ffi.from_buffer("float[]", out)
-        return out[: int(lib.ma_dr_mp3_read_pcm_frames_f32(self._decoder, frames, place))]
+        count = int(lib.ma_dr_mp3_read_pcm_frames_f32(self._decoder, frames, place))
+        self._place += count
+        return out[:count]
 
 
 HEAD: Final = 33
@@ -107,6 +114,7 @@ class Media:
     frames: Final = 1 << 62
 
     def __init__(self, audio: bytes | Path) -> None:
+        self._audio = audio
         try:
             self._av: Any = import_module("av")
         except ImportError as error:
@@ -128,6 +136,7 @@ class Media:
         """Seconds that the header says, 0 if it does not."""
         self._left = np.empty((0, 1), np.float32)
         self._blocks = self._decode()
+        self._place = 0
         self.samplerate, self.channels = 1, 1
         self._left = next(self._blocks, self._left)  # a header's rate may be half of HE-AAC's
 
@@ -148,9 +157,12 @@ class Media:
         return (self._container.duration or 0) / 1e6 if alone else 0.0
 
     def seek(self, frame: int) -> None:
-        """Skip that many frames by decoding them: unlike FFmpeg's seeking, this is exact."""
-        while frame > 0 and len(skipped := self.read(min(frame, 1 << 20))):
-            frame -= len(skipped)
+        """Continue at a frame, by decoding all before it: FFmpeg's seeking is not exact."""
+        if frame < self._place:
+            self._container.close()
+            self.__init__(self._audio)  # type: ignore[misc]  # from the start
+        while self._place < frame and len(self.read(min(frame - self._place, 1 << 20))):
+            pass
 
     def read(self, frames: int, **_: object) -> NDArray[np.float32]:
         """Decode up to ``frames`` frames to ``(frames, channels)`` in [-1, 1]."""
@@ -160,6 +172,7 @@ class Media:
             count += len(block)
         joined = np.concatenate(blocks)
         self._left = joined[frames:]
+        self._place += len(joined[:frames])
         return joined[:frames]
 
     def _decode(self) -> Iterator[NDArray[np.float32]]:

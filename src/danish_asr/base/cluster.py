@@ -144,12 +144,12 @@ def launch(arguments: Sequence[str]) -> int:
     """
     # Processes inherit this and wait with such a signal until they have handlers (`base.stops`).
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    Thread(target=_pass_on, daemon=True).start()
     gpus = max(1, usable_gpus())
     if gpus == 1 and arguments[:1] == ["-m"]:
         # Become the command, so that signals and the status need no messenger.
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
-    Thread(target=_pass_on, daemon=True).start()
     from torch.distributed import run  # noqa: PLC0415 - slow
     from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
         ChildFailedError,

@@ -22,7 +22,7 @@ _SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
 _LISTED: Final = 6
 """The most keys that a fault names; a section has up to sixty."""
 
-_QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adafactor}'"
+_QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adamw_8bit}'"
 
 
 def read_yaml(file: Path) -> Tree:

@@ -207,22 +207,3 @@ def _holder(lease: SoftFileLease) -> tuple[str, int]:
     """Host and process; a question mark separates the host from its container."""
     owner = lease.owner
     return (owner.hostname.partition("?")[0], owner.pid) if owner else ("an unknown host", 0)
-
-
-def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Yield each folder below one and the names of its files, sorted; hidden ones are left out.
-
-    Links to folders are followed last, and no folder is walked twice: a link may lead to a folder
-    above it.
-    """
-    waiting, walked = [folder], set[Path]()
-    while waiting:
-        for parent, folders, names in os.walk(waiting.pop(0)):
-            own = Path(parent).resolve()
-            if own in walked:
-                folders.clear()  # not walked then
-                continue
-            walked.add(own)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            waiting += filter(Path.is_symlink, (Path(parent, name) for name in folders))
-            yield Path(parent), sorted(name for name in names if not name.startswith("."))

@@ -1,5 +1,7 @@
 """The data contract as code, which ``data/README.md`` describes in prose."""
 
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +56,7 @@ LEDGER_SCHEMA: Final = pa.schema(
     [
         pa.field("source", pa.string(), nullable=False),
         pa.field("row", pa.int64(), nullable=False),
+        ("corpus", pa.string()),
         ("id", pa.string()),
         ("dialect", pa.string()),
         pa.field("reason", pa.string(), nullable=False),
@@ -76,6 +79,7 @@ STATISTICS_FILE: Final = "language_distribution_0.tsv"
 LEDGER_FILE: Final = "ledger.parquet"
 SUSPECTS_FILE: Final = "suspects.parquet"
 INVENTORY_FILE: Final = "manifest.json"
+WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
 README_FILE: Final = "README.md"
 CARDS_DIR: Final = "cards"
 
@@ -83,3 +87,28 @@ CARDS_DIR: Final = "cards"
 def partition_dir(root: Path, corpus: str, split: str, language: str) -> Path:
     """The directory of one Hive partition below a dataset's root."""
     return root / VERSION_DIR / f"corpus={corpus}" / f"split={split}" / f"language={language}"
+
+
+def card_directories() -> list[Path]:
+    """Return the directories that are searched for cards of built datasets and finished runs.
+
+    ``data/parquet/cards`` below the working directory, and those that ``$DANISH_ASR_ASSETS`` names,
+    separated by ``os.pathsep``.
+    """
+    named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
+    default = Path("data", "parquet", CARDS_DIR)
+    return without_nested([default, *(Path(name) for name in named if name)])
+
+
+def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
+    """Leave out directories inside another one, or inside one that is already searched.
+
+    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
+    """
+    directories = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
+    all_directories = {*searched, *directories}
+    return [
+        directory
+        for directory in directories
+        if directory not in searched and all_directories.isdisjoint(directory.parents)
+    ]

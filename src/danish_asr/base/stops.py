@@ -10,15 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 from danish_asr.base.errors import EXIT_STOPPED
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
@@ -156,59 +153,34 @@ def exit_if_held(status: int) -> None:
         os._exit(status)
 
 
-class PassingOn:
-    """Runs programs; each stop signal reaches the one that runs, and is waited for.
+def run_passing_on(command: Sequence[str], output: Any = None) -> tuple[int, signal.Signals | None]:
+    """Run a command to its end; stop signals reach it, and do not end this process.
 
-    A context manager, in which signals do not end this process.
-
-    Attributes:
-        received: The first stop signal, if there was one.
+    Returns its status and the first stop signal, if there was one. What it prints goes to the file
+    ``output``, if any. It ends when this process is killed.
     """
+    import subprocess  # noqa: PLC0415 - entry points import this file first
 
-    def __init__(self) -> None:
-        self.received: signal.Signals | None = None
-        self._process: Popen[Any] | None = None
-        self._handlers = ExitStack()
+    from danish_asr.base.cluster import stop_with_parent  # noqa: PLC0415
 
-    def __enter__(self) -> Self:
-        self._handlers.enter_context(at_stops(self._pass_on))
-        return self
+    received: list[signal.Signals] = []
+    running: list[subprocess.Popen[Any]] = []
 
-    def __exit__(self, *_: object) -> None:
-        self._handlers.close()
+    def pass_on(number: signal.Signals) -> None:
+        received.append(number)
+        for process in running:
+            process.send_signal(number)
 
-    def _pass_on(self, number: signal.Signals) -> None:
-        self.received = self.received or number
-        if self._process is not None:
-            self._process.send_signal(number)
-
-    def run(self, command: Sequence[str], output: Any = None) -> int:
-        """Run a command to its end and return its status; it ends when this process is killed.
-
-        Nothing is started after a stop signal. What it prints goes to the file ``output``, if any.
-        """
-        import subprocess  # noqa: PLC0415 - entry points import this file first
-
-        from danish_asr.base.cluster import stop_with_parent  # noqa: PLC0415
-
-        if self.received:
-            return 128 + self.received
-        self._process = subprocess.Popen(  # noqa: S603 - our own commands
+    with at_stops(pass_on):
+        process = subprocess.Popen(  # noqa: S603 - our own commands
             command,
             stdout=output,
             stderr=output,
             process_group=0,  # a signal to that of this process would reach it twice
             preexec_fn=stop_with_parent,  # noqa: PLW1509
         )
-        if self.received:  # meanwhile
-            self._process.send_signal(self.received)
-        status = self._process.wait()
-        self._process = None
-        return status
-
-    def exit_if_stopped(self) -> None:
-        """End this command as the signal would have: KeyboardInterrupt, or status 128 + N."""
-        if self.received == signal.SIGINT:
-            raise KeyboardInterrupt
-        if self.received:
-            raise SystemExit(128 + self.received)
+        running.append(process)
+        for number in received:  # while it was started
+            process.send_signal(number)
+        status = process.wait()
+    return status, received[0] if received else None

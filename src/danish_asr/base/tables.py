@@ -38,6 +38,13 @@ TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 TRN: Final = ".trn"
 """Lines of ``text (speaker-utterance)``, as NIST's sclite reads them."""
 
+TRN_MARKUP: Final = str.maketrans("(){}@;", "（）｛｝＠；")
+"""What sclite reads as alternatives, optional words, the empty word and comments, and the
+full-width forms that stand for it in the texts that are written here."""
+
+_TRN_TEXT: Final = {wide: narrow for narrow, wide in TRN_MARKUP.items()}
+_TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
+
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _NOT_READ: Final = {
     b"BZh": "is compressed by bzip2; expected plain text or gzip: bunzip2 FILE",
@@ -177,15 +184,20 @@ _JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
 def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
     """Yield id, text and the speaker, whose name ends at the first hyphen or underscore."""
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if not line.strip() or line.startswith(";;"):  # a comment
             continue
         parts = _TRN_LINE.fullmatch(line.rstrip("\r\n"))
         if parts is None:
             yield TableRow(number, None, "expected `text (speaker-utterance)`, as in sclite's trn")
             continue
         text, name = parts.groups()
+        if markup := _TRN_READ_BY_SCLITE.search(text):
+            fix = "choose one alternative, or let sclite score the file"
+            fault = f"{markup[0]!r} is sclite's markup of alternatives or optional words; {fix}"
+            yield TableRow(number, None, fault)
+            continue
         speaker = re.split("[-_]", name, maxsplit=1)
-        values = {"id": unquote(name), "text": text}
+        values = {"id": unquote(name), "text": text.translate(_TRN_TEXT)}
         if len(speaker) > 1:
             values["speaker_id"] = unquote(speaker[0])
         yield TableRow(number, values)

@@ -151,14 +151,14 @@ def run_on_ray(
     try:
         ray: Any = import_module("ray")
     except ImportError:
-        raise MissingExtraError("--engine ray", "ray") from None
+        raise MissingExtraError("--ray", "ray") from None
     own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
     try:
         _probe(address)
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        fault = f"--address: no Ray cluster answers at {address or 'this machine'} ({reason})"
+        fault = f"--ray: no Ray cluster answers at {address or 'this machine'} ({reason})"
         raise ConfigError([fault], where="the command line") from error
     try:
         shared = ray.put(task)

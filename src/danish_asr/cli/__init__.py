@@ -32,7 +32,7 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
 from danish_asr.cli.app import app
 
 _ORDER: Final = (
-    *("demo", "doctor", "synthesize", "convert", "combine", "verify", "explore", "harvest"),
+    *("demo", "doctor", "convert", "combine", "verify", "explore", "harvest"),
     *("fetch", "plan", "train", "evaluate", "sweep", "runs"),
     *("average", "score", "compare", "report", "audit", "transcribe", "align", "serve", "export"),
 )

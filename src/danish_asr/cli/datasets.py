@@ -4,15 +4,15 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from typer import Argument, Exit, Option
 
-from danish_asr.base.errors import EXIT_FAILED, DatasetError
+from danish_asr.base.errors import EXIT_FAILED, ConfigError, DatasetError
 from danish_asr.cli.app import Dataset, Files, Values, app, preset, say_next
 from danish_asr.corpus import ConvertOptions
 
-_CONVERT: Final = ConvertOptions()
+_CONVERT: Final = ConvertOptions(name="any")
 DATASET: Final = Path("data/parquet")
 """Where a dataset is converted to, and looked for."""
 
@@ -24,6 +24,9 @@ class _Leak(StrEnum):
 
 
 _Root = Annotated[Path, Argument(help="Root of a built dataset.")]
+_Without = Annotated[
+    Path | None, Option(metavar="FILE", help="Rows to leave out: a table of corpus and id.")
+]
 _Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
 
 
@@ -65,30 +68,6 @@ def doctor(
         raise Exit(EXIT_FAILED)
 
 
-@app.command(examples=["synthesize corpus", "synthesize corpus --train 500 --seed 7"])
-def synthesize(
-    folder: Annotated[Path, Argument(help="Where the corpus is written.")],
-    *,
-    seed: Annotated[int | None, Option(help="Random seed; default: the demo's.")] = None,
-    train: Annotated[int | None, Option(min=0, help="Utterances for training, about.")] = None,
-    dev: Annotated[int | None, Option(min=0, help="Utterances for validation, about.")] = None,
-    test: Annotated[int | None, Option(min=0, help="Utterances for testing, about.")] = None,
-    language: Annotated[
-        str, Option(help="dan_Latn, nob_Latn, swe_Latn or fao_Latn.")
-    ] = _CONVERT.language,
-    workers: _Workers = None,
-) -> None:
-    """Make synthetic speech, Danish in the format of CoRal; by default as much as the demo's."""
-    from danish_asr.base.cluster import usable_cpus
-    from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
-
-    given = {"train": train, "dev": dev, "test": test}
-    size = SyntheticSize(**{split: rows for split, rows in given.items() if rows is not None})
-    seeded = {} if seed is None else {"seed": seed}
-    workers = workers or usable_cpus()
-    synthesise(folder, size=size, workers=workers, language=language, **seeded)
-
-
 @app.command(
     examples=[
         "convert --list",
@@ -112,113 +91,88 @@ def convert(
     tier: Annotated[
         list[str] | None, Option(metavar="NAME", help="Of TextGrid or ELAN. Repeatable.")
     ] = None,
-    divide: Annotated[
-        float | None, Option(metavar="SECONDS", help="Divide longer timed text at pauses.")
-    ] = None,
     channel: Annotated[int | None, Option(help="Channel, from 1; default: their mean.")] = None,
+    split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
+    drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
+    without: _Without = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
-    shard_rows: Annotated[
-        int, Option(min=1, help="Most source rows per shard.")
-    ] = _CONVERT.shard_rows,
+    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
     workers: _Workers = None,
-    engine: Annotated[
-        Literal["processes", "ray"], Option(help="Ray converts on several machines.")
-    ] = "processes",
-    address: Annotated[str | None, Option(help="The Ray cluster; default: this machine.")] = None,
-    part: Annotated[str | None, Option(metavar="I/N", help="Convert only part I of N.")] = None,
-    split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
-    folds: Annotated[int | None, Option(help="Datasets, to test each speaker once.")] = None,
-    drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
-    fix_text: Annotated[bool, Option("--fix-text", help="Mend mojibake and &aelig;.")] = False,
-    finish: Annotated[bool, Option("--finish", help="Complete a dataset of parts.")] = False,
+    ray: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Convert on a Ray cluster, or `local`.")
+    ] = None,
     list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
 ) -> None:
     """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
+    from danish_asr.base.cluster import usable_cpus
     from danish_asr.corpus import command
-    from danish_asr.corpus.sources import SourceOptions
 
     if list_:
         command.print_sources()
         return
-    command.convert_command(
-        source,
-        name=name,
-        out=out,
-        source_options=SourceOptions(
-            corpus=corpus,
-            columns=tuple(column or ()),
-            split=split,
-            tiers=tuple(tier or ()),
-            divide=divide,
-            name=name,
-            by_speaker=(folds or split_by_speaker) is not None,
-        ),
-        options=ConvertOptions(
-            max_seconds=max_seconds,
-            shard_rows=shard_rows,
-            max_drop=max_drop,
-            split_by_speaker=split_by_speaker,
-            folds=folds,
-            drop_shared_sentences=drop_shared,
-            channel=channel,
-            language=language,
-            fix_text=fix_text,
-        ),
-        workers=workers,
-        engine=engine,
-        address=address,
-        part=part,
-        finish=finish,
+    options = ConvertOptions(
+        name=_required("--name", name, "it names the dataset's card"),
+        corpus=corpus,
+        columns=dict(_assignment(text) for text in column or ()),
+        split=split,
+        tiers=tuple(tier or ()),
+        language=language,
+        channel=channel,
+        split_by_speaker=split_by_speaker,
+        drop_shared_sentences=drop_shared,
+        without=without,
+        max_drop=max_drop,
+        max_seconds=max_seconds,
+        shard_rows=shard_rows,
+        workers=workers or usable_cpus(),
+        ray=ray,
     )
-    if part is None:
-        say_next("verify", out / "fold-1" if folds else out, why="find faults before training")
+    where = _required("SOURCE", source, "`danish-asr convert --list` shows the kinds")
+    command.convert_command(where, out, options)
+    say_next("verify", out, why="find faults before training")
+
+
+def _required(option: str, value: str | None, why: str) -> str:
+    if value is None:
+        raise ConfigError([f"{option}: required; {why}"], where="the command line")
+    return value
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not equals:
+        fault = f"--column: expected OURS=THEIRS; found {text}"
+        raise ConfigError([fault], where="the command line")
+    return ours, theirs
 
 
 @app.command(
     examples=[
         "combine data/coral data/mine --name all --out data/all",
-        "combine data/mine --without wrong.txt --name ok --out data/ok",
+        "combine data/mine --without wrong.csv --name ok --out data/ok",
     ]
 )
 def combine(
     parts: Annotated[list[Path], Argument(metavar="DATASET...", help="Roots of built datasets.")],
     *,
-    name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
+    name: Annotated[str, Option(help="Name of the dataset's card.")],
     out: Annotated[Path, Option(help="Root of the combined dataset.")],
-    without: Annotated[
-        list[Path] | None,
-        Option(metavar="FILE", help="Ids to leave out: a table, or .txt. Repeatable."),
-    ] = None,
-    drop_shared: Annotated[
-        list[_Leak] | None,
-        Option(help="Leave rows out that share this with a later split. Repeatable."),
-    ] = None,
+    without: _Without = None,
     copy: Annotated[bool, Option("--copy", help="Copy the shards: no hard links.")] = False,
-    workers: _Workers = None,
 ) -> None:
-    """Combine datasets to one without copying audio, and compare their speakers, texts and audio.
-
-    Run it again with other parts to change the dataset: only small files and links are written.
-    """
+    """Combine datasets to one without copying audio; run again, it is made anew."""
     for part in parts:
         _check_root(part)
-    from danish_asr.corpus.combine import CombineOptions
     from danish_asr.corpus.command import combine_command
 
-    options = CombineOptions(
-        without=tuple(without or ()), drop_shared=tuple(drop_shared or ()), copy=copy
-    )
-    combine_command(parts, out=out, name=name, options=options, workers=workers)
+    combine_command(parts, out, name=name, without=without, copy=copy)
     say_next("verify", out, why="find faults, and what splits share")
 
 
-@app.command(examples=["verify", "verify data/mine --sample 500 --allow-shared sentences"])
+@app.command(examples=["verify", "verify data/mine --allow-shared sentences"])
 def verify(
     root: _Root = DATASET,
-    sample: Annotated[
-        int | None, Option(min=0, help="Rows to decode, spread; default: all.")
-    ] = None,
     allow_shared: Annotated[
         list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
@@ -228,7 +182,7 @@ def verify(
     _check_root(root)
     from danish_asr.corpus.command import verify_command
 
-    verify_command(root, sample=sample, workers=workers, allow_shared=allow_shared or ())
+    verify_command(root, workers=workers, allow_shared=allow_shared or ())
     say_next("explore", root, why="a page to look at and listen to")
 
 
@@ -237,16 +191,13 @@ def explore(
     dataset: _Root = DATASET,
     *,
     out: Annotated[Path, Option(help="The page.")] = Path("explore.html"),
-    tokenizer: Annotated[
-        str | None, Option(help="Name or file; lists the characters that it lacks.")
-    ] = None,
     sample: Annotated[int, Option(min=0, help="Rows whose audio is measured.")] = 2_000,
     seed: Annotated[int, Option(min=0, help="Seed of the samples.")] = 0,
 ) -> None:
-    """Write an offline page about a dataset: groups, gaps, leaks, measures, audio to listen to."""
+    """Write an offline page about a dataset: groups, gaps, measures, audio to listen to."""
     _check_root(dataset)
     from danish_asr.report.dataset_page import explore as write_page
 
-    write_page(dataset, out, tokenizer=tokenizer, sample=sample, seed=seed)
+    write_page(dataset, out, sample=sample, seed=seed)
     why = "with the preset that fits this machine"
     say_next("train", "outputs/first", "--dataset", dataset, why=why)

@@ -84,12 +84,12 @@ def sweep(
 ) -> None:
     """Train a run for each combination of values, or resume it (docs/howto/sweep.md).
 
-    Ends with a table, OUT/runs.html and advice. Exits with status 1 if each run has failed.
+    Ends with a table. Exits with status 1 if each run has failed.
     """
     from danish_asr.planning.sweep import run_sweep
     from danish_asr.recipe.entry import Request, refuse
     from danish_asr.recipe.run.run_directory import SWEEP
-    from danish_asr.report.run_table import report_runs
+    from danish_asr.report.runs import report_runs
 
     if not config and not (out / SWEEP).is_file():
         config = preset(dataset)
@@ -100,19 +100,18 @@ def sweep(
         succeeded = run_sweep(request, over or (), only=only)
     except (ConfigError, RunError) as error:
         refuse(error)
-    report_runs(out, html=out / "runs.html")
+    report_runs(out)
     if not succeeded:
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(examples=["runs outputs", "runs outputs/lr --csv runs.csv --html runs.html"])
+@app.command(examples=["runs outputs", "runs outputs/lr --csv runs.csv"])
 def runs(
     root: Annotated[Path, Argument(metavar="DIR", help="All runs in it and below it.")],
     *,
     csv: Annotated[Path | None, Option(help="Write a table for programs.")] = None,
-    html: Annotated[Path | None, Option(help="Write a page with the curves on dev.")] = None,
 ) -> None:
     """List runs: state, step, best dev score, test score, and the keys in which they differ."""
-    from danish_asr.report.run_table import report_runs
+    from danish_asr.report.runs import report_runs
 
-    report_runs(root, csv=csv, html=html)
+    report_runs(root, csv=csv)

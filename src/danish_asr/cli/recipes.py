@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, BadParameter, Exit, Option, echo
 
-from danish_asr.cli.app import Dataset, Files, Values, app, preset
+from danish_asr.cli.app import Dataset, Files, Values, app, preset, say_next
 
 if TYPE_CHECKING:
     from danish_asr.recipe.entry import Request
@@ -128,13 +128,23 @@ def evaluate(
     dataset: Dataset = None,
     dump_config: _Dump = False,
 ) -> None:
-    """Score a split with a run's best checkpoint, or another model, into predictions.jsonl.
+    """Score a split with a run's best checkpoint, or another model.
 
-    Without --config the run's own configuration is used.
+    Writes predictions.jsonl, scores.json and report.html. Without --config the run's own
+    configuration is used.
     """
+    from danish_asr.base.cluster import rank_info
+    from danish_asr.base.stops import exit_if_held
     from danish_asr.recipe.entry import EVALUATE, run
 
-    run(EVALUATE, _request(output_dir, values or (), config or (), dataset, dump=dump_config))
+    request = _request(output_dir, values or (), config or (), dataset, dump=dump_config)
+    results = run(EVALUATE, request)
+    if results is not None and rank_info().rank == 0:
+        from danish_asr.report.score import score_files
+
+        score_files([results], shown=["dialect"])
+        say_next("compare", results, "OTHER", why="compare with another run or system")
+    exit_if_held(0)
 
 
 def _convert_missing(request: "Request") -> None:

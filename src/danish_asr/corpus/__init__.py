@@ -1,32 +1,127 @@
 """From a corpus to a built dataset, its check, and finding its shards again.
 
-Comes in: a folder, a manifest or a corpus of the hub (``sources/``, one file per kind).
+Comes in: a folder, a table or a corpus of the hub. ``sources/`` reads it once into one Arrow table
+of rows (``rows.py``) and a function that fetches their audio.
 Goes out: Parquet shards with FLAC, a ledger of what was left out, cards and ``manifest.json``, the
 contract of which is ``data/README.md``.
 Read first: ``convert.py``.
 """
 
-from dataclasses import dataclass
-from typing import Final
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from danish_asr.base.errors import ConfigError
 
 DANISH: Final = "dan_Latn"
 """omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
 
-LANGUAGE_CODE: Final = "[a-z]{3}_[A-Z][a-z]{3}"
-"""The form of such codes."""
+COLUMNS: Final = (
+    *("text", "audio", "id", "speaker_id", "dialect", "age", "gender", "country_birth"),
+    *("start", "end", "seconds", "channel", "validated"),
+)
+"""The columns that ``--column`` can name. ``start`` with ``end`` or ``seconds`` cuts an utterance
+out of its audio, ``channel`` (from 1) takes one of its channels."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_NAME_RULE: Final = "up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'"
+_LANGUAGE: Final = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertOptions:
-    """Options of a conversion, with the defaults of ``danish-asr convert``."""
+    """All options of a conversion, with the defaults of ``danish-asr convert``.
 
+    Raises:
+        ConfigError: Values are impossible; it lists all of them.
+    """
+
+    name: str  # of the dataset's card
+    corpus: str | None = None  # its name in the dataset; None: that of the card
+    columns: Mapping[str, str] = field(default_factory=dict)  # the source's names by ours
+    split: str | None = None  # of all rows; None: from a column, a folder or the file's name
+    tiers: tuple[str, ...] = ()  # names or patterns, of TextGrid and ELAN
+    language: str = DANISH  # omniASR's code: the partition of all rows
+    channel: int | None = None  # from 1, for rows that name none; None for the mean of all
+    split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
+    drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test
+    without: Path | None = None  # a table of corpus and id: rows to leave out
+    max_drop: float = 0.05  # largest share of the rows that may go to the ledger
     max_seconds: float = 600.0  # longer utterances go to the ledger; this also bounds memory
     shard_rows: int = 1000  # most source rows per shard; row groups stay whole if they fit
-    max_drop: float = 0.05  # largest share of the rows that may go to the ledger
-    split_by_speaker: str | None = None  # shares, such as 80/10/10; None keeps the source's splits
-    language: str = DANISH  # omniASR's code: the partition of all rows
-    folds: int | None = None  # datasets in which each speaker is tested once, without copied audio
-    fold: int = 1  # which of them
-    channel: int | None = None  # from 1, for rows that name none; None for the mean of all
-    drop_shared_sentences: bool = False  # rows of train whose sentence is in dev or test
-    fix_text: bool = False  # mend mojibake and HTML entities
+    workers: int = 1  # processes
+    ray: str | None = None  # address of a Ray cluster; "local" starts one here
+
+    def __post_init__(self) -> None:
+        if faults := list(self._faults()):
+            raise ConfigError(faults, where="the options")
+
+    def _faults(self) -> Iterator[str]:
+        yield from self._naming_faults()
+        yield from self._split_faults()
+        if self.channel is not None and self.channel < 1:
+            yield f"--channel: from 1; found {self.channel}"
+        if not 0 <= self.max_drop <= 1:
+            yield f"--max-drop: a share from 0 to 1; found {self.max_drop:g}"
+        if not self.max_seconds > 0:
+            yield f"--max-seconds: above 0; found {self.max_seconds:g}"
+        if self.shard_rows < 1:
+            yield f"--shard-rows: from 1; found {self.shard_rows}"
+
+    def _naming_faults(self) -> Iterator[str]:
+        if not _NAME.fullmatch(self.name):
+            yield f"--name: {_NAME_RULE}; found {self.name!r}"
+        if self.corpus is not None and not _NAME.fullmatch(self.corpus):
+            yield f"--corpus: {_NAME_RULE}; found {self.corpus!r}"
+        if not _LANGUAGE.fullmatch(self.language):
+            yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
+        for ours, theirs in self.columns.items():
+            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
+                names = ", ".join(COLUMNS)
+                yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
+
+    def _split_faults(self) -> Iterator[str]:
+        if self.own_split not in {None, "train", "dev", "test"}:
+            yield f"--split: one of train, dev, test; found {self.split}"
+        if self.split_by_speaker is None:
+            return
+        if shares_of(self.split_by_speaker) is None:
+            yield (
+                "--split-by-speaker: per cent of train, dev and test that add up to 100, such as "
+                f"80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
+            )
+        if self.own_split not in {None, "train"}:
+            yield f"--split: only train goes with --split-by-speaker; found {self.split}"
+
+    @property
+    def own_split(self) -> str | None:
+        """The split of all rows as the dataset calls it."""
+        if self.split is None:
+            return None
+        from danish_asr.base.schema import SPLIT_ALIASES  # noqa: PLC0415 - slow: pyarrow
+
+        return SPLIT_ALIASES.get(self.split, self.split)
+
+    @property
+    def corpus_name(self) -> str:
+        """The name of the corpus, where its rows do not name one."""
+        return self.corpus or self.name
+
+    def decisive(self) -> dict[str, Any]:
+        """The options that decide the bytes of the dataset."""
+        others = ("max_drop", "workers", "ray", "without")
+        return {key: value for key, value in asdict(self).items() if key not in others}
+
+
+def shares_of(text: str) -> tuple[tuple[float, ...], int] | None:
+    """The shares and the seed of ``80/10/10`` or ``80/10/10:SEED``; None if they are not 100 %."""
+    number = r"(\d+(?:\.\d+)?)"
+    match = re.fullmatch(rf"{number}/{number}/{number}(?::(\d+))?", text)
+    if match is None:
+        return None
+    shares = tuple(map(float, match.groups()[:3]))
+    if not shares[0] > 0 or abs(sum(shares) - 100) > 1e-6:
+        return None
+    return shares, int(match[4] or 0)

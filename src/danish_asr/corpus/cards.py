@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import sentencepiece
 
-from danish_asr.base.excluded import EXCLUDED_FILE, read_excluded
-from danish_asr.base.files import publish, publish_text, to_yaml
-from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE, SPLITS, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.base.files import publish, publish_text, sweep, to_yaml
+from danish_asr.base.schema import (
+    CARDS_DIR,
+    README_FILE,
+    SAMPLE_RATE,
+    SPLITS,
+    STATISTICS_FILE,
+    UTTERANCE_SCHEMA,
+    VERSION_DIR,
+)
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.shards import Inventory, ShardEntry, used
+from danish_asr.corpus.shards import Inventory, ShardEntry
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
@@ -46,7 +52,7 @@ _TEXT: Final = """\
 Speech ({languages}) for automatic speech recognition: {rows:,} utterances, {total}, made by
 `danish-asr {command}` from `{source}`. {dropped:,} of {source_rows:,} source rows were not
 converted; `ledger.parquet` has the reason of each.
-{notes}
+
 {table}
 
 The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples,
@@ -116,11 +122,10 @@ def statistics(shards: Iterable[ShardEntry]) -> str:
     for shard in shards:
         if shard.partition("split") == "train":
             key = shard.partition("corpus"), shard.partition("language")
-            samples[key] += round((shard.seconds - shard.excluded_seconds) * SAMPLE_RATE)
+            samples[key] += round(shard.seconds * SAMPLE_RATE)
     rows = [
         f"{corpus}\t{language}\t{count / SAMPLE_RATE / 3600:.6f}"
         for (corpus, language), count in sorted(samples.items())
-        if count  # else all rows are left out
     ]
     return "\n".join(["corpus\tlanguage\thours", *rows, ""])
 
@@ -152,26 +157,27 @@ def write_cards(root: Path, name: str, characters: Collection[str]) -> None:
         publish_text(root / path, to_yaml(card))
 
 
+def write_small_files(root: Path, inventory: Inventory, characters: Collection[str]) -> None:
+    """Write what readers need beside the shards, from the characters of the training text."""
+    publish_text(root / STATISTICS_FILE, statistics(inventory.shards))
+    write_cards(root, inventory.name, characters)
+    publish_text(root / README_FILE, readme(root, inventory))
+    sweep(root)
+
+
 def readme(root: Path, inventory: Inventory) -> str:
     """Return the text; reads dialects and lengths of all shards."""
     shards = inventory.shards
     corpora, languages = _values(shards, "corpus"), _values(shards, "language")
-    rows, seconds = used(shards)
-    notes = list(inventory.notes)
-    if rows < inventory.rows:
-        notes.append(
-            f"other readers than danish-asr do not know {EXCLUDED_FILE}, and read its rows"
-        )
     text = _TEXT.format(
         name=inventory.name,
         command="combine" if inventory.parts else "convert",
         languages=", ".join(languages) or "no language",
-        rows=rows,
-        total=duration(seconds),
+        rows=inventory.rows,
+        total=duration(inventory.hours * 3600),
         source=inventory.source,
         dropped=inventory.dropped_rows,
         source_rows=inventory.source_rows,
-        notes="".join(f"\n- {note}" for note in notes) + "\n" * bool(notes),
         table=_table(root, shards),
         corpus=corpora[0] if corpora else ALL_CORPORA,
         split=next(iter(splits_of(shards)), "train"),
@@ -251,11 +257,9 @@ def _features() -> list[dict[str, Any]]:
 def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
     rows: Counter[tuple[str, str]] = Counter()
     samples: Counter[tuple[str, str]] = Counter()
-    excluded = pa.array(read_excluded(root), pa.string())
     for shard in shards:
         with pq.ParquetFile(root / shard.path) as parquet:
-            table = parquet.read(["id", "dialect", "audio_size"])
-        table = table.filter(pc.invert(pc.is_in(table["id"], excluded)))
+            table = parquet.read(["dialect", "audio_size"])
         split = shard.partition("split")
         for row in table.to_pylist():
             for name in ("all", row["dialect"] or "not given"):

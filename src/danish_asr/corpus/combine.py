@@ -1,150 +1,121 @@
 """Combine built datasets to one, without copying audio.
 
 The dataset has a hard link to each shard of its parts, below the same corpus and split, and small
-files of its own. It is whole: it can be moved, and its parts deleted. The inventory is removed
-first and written last, so that a combination that was stopped is none; the same command ends it.
+files of its own; only shards of which ``--without`` takes rows are written anew. It can be moved,
+and its parts deleted. The same command makes it anew, from the parts as they are then.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import sentencepiece
 
-from danish_asr.base.errors import DatasetError
-from danish_asr.base.excluded import (
-    EXCLUDED_FILE,
-    excluded_table,
-    merged_reasons,
-    read_excluded,
-    read_ids,
-)
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep
+from danish_asr.base.progress import track
 from danish_asr.base.schema import (
+    CARDS_DIR,
     INVENTORY_FILE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
-    README_FILE,
-    SPLITS,
-    STATISTICS_FILE,
+    SAMPLE_RATE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
-    VERSION_DIR,
 )
-from danish_asr.corpus.cards import readme, statistics, write_cards
-from danish_asr.corpus.convert import locked
-from danish_asr.corpus.leaks import LEAKS, Leak, by_split, leaks_of
-from danish_asr.corpus.links import check_links, placed, remove_other_shards
-from danish_asr.corpus.lost import added
-from danish_asr.corpus.parts import (
-    Conventions,
-    Findings,
-    Part,
-    check_ids,
-    check_name,
-    conventions_of,
-    corpora_of_several,
-    examine,
-    read_parts,
-)
-from danish_asr.corpus.people import people_notes
-from danish_asr.corpus.shard_check import ShardFindings
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.cards import write_small_files
+from danish_asr.corpus.convert import OURS, dropped_counts, locked
+from danish_asr.corpus.rows import is_listed, read_without
+from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
-from danish_asr.corpus.tasks import OURS, WORK_DIR, digest
 
 MARK: Final = ".combine"
 """A file that an unfinished combination has, with the name of the dataset."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CombineOptions:
-    """Options of a combination, with the defaults of ``danish-asr combine``."""
+class _Part(NamedTuple):
+    """A built dataset that is combined with others."""
 
-    without: tuple[Path, ...] = ()  # lists of ids to leave out
-    drop_shared: tuple[str, ...] = ()  # kinds of `LEAKS`: rows that a later split has are left out
-    copy: bool = False  # copy the shards instead of linking them
-
-
-@dataclass(frozen=True, kw_only=True)
-class Combination:
-    """A dataset that was combined, and what to say about it."""
-
+    root: Path
     inventory: Inventory
-    conventions: Conventions
-    leaks: list[Leak]
-    changes: list[str]  # what is not as in the earlier combination
+
+    @property
+    def name(self) -> str:
+        """The name of its card."""
+        return self.inventory.name
 
 
 def combine(
-    parts: Sequence[Path],
-    out: Path,
-    *,
-    name: str,
-    options: CombineOptions | None = None,
-    workers: int = 1,
-) -> Combination:
-    """Combine datasets below ``out``, or change the parts of an earlier combination there.
+    parts: Sequence[Path], out: Path, *, name: str, without: Path | None = None, copy: bool = False
+) -> Inventory:
+    """Combine datasets below ``out``; ``without`` is a table of corpus and id, rows to leave out.
 
     Raises:
-        DatasetError: A part is unfinished or damaged, parts share a name or ids, ``out`` holds
-            something else, or shards cannot be linked to it.
+        ConfigError: The name is impossible.
+        DatasetError: A part is unfinished, parts share a name or a row, ``out`` holds something
+            else, or shards cannot be linked to it (``copy`` copies them).
+        SourceError: The list cannot be read.
     """
-    options = options or CombineOptions()
+    ConvertOptions(name=name)  # checks it
     _check_out(out, parts, name)
-    sources = read_parts(parts)
-    check_name(name, sources)
-    lists = {path: read_ids(path, DatasetError) for path in options.without}
-    listed = merged_reasons(lists.values())
-    excluded = merged_reasons([*(part.excluded for part in sources), listed])
-    findings = examine(sources, excluded, workers)
-    check_ids(findings)
-    notes = _unknown_ids(findings, listed)
-    if dropped := _shared_rows(findings, options.drop_shared):
-        excluded |= dropped
-        findings = examine(sources, excluded, workers, findings)
-    shards = list(chain.from_iterable(findings.values()))
-    excluded = {name: excluded[name] for shard in shards for name in shard.excluded}
-    notes += [*corpora_of_several(sources), *_exclusion_notes(shards)]
-    notes += people_notes(by_split(shards))
-    changes = [f"{path}: has no ids" for path, ids in lists.items() if not ids]
-    plan = _Plan(out, name, sources, findings, excluded, notes)
+    sources = _read_parts(parts, name)
+    listed = read_without(without) if without else None
     with locked(out):
         _check_out(out, parts, name)
+        publish_text(out / MARK, name)
+        for place in (INVENTORY_FILE, *OURS):
+            _remove(out / place)
+        shards, left_out = _place_shards(sources, out, listed, without, copy=copy)
+        ledger = _joined(sources, LEDGER_FILE, LEDGER_SCHEMA, "source")
+        ledger = pa.concat_tables([ledger, *left_out])
+        suspects = _joined(sources, SUSPECTS_FILE, SUSPECTS_SCHEMA, None)
+        gone = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *left_out])
+        if gone:
+            suspects = suspects.filter(
+                pc.invert(is_listed(suspects, gone.select(["corpus", "id"])))
+            )
+        for place, table in ((LEDGER_FILE, ledger), (SUSPECTS_FILE, suspects)):
+            with publish(out / place) as stream:
+                pq.write_table(table, stream)
+        own = [part.inventory for part in sources]
+        digests = [(part.name, sha256_of(part.root / INVENTORY_FILE)) for part in sources]
+        inventory = Inventory(
+            name=name,
+            source=", ".join(part.name for part in sources),
+            key=sha256(repr((name, digests, listed and listed.to_pylist())).encode()).hexdigest(),
+            source_rows=sum(inventory.source_rows for inventory in own),
+            dropped=dropped_counts(ledger),
+            suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
+            shards=sorted(shards, key=lambda shard: shard.path),
+            ledger_sha256=sha256_of(out / LEDGER_FILE),
+            suspects_sha256=sha256_of(out / SUSPECTS_FILE),
+            summary={},
+            parts=[
+                {"name": part.name, "source": part.inventory.source, "sha256": digest}
+                for part, (_, digest) in zip(sources, digests, strict=True)
+            ],
+        )
+        write_small_files(out, inventory, _characters(sources))
         sweep(out)
-        if not options.copy:
-            check_links(out, sources)
-        changes += _returned(out, shards)
-        inventory = _write(plan, copy=options.copy)
-    return Combination(
-        inventory=inventory,
-        conventions=conventions_of(findings),
-        leaks=[leak for kind in LEAKS for leak in leaks_of(shards, kind)],
-        changes=changes,
-    )
-
-
-class _Plan(NamedTuple):
-    """What is written."""
-
-    out: Path
-    name: str
-    parts: list[Part]
-    findings: Findings
-    excluded: Mapping[str, str]
-    notes: list[str]
+        publish_json(out / INVENTORY_FILE, inventory.as_json())
+        (out / MARK).unlink()
+    return inventory
 
 
 def _check_out(out: Path, parts: Sequence[Path], name: str) -> None:
     """Refuse a directory that holds anything but a combination of this name."""
     for part in parts:
         if part.resolve() in {out.resolve(), *out.resolve().parents}:
-            found = "one of the parts" if part.resolve() == out.resolve() else f"inside {part}"
-            raise DatasetError(f"{out}: is {found}; choose another --out")
+            raise DatasetError(f"{out}: is {part}, or inside it; choose another --out")
     if (out / MARK).is_file():
         own = (out / MARK).read_text(encoding="utf-8")
     elif (out / INVENTORY_FILE).is_file():
@@ -156,153 +127,192 @@ def _check_out(out: Path, parts: Sequence[Path], name: str) -> None:
             )
         own = inventory.name
     else:
-        present = [place for place in (VERSION_DIR, WORK_DIR, *OURS) if (out / place).exists()]
-        if present:
-            raise DatasetError(
-                f"{out}: holds {', '.join(present)}, which `danish-asr combine` did not write and "
-                "would overwrite; choose another --out, a new folder"
-            )
         if others := sorted(path.name for path in out.glob("[!.]*")):
-            raise DatasetError(
-                f"{out}: holds {others[0]}, which is not part of a dataset; choose another --out, "
-                "a new folder"
-            )
+            raise DatasetError(f"{out}: holds {others[0]}; choose another --out, a new folder")
         return
     if own != name:
         raise DatasetError(
-            f"{out}: holds the combined dataset '{own}'; change it with --name {own}, or choose "
+            f"{out}: holds the combined dataset '{own}'; make it anew with --name {own}, or choose "
             "another --out"
         )
 
 
-def _returned(out: Path, shards: Iterable[ShardFindings]) -> Iterator[str]:
-    """Say how many rows the earlier combination left out and this one has."""
-    earlier = pa.array(read_excluded(out), pa.string())
-    ids = (shard.compared["id"] for shard in shards)
-    if rows := sum(pc.sum(pc.is_in(own, earlier)).as_py() or 0 for own in ids):
-        yield f"{rows:,} rows that were left out before come back"
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
-def _unknown_ids(findings: Findings, listed: Mapping[str, str]) -> list[str]:
-    """Say how many ids of the lists are in no part; raises `DatasetError` if none is in one."""
-    left_out = chain.from_iterable(shard.excluded for own in findings.values() for shard in own)
-    unknown = listed.keys() - left_out
-    if listed and len(unknown) == len(listed):
-        raise DatasetError(
-            f"--without: none of the {len(listed):,} ids is in the parts, such as "
-            f"{next(iter(listed))!r}; expected those of the column id"
-        )
-    count = f"{len(unknown):,} of {len(listed):,}"
-    return [f"{count} ids of --without are in no part"] if unknown else []
+def _read_parts(roots: Iterable[Path], name: str) -> list[_Part]:
+    """The datasets in the order of their names, which differ; they have one language."""
+    parts = sorted(
+        (_Part(root, read_inventory(root)) for root in roots), key=lambda part: part.name
+    )
+    for own, count in Counter(part.name for part in parts).items():
+        if count > 1:
+            roots_of = " and ".join(str(part.root) for part in parts if part.name == own)
+            raise DatasetError(
+                f"{roots_of} have the same name '{own}'; convert one again with another --name"
+            )
+        if own == name:  # fairseq2 refuses two cards of one name
+            raise ConfigError([f"--name: {name} is the name of a part; choose another"])
+    languages = {
+        shard.partition("language"): part.name for part in parts for shard in part.inventory.shards
+    }
+    if len(languages) > 1:
+        listed = ", ".join(f"{name} has {language}" for language, name in languages.items())
+        raise DatasetError(f"a dataset has one language, and these have several: {listed}")
+    _check_rows(parts)
+    return parts
 
 
-def _shared_rows(findings: Findings, kinds: Iterable[str]) -> dict[str, str]:
-    """The rows whose speaker, sentence or audio a later split has, with the reason."""
-    shards = list(chain.from_iterable(findings.values()))
+def _check_rows(parts: Iterable[_Part]) -> None:
+    """Raise `DatasetError` if a row, named by corpus and id, is in several parts."""
+    first: dict[str, tuple[str, pa.Array]] = {}
+    for part in parts:
+        for corpus, ids in _ids_by_corpus(part).items():
+            other, known = first.get(corpus, (part.name, ids.slice(0, 0)))
+            shared = ids.filter(pc.is_in(ids, known))
+            if len(shared):
+                names = ", ".join(shared[:3].to_pylist())
+                raise DatasetError(
+                    f"{other} and {part.name} share {len(shared):,} rows of the corpus {corpus}: "
+                    f"{names}. Leave a part out whose rows the other has; if they are other "
+                    "recordings, convert one part again with --corpus"
+                )
+            first[corpus] = part.name, pa.concat_arrays([known, ids])
+
+
+def _ids_by_corpus(part: _Part) -> dict[str, pa.Array]:
+    ids: dict[str, list[pa.ChunkedArray]] = {}
+    for entry in part.inventory.shards:
+        try:
+            own = pq.ParquetFile(part.root / entry.path).read(["id"])["id"]
+        except (OSError, pa.ArrowException) as error:
+            raise DatasetError(
+                f"{part.root}: is damaged ({error}); `danish-asr verify` lists all faults"
+            ) from None
+        ids.setdefault(entry.partition("corpus"), []).append(own)
     return {
-        name: f"{kind} shared with another split"
-        for kind in kinds
-        for leak in leaks_of(shards, kind)
-        for name in leak.ids
+        corpus: pa.concat_arrays([chunk for own in tables for chunk in own.chunks])
+        for corpus, tables in ids.items()
     }
 
 
-def _exclusion_notes(shards: Iterable[ShardFindings]) -> Iterator[str]:
-    """Say how many rows of each split are left out; raises `DatasetError` if all of one are."""
-    rows, all_rows = Counter[str](), Counter[str]()
-    for shard in shards:
-        rows[shard.split] += len(shard.excluded)
-        all_rows[shard.split] += shard.entry.rows
-    if empty := [split for split in all_rows if rows[split] == all_rows[split]]:
+def _place_shards(
+    parts: Sequence[_Part],
+    out: Path,
+    listed: pa.Table | None,
+    without: Path | None,
+    *,
+    copy: bool,
+) -> tuple[list[ShardEntry], list[pa.Table]]:
+    """Link, copy or rewrite all shards; return their entries, and ledgers of the rows left out."""
+    pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
+    entries, ledgers = [], []
+    found = 0
+    for part, entry in track(pairs, "combining", len(pairs)):
+        source, folder, _, file = part.root / entry.path, *entry.path.rpartition("/")
+        own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
+        target = out / own.path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        rows = _listed_rows(source, entry, listed) if listed is not None else None
+        if rows is not None and pc.any(rows).as_py():
+            written, ledger = _rewritten(
+                source, target, own, rows, f"listed in {without and without.name}"
+            )
+            found += len(ledger)
+            entries += [written] if written.rows else []
+            names = pc.binary_join_element_wise(part.name, ledger["source"], "/")
+            ledgers.append(ledger.set_column(0, LEDGER_SCHEMA.field(0), names))
+            continue
+        _link(source.resolve(), target, part, copy=copy)
+        entries.append(own)
+    if listed is not None and not found:
         raise DatasetError(
-            f"--without and --drop-shared leave no row of {' and '.join(empty)}; leave fewer rows "
-            "out, or divide the rows anew: convert the parts again with --split-by-speaker 80/10/10"
+            f"--without: none of its {len(listed):,} rows is in the parts, such as "
+            f"{listed['id'][0].as_py()!r}; expected the columns corpus and id"
         )
-    for split in SPLITS:
-        if rows[split]:
-            other = "; scores are those of the other rows" if split == "test" else ""
-            yield f"{rows[split]:,} rows of {split} are left out, see {EXCLUDED_FILE}{other}"
+    return entries, ledgers
 
 
-def _write(plan: _Plan, *, copy: bool) -> Inventory:
-    """Write the dataset, its inventory last."""
-    out, findings, excluded = plan.out, plan.findings, plan.excluded
-    publish_text(out / MARK, plan.name)
-    (out / INVENTORY_FILE).unlink(missing_ok=True)
-    shards = [
-        placed(part, shard, out, copy=copy) for part in plan.parts for shard in findings[part.name]
-    ]
-    remove_other_shards(out, {entry.path for entry in shards})
-    _write_tables(plan)
-    if excluded:
-        publish_text(out / EXCLUDED_FILE, excluded_table(excluded))
-    else:
-        (out / EXCLUDED_FILE).unlink(missing_ok=True)
-    publish_text(out / STATISTICS_FILE, statistics(shards))
-    training = (shard for own in findings.values() for shard in own if shard.split == "train")
-    write_cards(out, plan.name, set[str]().union(*(shard.characters for shard in training)))
-    inventory = _inventory(plan, shards)
-    publish_text(out / README_FILE, readme(out, inventory))
-    sweep(out)
-    publish_json(out / INVENTORY_FILE, asdict(inventory))
-    (out / MARK).unlink()
-    return inventory
+def _listed_rows(source: Path, entry: ShardEntry, listed: pa.Table) -> pa.ChunkedArray:
+    ids = pq.ParquetFile(source).read(["id"])
+    corpus = pa.repeat(pa.scalar(entry.partition("corpus")), len(ids))
+    return is_listed(ids.append_column("corpus", corpus), listed)
 
 
-def _write_tables(plan: _Plan) -> None:
-    """Write the ledgers and the suspects of all parts, without suspects that are left out."""
-    excluded = pa.array(plan.excluded, pa.string())
-    ledgers, suspects = [LEDGER_SCHEMA.empty_table()], [SUSPECTS_SCHEMA.empty_table()]
-    for part in plan.parts:
-        ledger = pq.read_table(part.root / LEDGER_FILE)
-        names = pc.binary_join_element_wise(part.name, ledger["source"], "/")
-        ledger = ledger.set_column(ledger.column_names.index("source"), "source", names)
-        ledgers.append(ledger.cast(LEDGER_SCHEMA))
-        rows = pq.read_table(part.root / SUSPECTS_FILE).cast(SUSPECTS_SCHEMA)
-        suspects.append(rows.filter(pc.invert(pc.is_in(rows["id"], excluded))))
-    for place, tables in ((LEDGER_FILE, ledgers), (SUSPECTS_FILE, suspects)):
-        with publish(plan.out / place) as stream:
-            pq.write_table(pa.concat_tables(tables), stream)
+def _rewritten(
+    source: Path, target: Path, entry: ShardEntry, left_out: pa.ChunkedArray, reason: str
+) -> tuple[ShardEntry, pa.Table]:
+    """Write a shard without some of its rows; returns its entry, and those rows for the ledger."""
+    samples = rows = place = 0
+    dropped: list[dict[str, Any]] = []
+    with (
+        pq.ParquetFile(source) as parquet,
+        publish(target) as stream,
+        pq.ParquetWriter(stream, parquet.schema_arrow, **PARQUET_FORMAT) as writer,
+    ):
+        for number in range(parquet.num_row_groups):
+            group = parquet.read_row_group(number)
+            gone = left_out.slice(place, len(group))
+            place += len(group)
+            written = group.filter(pc.invert(gone))
+            if len(written):
+                writer.write_table(written)
+            rows += len(written)
+            samples += pc.sum(written["audio_size"]).as_py() or 0
+            dropped += group.filter(gone).select(["source_id", "id", "dialect"]).to_pylist()
+    if not rows:
+        target.unlink()
+    ledger = []
+    for row in dropped:
+        file, _, position = row.pop("source_id").rpartition(":")
+        about = {"source": file, "row": int(position), "reason": reason}
+        ledger.append(row | about | {"corpus": entry.partition("corpus")})
+    digest = sha256_of(target) if rows else ""
+    made = replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
+    return made, pa.Table.from_pylist(ledger, LEDGER_SCHEMA)
 
 
-def _inventory(plan: _Plan, shards: list[ShardEntry]) -> Inventory:
-    out, parts, excluded = plan.out, plan.parts, plan.excluded
-    own = [part.inventory for part in parts]
-    suspects = Counter(pq.read_table(out / SUSPECTS_FILE)["reason"].to_pylist())
-    contents = [(part.name, part.sha256) for part in parts]
-    return Inventory(
-        name=plan.name,
-        source=", ".join(part.name for part in parts),
-        key=digest([plan.name, contents, sorted(excluded.items())]),
-        source_rows=sum(inventory.source_rows for inventory in own),
-        dropped=_dropped(own),
-        unmapped_dialects=dict(sorted(added(each.unmapped_dialects for each in own).items())),
-        files=[
-            file | {"file": f"{part.name}/{file['file']}"}
-            for part in parts
-            for file in part.inventory.files
-        ],
-        shards=shards,
-        ledger_sha256=sha256_of(out / LEDGER_FILE),
-        suspects_sha256=sha256_of(out / SUSPECTS_FILE),
-        countries=dict(sorted(added(inventory.countries for inventory in own).items())),
-        suspects=dict(sorted(suspects.items())),
-        notes=plan.notes,
-        parts=[
-            {"name": part.name, "source": part.inventory.source, "sha256": part.sha256}
-            for part in parts
-        ],
-        excluded_sha256=sha256_of(out / EXCLUDED_FILE) if excluded else "",
-    )
+def _link(source: Path, target: Path, part: _Part, *, copy: bool) -> None:
+    target.unlink(missing_ok=True)
+    if copy:
+        with publish(target) as stream, source.open("rb") as content:
+            shutil.copyfileobj(content, stream)
+        return
+    try:
+        target.hardlink_to(source)
+    except OSError as error:
+        raise DatasetError(
+            f"{part.root}: its shards cannot be linked to {target} ({error.strerror}). Choose an "
+            "--out on its file system, or add --copy"
+        ) from None
 
 
-def _dropped(inventories: Iterable[Inventory]) -> list[dict[str, Any]]:
-    rows: Counter[tuple[str, str | None]] = Counter()
-    for inventory in inventories:
-        for entry in inventory.dropped:
-            rows[entry["reason"], entry["dialect"]] += entry["rows"]
-    ordered = sorted(rows.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-    return [
-        {"reason": reason, "dialect": dialect, "rows": count}
-        for (reason, dialect), count in ordered
-    ]
+def _joined(
+    parts: Iterable[_Part], place: str, schema: pa.Schema, prefixed: str | None
+) -> pa.Table:
+    """The ledgers or the suspects of all parts; a source gets the name of its part before it."""
+    tables = [schema.empty_table()]
+    for part in parts:
+        table = pq.read_table(part.root / place)
+        if prefixed:
+            names = pc.binary_join_element_wise(part.name, table[prefixed], "/")
+            table = table.set_column(table.column_names.index(prefixed), prefixed, names)
+        tables.append(table.cast(schema))
+    return pa.concat_tables(tables)
+
+
+def _characters(parts: Iterable[_Part]) -> set[str]:
+    """The characters of the tokenizers of all parts."""
+    characters: set[str] = set()
+    for part in parts:
+        path = part.root / CARDS_DIR / f"{part.name}_char.model"
+        with suppress(OSError):  # a part without training rows
+            model = sentencepiece.SentencePieceProcessor()
+            model.LoadFromSerializedProto(path.read_bytes())
+            pieces = (model.id_to_piece(index) for index in range(model.get_piece_size()))
+            characters.update(piece for piece in pieces if len(piece) == 1)
+    return characters

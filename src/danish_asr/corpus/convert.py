@@ -1,115 +1,211 @@
 """Convert a corpus into a built dataset (the contract: ``data/README.md``).
 
-A conversion can be continued after any stop: its plan and one record per finished shard are in
-``OUT/.convert``. The inventory is written last, and only then is the dataset finished.
+A conversion can be continued after any stop: a record per finished task is in ``OUT/.convert``. The
+inventory is written last, and only then is the dataset finished.
 """
 
+import hashlib
+import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from danish_asr.base.errors import DatasetError, SourceError, user_code
-from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep, take
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.files import (
+    AnyPath,
+    publish,
+    publish_json,
+    publish_text,
+    sha256_of,
+    sweep,
+    take,
+)
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
+    CARDS_DIR,
     INVENTORY_FILE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
     README_FILE,
+    ROW_GROUP_SIZE,
     SAMPLE_RATE,
+    SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
+    VERSION_DIR,
+    WORK_DIR,
+    partition_dir,
 )
-from danish_asr.base.workers import run_in_processes
+from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import readme, statistics, write_cards
-from danish_asr.corpus.changes import key_of
+from danish_asr.corpus.cards import write_small_files
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
-from danish_asr.corpus.lost import added, lost_rows, lost_wholes
-from danish_asr.corpus.people import people_notes, people_of
-from danish_asr.corpus.shard import Record, convert_task, read_record
+from danish_asr.corpus.rows import Source, is_listed, place_of, read_without, refuse
+from danish_asr.corpus.shard import Record, Task, convert_task, read_record
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
-from danish_asr.corpus.sources.base import Source
-from danish_asr.corpus.tasks import WORK_DIR, ShardTask, claim, plan_tasks
-from danish_asr.corpus.texts import MENDS, repeated_text
+from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.summary import summary_of
 
-Engine = Callable[[Callable[[ShardTask], Record], Sequence[ShardTask]], Iterator[Record]]
-"""Calls a function with every task and yields the results, in any order."""
+OURS: Final = (VERSION_DIR, CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
+_LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
+_ASKED_FOR: Final = frozenset((SHARED_SENTENCE,))
+_BY_CHANCE: Final = 10
+"""A source or a file of fewer rows may lose all of them without a fault of the whole."""
 
 
-def convert(
-    source: Source,
-    out: Path,
-    *,
-    name: str,
-    options: ConvertOptions | None = None,
-    workers: int = 1,
-    engine: Engine | None = None,
-) -> Inventory:
-    """Convert a source, or continue where an earlier call was stopped; returns the inventory.
+def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory:
+    """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
-    A finished dataset of the same source and options is left as it is. Without an ``engine``,
-    ``workers`` processes of this machine convert the tasks.
+    Args:
+        source: A folder, a table or ``KIND:WHERE``, as for ``danish-asr convert``.
+        out: The root of the dataset. A finished dataset of the same source and options is kept.
+        options: All others. With several workers a script needs ``if __name__ == "__main__":``.
+
+    Returns:
+        The inventory: rows, hours, shards, a summary, and what was left out, with the reasons.
 
     Raises:
-        SourceError: The source cannot be read, or changed during the conversion.
-        DatasetError: ``out`` holds something else, or too many rows were dropped.
+        SourceError: The source cannot be read.
+        DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    conversion = Conversion(source, out, options)
-    if not conversion.is_finished(name):
-        with locked(out):
-            if not conversion.is_finished(name):  # by the process that had the lock before
-                sweep(out)
-                try:
-                    records = conversion.run(engine or partial(run_in_processes, workers=workers))
-                finally:
-                    sweep(out)
-                conversion.complete(records, name)
+    return convert_source(open_source(str(source), options), Path(out), options)
+
+
+def convert_source(source: Source, out: Path, options: ConvertOptions) -> Inventory:
+    """Convert a source that is open; see `convert`."""
+    rows, asked = source.rows, _ASKED_FOR
+    if options.without:
+        reason = f"listed in {options.without.name}"
+        rows = refuse(rows, is_listed(rows, read_without(options.without)), reason)
+        asked |= {reason}
+    rows = divide(rows, options)
+    plan = plan_tasks(rows, options)
+    key = key_of(plan.rows, source.version, options)
+    if _is_finished(out, key):
+        return read_inventory(out)
+    with locked(out):
+        if _is_finished(out, key):  # by the process that had the lock before
+            return read_inventory(out)
+        claim(out, key)
+        sweep(out)
+        limit = _Limit(plan.rows, asked, options.max_drop, in_tables=source.in_tables)
+        try:
+            records = _run(plan, source, out, options, limit)
+        finally:
+            sweep(out)
+        limit.check_wholes(records)
+        inventory = _written(plan, source, out, options, records)
+        publish_json(out / INVENTORY_FILE, replace(inventory, key=key).as_json())
+        shutil.rmtree(out / WORK_DIR)
     return read_inventory(out)
 
 
-def convert_part(
-    source: Source,
-    out: Path,
-    part: tuple[int, int],
-    *,
-    options: ConvertOptions | None = None,
-    workers: int = 1,
-) -> None:
-    """Convert part I of N (from 1); parts may run at the same time, and `finish` completes them."""
-    conversion = Conversion(source, out, options)
-    if not conversion.is_finished():
-        with locked(out / WORK_DIR / f"part-{part[0]}-of-{part[1]}"):
-            conversion.run(partial(run_in_processes, workers=workers), part)
+class Plan(NamedTuple):
+    """All rows in the order of the shards, and what each task has of them."""
+
+    rows: pa.Table
+    ranges: list[tuple[int, int]]
+    paths: list[dict[tuple[str, str], str]]
+
+    def task(self, number: int) -> Task:
+        """A task with its rows."""
+        start, stop = self.ranges[number]
+        return Task(number, self.rows.slice(start, stop - start), self.paths[number])
 
 
-def finish(
-    source: Source, out: Path, *, name: str, options: ConvertOptions | None = None
-) -> Inventory:
-    """Complete a dataset whose parts are all converted; arguments and errors as for `convert`."""
-    conversion = Conversion(source, out, options)
-    if not conversion.is_finished(name):
-        tasks = conversion.tasks
-        records = [record for task in tasks if (record := read_record(out, task))]
-        if missing := len(tasks) - len(records):
-            raise DatasetError(
-                f"{out}: {missing} of {len(tasks)} shards are not converted yet; run the parts "
-                "(--part) that did not succeed again, then --finish"
-            )
-        with locked(out):
-            conversion.complete(records, name)
-    return read_inventory(out)
+def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
+    """Plan a conversion: tasks of neighbouring rows, each with a shard per split that occurs.
+
+    It is a function of the rows and the options alone. That makes a conversion resumable, and its
+    bytes independent of the number of workers.
+    """
+    numbered = rows.select(["file", "corpus", "split"]).append_column(
+        "n", pa.array(np.arange(len(rows)))
+    )
+    files = numbered.group_by(["file"], use_threads=False).aggregate(
+        [("n", "min"), ("n", "count"), ("corpus", "distinct"), ("split", "distinct")]
+    )
+    blocks: dict[tuple[Any, ...], list[pa.Table]] = {}
+    for file in files.sort_by("n_min").to_pylist():
+        splits = tuple(sorted(map(SPLITS.index, file["split_distinct"])))
+        own = rows.slice(file["n_min"], file["n_count"])
+        blocks.setdefault((*sorted(file["corpus_distinct"]), splits), []).append(own)
+    largest = max(_groups_of(own).max(initial=0) for own in chain.from_iterable(blocks.values()))
+    share = ceil(len(rows) / _LEAST_SHARDS)
+    most = min(options.shard_rows, max(share, int(largest), ROW_GROUP_SIZE))
+    ordered = [blocks[key] for key in sorted(blocks, key=lambda key: (key[0], key[-1], key))]
+    ranges: list[tuple[int, int]] = []
+    for block in ordered:
+        start = stop = ranges[-1][1] if ranges else 0
+        for size in chain.from_iterable(_pieces(own, options.shard_rows) for own in block):
+            if stop > start and stop - start + size > most:
+                ranges.append((start, stop))
+                start = stop
+            stop += size
+        ranges.append((start, stop))
+    table = pa.concat_tables(chain.from_iterable(ordered))
+    return Plan(table, ranges, _paths(table, ranges, options))
+
+
+def _groups_of(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The sizes of the groups of a file, in their order."""
+    groups = rows["group"].to_numpy()
+    ends = np.append(np.flatnonzero(np.diff(groups)) + 1, len(groups))
+    return np.diff(ends, prepend=0)
+
+
+def _pieces(rows: pa.Table, shard_rows: int) -> Iterator[int]:
+    """The sizes of a file's groups; one of more than ``shard_rows`` is cut into equal parts."""
+    for size in _groups_of(rows).tolist():
+        parts = max(1, ceil(size / shard_rows))
+        bounds = [size * part // parts for part in range(parts + 1)]
+        yield from (high - low for low, high in pairwise(bounds) if high > low)
+
+
+def _paths(
+    rows: pa.Table, ranges: Sequence[tuple[int, int]], options: ConvertOptions
+) -> list[dict[tuple[str, str], str]]:
+    """The paths of each task's shards, numbered through their partition."""
+    counts: Counter[tuple[str, str]] = Counter()
+    numbers: list[dict[tuple[str, str], int]] = []
+    for start, stop in ranges:
+        own = rows.slice(start, stop - start).select(["corpus", "split"])
+        present = own.group_by(["corpus", "split"]).aggregate([])
+        keys = sorted((row["corpus"], row["split"]) for row in present.to_pylist())
+        numbers.append({key: counts[key] for key in keys})
+        counts.update(keys)
+    return [
+        {
+            key: (
+                partition_dir(Path(), *key, options.language)
+                / f"part-{number:05d}-of-{counts[key]:05d}.parquet"
+            ).as_posix()
+            for key, number in own.items()
+        }
+        for own in numbers
+    ]
+
+
+def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
+    """A digest of all that decides the bytes of a dataset; recordings are not read."""
+    chosen = json.dumps([options.decisive(), version], ensure_ascii=False, default=str)
+    digest = hashlib.sha256(chosen.encode())
+    for batch in rows.to_batches():
+        digest.update(batch.serialize())
+    return digest.hexdigest()
 
 
 @contextmanager
@@ -124,178 +220,202 @@ def locked(out: Path) -> Iterator[None]:
             lease.release()
 
 
-class Conversion:
-    """The conversion of a source to one dataset, in steps."""
-
-    def __init__(self, source: Source, out: Path, options: ConvertOptions | None) -> None:
-        self._source, self.out, self._options = source, out, options or ConvertOptions()
-        self._key = key_of(source, self._options)
-        with user_code(source, "reading its rows before the conversion"):
-            self._division = divide(source, self._options)
-            self.tasks = plan_tasks(source, self._options, self._division)
-        self._rows = sum(task.rows for task in self.tasks)
-        self._most_drops = int(self._rows * self._options.max_drop + 1e-6)  # 0.29 * 100 < 29
-
-    def is_finished(self, name: str | None = None) -> bool:
-        """Whether the dataset is complete; if not, this conversion claims the directory."""
-        out = self.out
-        if not (out / INVENTORY_FILE).is_file():
-            claim(out, self._key)
-            return False
-        inventory = read_inventory(out)
-        if (inventory.key, inventory.name) != (self._key, name or inventory.name):
-            raise DatasetError(
-                f"{out}: holds the finished dataset '{inventory.name}', made from "
-                f"{inventory.source}; its name, its source (a file's content or time) or its "
-                f"options differ. Choose another --out, or convert anew after rm -r '{out}'"
-            )
-        shutil.rmtree(out / WORK_DIR, ignore_errors=True)
-        return True
-
-    def run(self, engine: Engine, part: tuple[int, int] = (1, 1)) -> list[Record]:
-        """Convert the tasks of a part that are not finished; return all records of the part."""
-        tasks = self.tasks[part[0] - 1 :: part[1]]
-        records = [record for task in tasks if (record := read_record(self.out, task))]
-        finished = {record.task for record in records}
-        remaining = [task for task in tasks if task.number not in finished]
-        rows = sum(task.rows for task in tasks)
-        dropped = sum(lost_rows(record).total() for record in records)
-        convert = partial(convert_task, source=self._source, root=self.out, options=self._options)
-        # The engine is not kept in a variable: it must end with the loop.
-        for record in watch(
-            "converted",
-            engine(convert, remaining),
-            lambda record: (record.rows + len(record.dropped), record.samples),
-            rows,
-            done=rows - sum(task.rows for task in remaining),
-        ):
-            records.append(record)
-            dropped += lost_rows(record).total()
-            if dropped > self._most_drops:
-                break  # more rows cannot reduce the drops
-        self._check_drops(records)
-        return sorted(records, key=lambda record: record.task)
-
-    def _check_drops(self, records: Sequence[Record]) -> None:
-        reasons = added(lost_rows(record) for record in records)
-        if reasons.total() <= self._most_drops:
-            return
-        counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-        mend = " (--fix-text mends mojibake and HTML entities)" if MENDS.keys() & reasons else ""
-        dropped = (row for record in records for row in record.dropped)
-        unwanted = (row for row in dropped if row["reason"] != SHARED_SENTENCE)
-        examples = "; ".join(self._describe(row) for row in islice(unwanted, 3))
-        done, share = "", f"--max-drop {ceil(100 * reasons.total() / self._rows) / 100:g}"
-        if len(records) < len(self.tasks):  # as many as are needed for this error
-            read = sum(record.rows + len(record.dropped) for record in records)
-            done, share = f" of the first {read:,}", "a larger --max-drop"
+def _is_finished(out: Path, key: str) -> bool:
+    if not (out / INVENTORY_FILE).is_file():
+        return False
+    inventory = read_inventory(out)
+    if inventory.key != key:
         raise DatasetError(
-            f"rows dropped: {reasons.total():,}{done}; --max-drop allows {self._most_drops} of "
-            f"this source's {self._rows:,}: {counts}. The first: {examples}. Fix the source{mend}, "
-            f"or go on with {share}"
+            f"{out}: holds the finished dataset '{inventory.name}', made from {inventory.source}; "
+            f"its source or its options differ. Choose another --out, or convert anew after rm -r "
+            f"'{out}'"
+        )
+    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
+    return True
+
+
+def claim(out: Path, key: str) -> None:
+    """Claim ``out`` for a conversion, or check that the one that was begun there has this key."""
+    path, ours = out / WORK_DIR / "plan.json", json.dumps({"key": key})
+    if not path.is_file():
+        if present := [name for name in OURS if (out / name).exists()]:
+            raise DatasetError(
+                f"{out}: holds {', '.join(present)}, which `danish-asr convert` did not write and "
+                "would overwrite; choose another --out, a new folder"
+            )
+        publish_text(path, ours)
+    elif path.read_text(encoding="utf-8", errors="replace") != ours:
+        raise DatasetError(
+            f"{out}: holds an unfinished conversion of another source or with other options "
+            f"({path} differs); restore them to continue, or convert anew after rm -r '{out}'"
         )
 
-    def _check_wholes(self, records: Sequence[Record]) -> None:
-        wholes = lost_wholes(self._source, self.tasks, records)
+
+def _run(
+    plan: Plan, source: Source, out: Path, options: ConvertOptions, limit: "_Limit"
+) -> list[Record]:
+    """Convert the tasks that are not finished; return all records."""
+    tasks = [plan.task(number) for number in range(len(plan.ranges))]
+    records = [record for task in tasks if (record := read_record(out, task))]
+    finished = {record.task for record in records}
+    todo = [task for task in tasks if task.number not in finished]
+    done = sum(record.rows + len(record.dropped) for record in records)
+    work = partial(convert_task, fetch=source.fetch, root=out, options=options)
+    address = None if options.ray == "local" else options.ray
+    results = (
+        run_on_ray(work, todo, address=address, workers=options.workers)
+        if options.ray
+        else run_in_processes(work, todo, options.workers)
+    )
+    for record in watch(
+        "converted",
+        results,
+        lambda record: (record.rows + len(record.dropped), record.samples),
+        len(plan.rows),
+        done=done,
+    ):
+        records.append(record)
+        if limit.is_passed(records):
+            break  # more rows cannot reduce the drops
+    limit.check(records)
+    return sorted(records, key=lambda record: record.task)
+
+
+class _Limit(NamedTuple):
+    """How many rows may be dropped, and what to say if more are."""
+
+    table: pa.Table
+    asked_for: frozenset[str]  # reasons that an option gives
+    max_drop: float
+    in_tables: bool  # see `Source`
+
+    @property
+    def most(self) -> int:
+        """Rows that may be dropped."""
+        return int(len(self.table) * self.max_drop + 1e-6)  # 0.29 * 100 < 29
+
+    def dropped(self, records: Sequence[Record]) -> list[dict[str, Any]]:
+        """The rows that no option asked to drop."""
+        rows = chain.from_iterable(record.dropped for record in records)
+        return [row for row in rows if row["reason"] not in self.asked_for]
+
+    def is_passed(self, records: Sequence[Record]) -> bool:
+        """Whether too many rows are dropped already."""
+        return len(self.dropped(records)) > self.most
+
+    def check(self, records: Sequence[Record]) -> None:
+        """Raise `DatasetError` if too many rows are dropped."""
+        if not self.is_passed(records):
+            return
+        dropped, rows = self.dropped(records), len(self.table)
+        reasons = Counter(row["reason"] for row in dropped)
+        counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
+        read = sum(record.rows + len(record.dropped) for record in records)
+        done, share = "", f"--max-drop {ceil(100 * len(dropped) / rows) / 100:g}"
+        if read < rows:  # as many as are needed for this error
+            done, share = f" of the first {read:,}", "a larger --max-drop"
+        if reasons["past the end of its audio"]:
+            counts += " (are its times in milliseconds? Name the column start_ms)"
+        raise DatasetError(
+            f"rows dropped: {len(dropped):,}{done}; --max-drop allows {self.most} of this source's "
+            f"{rows:,}: {counts}. The first: {self._examples(dropped)}. Fix the source, or go on "
+            f"with {share}"
+        )
+
+    def check_wholes(self, records: Sequence[Record]) -> None:
+        """Raise `DatasetError` if a table or a split lost all rows: the source has a fault."""
+        if len(self.table) < _BY_CHANCE:
+            return
+        dropped = self.dropped(records)
+        wholes = []
+        if self.in_tables:
+            sizes = self.table.group_by(["file"]).aggregate([([], "count_all")])
+            all_rows = dict(
+                zip(sizes["file"].to_pylist(), sizes["count_all"].to_pylist(), strict=True)
+            )
+            lost = Counter(row["source"] for row in dropped)
+            wholes += [
+                f"{file} ({rows:,} rows)"
+                for file, rows in all_rows.items()
+                if lost[file] == rows >= _BY_CHANCE
+            ]
+        written = {
+            shard["path"].split("split=")[1].split("/")[0]
+            for record in records
+            for shard in record.shards
+        }
+        planned = {*self.table["split"].unique().to_pylist()}
+        wholes += [
+            f"the split {split}" for split in SPLITS if split in planned - written and dropped
+        ]
         if wholes:
-            faults = islice((row for record in records for row in record.dropped), 3)
             raise DatasetError(
                 f"nothing is left of {', '.join(wholes[:3])}{', ...' * (len(wholes) > 3)}. The "
-                f"first: {'; '.join(map(self._describe, faults))}. Fix the source or name its "
-                "columns (--column OURS=THEIRS); --max-drop does not allow this"
+                f"first: {self._examples(dropped)}. Fix the source or name its columns (--column "
+                "OURS=THEIRS); --max-drop does not allow this"
             )
 
-    def _describe(self, dropped: Mapping[str, Any]) -> str:
-        """A row of the ledger, with its reason and the path of its audio if it has one."""
-        file = next(file for file in self._source.files if file.name == dropped["source"])
-        (row,) = self._source.read(file, dropped["row"], dropped["row"] + 1)
-        audio = f", {row.audio}" if isinstance(row.audio, Path) else ""
-        return f"{self._source.place(file, row.row)}{audio} ({dropped['reason']})"
-
-    def complete(self, records: Sequence[Record], name: str) -> None:
-        """Write ledger, statistics, cards and README, and last the inventory."""
-        self._check_drops(records)
-        self._check_wholes(records)
-        out = self.out
-        self._check_unchanged(records)
-        _write_rows(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
-        _write_rows(out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records])
-        inventory = self._inventory(records, name)
-        publish_text(out / STATISTICS_FILE, statistics(inventory.shards))
-        characters: set[str] = set()
-        for task, record in zip(self.tasks, records, strict=True):
-            if task.split == "train":
-                characters.update(record.characters)
-        write_cards(out, name, characters)
-        publish_text(out / README_FILE, readme(out, inventory))
-        sweep(out)
-        publish_json(out / INVENTORY_FILE, asdict(inventory))
-        shutil.rmtree(out / WORK_DIR)
-
-    def _check_unchanged(self, records: Sequence[Record]) -> None:
-        count = sum(record.rows + len(record.dropped) for record in records)
-        if count != self._rows or key_of(self._source, self._options) != self._key:
-            raise SourceError(
-                f"{self.out}: the source has changed during the conversion ({count} rows "
-                f"converted, {self._rows} in the source at the start); delete it to start anew: "
-                f"rm -r '{self.out}'"
+    def _examples(self, dropped: Sequence[Mapping[str, Any]]) -> str:
+        """Where the first of these rows are, with their audio and their reasons."""
+        examples = []
+        for row in islice(dropped, 3):
+            is_row = pc.and_(
+                pc.equal(self.table["file"], row["source"]), pc.equal(self.table["row"], row["row"])
             )
+            (found,) = self.table.filter(is_row).to_pylist()
+            audio = f", {found['audio']}" if found["audio"] else ""
+            examples.append(f"{place_of(found)}{audio} ({row['reason']})")
+        return "; ".join(examples)
 
-    def _inventory(self, records: Sequence[Record], name: str) -> Inventory:
-        dropped = [row for record in records for row in record.dropped]
-        drops = Counter((row["reason"], row["dialect"]) for row in dropped)
-        ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-        countries = added(record.countries for record in records)
-        shards = [
+
+def _written(
+    plan: Plan, source: Source, out: Path, options: ConvertOptions, records: Sequence[Record]
+) -> Inventory:
+    """Write all but the inventory, which has no key yet, and return that."""
+    ledger = _write_table(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
+    suspects = _write_table(
+        out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records]
+    )
+    shards = sorted(
+        chain.from_iterable(record.shards for record in records), key=lambda shard: shard["path"]
+    )
+    rates: Counter[str] = Counter()
+    for record in records:
+        rates.update(record.rates)
+    inventory = Inventory(
+        name=options.name,
+        source=source.name,
+        key="",
+        source_rows=len(plan.rows),
+        dropped=dropped_counts(ledger),
+        suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
+        shards=[
             ShardEntry(
-                path=task.path,
-                rows=record.rows,
-                seconds=record.samples / SAMPLE_RATE,
-                sha256=record.sha256,
-                fingerprint=task.fingerprint,
-                files=[part.file.name for part in task.slices],
+                path=shard["path"],
+                rows=shard["rows"],
+                seconds=shard["samples"] / SAMPLE_RATE,
+                sha256=shard["sha256"],
             )
-            for task, record in zip(self.tasks, records, strict=True)
-            if record.rows
-        ]
-        suspects = Counter(row["reason"] for record in records for row in record.suspects)
-        notes = [
-            *self._division.notes,
-            *people_notes(people_of(self.out, shards), folds=bool(self._options.folds)),
-            *repeated_text(self.out, shards),
-        ]
-        if ages := added(record.ages for record in records):
-            values = ", ".join(age for age, _ in ages.most_common(5)) + ", ..." * (len(ages) > 5)
-            notes.append(f"age left empty, not a number of years: {values} ({ages.total():,} rows)")
-        if mends := added(record.mended for record in records):
-            counts = ", ".join(f"{name} in {rows:,} rows" for name, rows in mends.most_common())
-            notes.append(f"text mended: {counts}")
-        elif MENDS.keys() & {*suspects, *(row["reason"] for row in dropped)}:
-            notes.append("--fix-text mends mojibake and HTML entities")
-        return Inventory(
-            name=name,
-            source=self._source.name,
-            key=self._key,
-            source_rows=self._rows,
-            dropped=[
-                {"reason": reason, "dialect": dialect, "rows": rows}
-                for (reason, dialect), rows in ordered
-            ],
-            unmapped_dialects=dict(sorted(added(record.unmapped for record in records).items())),
-            files=[
-                {"file": file.name, "rows": file.rows, "fingerprint": file.fingerprint}
-                for file in self._source.files
-            ],
-            shards=shards,
-            ledger_sha256=sha256_of(self.out / LEDGER_FILE),
-            countries=dict(sorted(countries.items(), key=lambda item: (-item[1], item[0]))),
-            suspects=dict(sorted(suspects.items())),
-            suspects_sha256=sha256_of(self.out / SUSPECTS_FILE),
-            notes=notes,
-        )
+            for shard in shards
+        ],
+        ledger_sha256=sha256_of(out / LEDGER_FILE),
+        suspects_sha256=sha256_of(out / SUSPECTS_FILE),
+        summary=summary_of(source, plan.rows, ledger, rates, options.language),
+    )
+    characters = set(chain.from_iterable(record.characters for record in records))
+    write_small_files(out, inventory, characters)
+    return inventory
 
 
-def _write_rows(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> None:
-    rows = list(chain.from_iterable(parts))
+def _write_table(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> pa.Table:
+    table = pa.Table.from_pylist([*chain.from_iterable(parts)], schema)
     with publish(path) as stream:
-        pq.write_table(pa.Table.from_pylist(rows, schema), stream)
+        pq.write_table(table, stream)
+    return table
+
+
+def dropped_counts(ledger: pa.Table) -> list[dict[str, Any]]:
+    """Reason, dialect and rows of a ledger, most frequent first."""
+    drops = Counter(zip(ledger["reason"].to_pylist(), ledger["dialect"].to_pylist(), strict=True))
+    ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+    return [{"reason": why, "dialect": dialect, "rows": rows} for (why, dialect), rows in ordered]

@@ -1,72 +1,146 @@
-"""What a dataset says about its speakers: too few for an interval, or one under two spellings."""
+"""Metadata of speakers in one form for all corpora: values of any corpus in, ours out."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
-from unicodedata import normalize
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+DENMARK: Final = "DK"
 
-from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS, SPLITS, UTTERANCE_SCHEMA
-from danish_asr.corpus.shards import ShardEntry
-from danish_asr.corpus.sources.metadata import map_dialect, speaker
-from danish_asr.text.labels import similar_labels
+_DANISH: Final = frozenset(
+    (
+        *("dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"),
+        *("kongeriget danmark", "kingdom of denmark", "dänemark", "danemark", "dinamarca"),
+    )
+)
+"""Spellings of Denmark as the country of birth, in lower case."""
 
-LABELS: Final = ("speaker_id", "dialect", "gender", "country_birth")
+_NOBODY: Final = frozenset(
+    (
+        *("", "?", "-", "–", "n/a", "nan", "none", "null", "unknown"),
+        *("ukendt", "uoplyst", "ikke oplyst", "ved ikke"),
+    )
+)
+"""What stands for no speaker, in lower case. ``NA`` does not: it may be initials."""
 
-PEOPLE: Final = pa.schema([UTTERANCE_SCHEMA.field(name) for name in (*LABELS, "audio_size")])
-"""The columns that are looked at."""
+_UNKNOWN: Final = _NOBODY | {"na"}
+"""What stands for no country of birth; ``NA`` is missing, not Namibia."""
 
-_MEANINGS: Final[Mapping[str, Callable[[str], str | None]]] = {
-    "gender": lambda label: speaker(gender=label).gender,
-    "dialect": lambda label: map_dialect(label, None),
+_GENDERS: Final = dict.fromkeys(("male", "m", "man", "mand"), "male") | dict.fromkeys(
+    ("female", "f", "k", "woman", "kvinde"), "female"
+)
+"""Spellings of two genders, in lower case; others stay as they are."""
+
+NON_NATIVE: Final = "Non-native"
+
+SUB_DIALECTS: Final = {
+    dialect: tuple(names.split(" | "))
+    for dialect, names in {
+        "Østjysk": "midtøstjysk | østjysk | sydøstjysk | ommersysselsk | "
+        "djurslandsk (nord-, syddjurs m. nord- og sydsamsø, anholt)",
+        "Københavnsk": "amagermål",
+        "Nordjysk": "nørrejysk | vendsysselsk (m. hanherred og læsø) | himmerlandsk",
+        "Vestjysk": "vestjysk | thybomål | morsingmål | sydvestjysk (m. fanø) | sallingmål | "
+        "fjandbomål",
+        "Sjællandsk": "nordsjællandsk | sjællandsk | nordvestsjællandsk | "
+        "sydsjællandsk (sydligt sydsjællandsk) | østsjællandsk | sydvestsjællandsk",
+        "Fynsk": "fynsk | sydfynsk | vestfynsk (nordvest-, sydvestfynsk) | langelandsk",
+        "Bornholmsk": "bornholmsk",
+        "Sønderjysk": "sønderjysk | østligt sønderjysk (m. als) | syd for rigsgrænsen: "
+        "mellemslesvisk, angelmål, fjoldemål | vestlig sønderjysk (m. mandø og rømø)",
+        "Sydømål": "nordfalstersk | lollandsk | sydømål | sydfalstersk",
+    }.items()
 }
-"""What a label would become in a conversion: a reader of one's own may leave it as it is."""
+"""For each dialect, CoRal's names of its sub-dialects."""
 
-_NAMED: Final = 5  # labels that are spelt in several ways, of each column
+DIALECTS: Final = (*SUB_DIALECTS, NON_NATIVE)
+"""The ten groups that results are reported for."""
 
-
-def people_of(root: Path, shards: Sequence[ShardEntry]) -> dict[str, pa.Table]:
-    """The columns `PEOPLE` of all shards, by split."""
-    tables = {split: [PEOPLE.empty_table()] for split in SPLITS}
-    for shard in shards:
-        with pq.ParquetFile(root / shard.path) as parquet:
-            tables[shard.partition("split")].append(parquet.read(PEOPLE.names).cast(PEOPLE))
-    return {split: pa.concat_tables(own) for split, own in tables.items()}
+# Values that are mapped already stay the same.
+_DIALECT_OF: Final[Mapping[str, str]] = {name.lower(): name for name in DIALECTS} | {
+    sub_dialect: dialect for dialect, names in SUB_DIALECTS.items() for sub_dialect in names
+}
 
 
-def people_notes(people: Mapping[str, pa.Table], *, folds: bool = False) -> Iterator[str]:
-    """Yield lines for people, from the columns `PEOPLE` by split; ``folds`` test all speakers."""
-    everyone = pa.concat_tables(table.select(PEOPLE.names) for table in people.values())
-    yield from _few_speakers(everyone if folds else people["test"], everyone)
-    for column in LABELS:
-        labels = pc.unique(everyone[column]).to_pylist()
-        meaning = _MEANINGS.get(column, str)
-        written = similar_labels(labels, names=column == "speaker_id", meaning=meaning)
-        for names in written[:_NAMED]:
-            # Two Unicode forms of a letter look the same.
-            shown = ascii if len({normalize("NFC", name) for name in names}) == 1 else repr
-            yield f"{column}: may be one under several spellings: {', '.join(map(shown, names))}"
-        if len(written) > _NAMED:
-            yield f"{column}: {len(written) - _NAMED:,} more are spelt in several ways"
+@lru_cache(maxsize=50_000, typed=True)
+def clean(value: Any) -> str | None:
+    """The value as text in NFC with single spaces; None for null, NaN and white space.
+
+    Raises TypeError for a list or a mapping, and ValueError for text that is not UTF-8.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    return " ".join(unicodedata.normalize("NFC", str(plain(value))).split()) or None
 
 
-def _few_speakers(test: pa.Table, everyone: pa.Table) -> Iterator[str]:
-    """Say that error rates will have no interval, which people would learn after the training."""
-    known = test.filter(pc.is_valid(test["speaker_id"]))
-    if not known:
-        return
-    speech = known.group_by("speaker_id").aggregate([("audio_size", "sum")])["audio_size_sum"]
-    speakers, total = len(speech), pc.sum(speech).as_py()
-    effective = total**2 / max(1, sum(samples**2 for samples in speech.to_pylist()))
-    found, needed = f"{speakers:,} speaker{'s' if speakers > 1 else ''}", f"{MIN_SPEAKERS}"
-    if speakers >= MIN_SPEAKERS:
-        found = f"speech as of {effective:.1f} equal speakers"
-        needed = f"{MIN_EFFECTIVE}"
-    if speakers < MIN_SPEAKERS or effective < MIN_EFFECTIVE:
-        people = pc.count_distinct(everyone["speaker_id"]).as_py()
-        folds = f"`convert --folds 5` makes datasets that test each of the {people:,} speakers once"
-        way = folds if people >= MIN_SPEAKERS else f"All splits together have {people}"
-        yield f"test has {found}; an interval needs {needed}. {way}"
+def plain(value: Any) -> Any:
+    """A value that is no list and no mapping; text that is UTF-8. Errors as for `clean`."""
+    if isinstance(value, list | dict):
+        raise TypeError
+    if isinstance(value, str):
+        value.encode()  # JSON may hold half of a surrogate pair
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@lru_cache(maxsize=50_000, typed=True)
+def speaker_of(value: Any) -> str | None:
+    """The id without the ``.0`` of whole numbers that pandas wrote; None for an unknown speaker."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    name = clean(value) or ""
+    return None if name.casefold() in _NOBODY else re.sub(r"^(\d+)\.0+$", r"\1", name)
+
+
+@lru_cache(maxsize=10_000)
+def country_of(birth: str | None, *, codes: bool = False) -> str | None:
+    """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
+
+    With ``codes``, as in CoRal, any other text is a country abroad. In other corpora only two
+    letters are: a name may be a misspelt Danish town.
+    """
+    spelling = " ".join((birth or "").casefold().split())
+    if spelling in _DANISH:
+        return DENMARK
+    is_code = len(spelling) == 2 and spelling.isalpha()
+    is_abroad = spelling not in _UNKNOWN and (is_code or codes)
+    return spelling.upper() if is_abroad else None
+
+
+def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:
+    """One of `DIALECTS` (`NON_NATIVE` for birth outside Denmark); an unknown name is kept."""
+    if country not in {None, DENMARK}:
+        return NON_NATIVE
+    return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)
+
+
+def gender_of(gender: str | None) -> str | None:
+    """``male`` or ``female`` for their usual spellings; others stay."""
+    return _GENDERS.get((gender or "").casefold(), gender)
+
+
+@lru_cache(maxsize=10_000, typed=True)
+def age_of(value: Any) -> int | None:
+    """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
+    try:
+        years = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(years) if 0 <= years <= 130 else None
+
+
+_DECADES: Final = dict.fromkeys(("thirties", "fourties", "forties"), "25-49") | dict.fromkeys(
+    ("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"
+)
+"""Ages of Common Voice that lie in one group."""
+
+
+def age_group(age: int | None, own: str | None = None) -> str | None:
+    """The age group that results are reported for: ``0-24``, ``25-49`` or ``50+``.
+
+    ``own`` is an age that is no number, such as Common Voice's decades.
+    """
+    if age is None:
+        return "0-24" if own == "teens" else _DECADES.get(own or "")
+    return "0-24" if age < 25 else "25-49" if age < 50 else "50+"

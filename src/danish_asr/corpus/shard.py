@@ -1,43 +1,56 @@
-"""Convert one shard task: source rows in, one shard and its record out.
+"""Convert the rows of one task: rows and their audio in, a shard per split and a record out.
 
-The record is written last, so it marks the shard as finished.
+The record is written last, so it marks the shards as finished.
 """
 
+import html
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from math import log10
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import SECONDS_LEFT, AudioError, Findings, encode_flac, peak_of, to_mono
-from danish_asr.base.errors import SourceError, user_code
+from danish_asr.base.audio import (
+    SECONDS_LEFT,
+    AudioError,
+    Findings,
+    LastRecording,
+    decode,
+    encode_flac,
+    peak_of,
+    resampled,
+    without_mean,
+)
 from danish_asr.base.files import publish, publish_text, sha256_of
+from danish_asr.base.folders import AUDIO_SUFFIXES
 from danish_asr.base.schema import (
     FLAC_MD5,
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
     UTTERANCE_SCHEMA,
+    WORK_DIR,
 )
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import DANISH, ConvertOptions
-from danish_asr.corpus.sources.base import Source, Utterance
-from danish_asr.corpus.sources.metadata import DIALECTS
-from danish_asr.corpus.tasks import WORK_DIR, RowSlice, ShardTask
-from danish_asr.corpus.texts import mended, oddities, text_profiles, unusable_text
+from danish_asr.corpus.rows import ROWS, Audio, Fetch
 from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
 _SPEAKER: Final = [*_REPEATED, "age"]
 # The reader relies on it that the audio of a row group is one plain page.
-_FORMAT: Final[dict[str, Any]] = {
+PARQUET_FORMAT: Final[dict[str, Any]] = {
     "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
     "use_dictionary": _REPEATED,
     "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
@@ -53,6 +66,7 @@ MAX_AGE: Final = 110
 _NO_SCALE: Final = 10.0  # times full scale: samples of a float file that were never scaled to it
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
+_OFFSET: Final = 0.2  # share of the power that is DC, no sound
 _QUIET: Final = -60.0  # dBFS, RMS
 _LONG_SILENCE: Final = 3.0  # seconds
 _OTHER_TEXT: Final = "audio of an earlier row with another text"
@@ -60,225 +74,212 @@ _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
 _FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
 
+_LAST: Final = LastRecording()
+"""Of this process: neighbouring tasks read on in one long recording."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """The rows of a task, and the path of the shard of each corpus and split among them."""
+
+    number: int
+    rows: pa.Table
+    paths: Mapping[tuple[str, str], str]  # below the dataset's root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the rows alone; Arrow would send the whole table with each slice."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, ROWS) as stream:
+            stream.write_table(self.rows)
+        return _unpickled, (self.number, sink.getvalue().to_pybytes(), dict(self.paths))
+
+
+def _unpickled(number: int, rows: bytes, paths: Mapping[tuple[str, str], str]) -> Task:
+    with pa.ipc.open_stream(rows) as stream:
+        return Task(number, stream.read_all(), paths)
+
 
 @dataclass(kw_only=True)
 class Record:
     """The result of one task."""
 
     task: int  # its number in the plan
-    rows: int = 0
-    samples: int = 0
-    sha256: str = ""  # empty if no row was written, and so no shard
+    shards: list[dict[str, Any]] = field(default_factory=list)  # path, rows, samples, sha256
     dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
     suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
-    unmapped: dict[str, int] = field(default_factory=dict)  # rows per unknown dialect name
-    countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
-    ages: dict[str, int] = field(default_factory=dict)  # rows per age that is no number of years
-    mended: dict[str, int] = field(default_factory=dict)  # rows per fault of texts that is mended
-    characters: str = ""  # of the written texts, raw and under profiles, for the tokenizer
+    rates: dict[str, int] = field(default_factory=dict)  # rows per sample rate of the source
+    characters: str = ""  # of the written texts of train, raw and under profiles
+
+    @property
+    def rows(self) -> int:
+        """Rows that were written."""
+        return sum(shard["rows"] for shard in self.shards)
+
+    @property
+    def samples(self) -> int:
+        """Samples that were written."""
+        return sum(shard["samples"] for shard in self.shards)
 
 
-def convert_task(task: ShardTask, *, source: Source, root: Path, options: ConvertOptions) -> Record:
-    """Convert one task and publish its shard, then its record."""
+def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:
+    """Convert one task and publish its shards, then its record."""
     record = Record(task=task.number)
-    characters: set[str] = set()
     profiles = [normalizer(name) for name in text_profiles(options.language)]
-    shard = root / task.path
-    with publish(shard) as stream, pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **_FORMAT) as parquet:
-        for rows in _row_groups(_rows(source, task, options, record)):
-            record.rows += len(rows)
-            for row in rows:
-                record.samples += row["audio_size"]
-                characters.update(row["text"], *(spoken(row["text"]) for spoken in profiles))
-            parquet.write_table(pa.Table.from_pylist(rows, UTTERANCE_SCHEMA))
-    if record.rows:
-        record.sha256 = sha256_of(shard)
-    else:
-        shard.unlink()  # readers expect rows in a file
+    characters, texts_of = set[str](), dict[bytes, set[str]]()  # the latter by the audio
+    rates: Counter[int] = Counter()
+    shards: dict[tuple[str, str], _Shard] = {}
+    with ExitStack() as files:
+        for row, audio in _with_audio(task.rows, fetch):
+            try:
+                written, findings, rate = to_row(row, audio, options)
+            except AudioError as error:
+                names = ("corpus", "row", "id", "dialect")
+                dropped = {"source": row["file"], "reason": str(error)}
+                record.dropped.append(dropped | {name: row[name] for name in names})
+                continue
+            text, split = written["text"], (row["corpus"], row["split"])
+            others = texts_of.setdefault(written["audio_bytes"][FLAC_MD5], set())
+            if others - {text}:
+                findings.append((_OTHER_TEXT, len(others - {text})))
+            others.add(text)
+            about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
+            record.suspects += (
+                about | {"reason": reason, "value": round(value, 3)} for reason, value in findings
+            )
+            rates[rate] += 1
+            if row["split"] == "train":
+                characters.update(text, *(spoken(text) for spoken in profiles))
+            if split not in shards:
+                shards[split] = _Shard(root, task.paths[split], files)
+            shards[split].add(written)
+        for shard in shards.values():
+            shard.flush()
+    record.shards = [shard.entry() for shard in shards.values()]
     record.characters = "".join(sorted(characters))
+    record.rates = {str(rate): count for rate, count in rates.items()}
     publish_text(_record_path(root, task), json.dumps(asdict(record), ensure_ascii=False))
     return record
 
 
-def read_record(root: Path, task: ShardTask) -> Record | None:
-    """The record of a task whose shard is as it was written, or None."""
+def read_record(root: Path, task: Task) -> Record | None:
+    """The record of a task whose shards are as they were written, or None."""
     try:
         record = Record(**json.loads(_record_path(root, task).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        digests = [sha256_of(root / shard["path"]) for shard in record.shards]
+    except (OSError, ValueError, TypeError, KeyError):
         return None  # missing or damaged: the task is done again
-    shard = root / task.path
-    sha256 = sha256_of(shard) if shard.is_file() else ""
-    return record if sha256 == record.sha256 else None
+    return record if digests == [shard["sha256"] for shard in record.shards] else None
 
 
-def _record_path(root: Path, task: ShardTask) -> Path:
+def _record_path(root: Path, task: Task) -> Path:
     return root / WORK_DIR / f"task-{task.number:06d}.json"
 
 
-def _row_groups(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    group: list[dict[str, Any]] = []
-    size = 0
-    for row in rows:
-        group.append(row)
-        size += len(row["audio_bytes"])
-        if len(group) == ROW_GROUP_SIZE or size >= ROW_GROUP_BYTES:
-            yield group
-            group, size = [], 0
-    if group:
-        yield group
+def _with_audio(rows: pa.Table, fetch: Fetch) -> Iterator[tuple[dict[str, Any], Audio]]:
+    """Each row with its audio, which is read if nothing speaks against the row yet."""
+    audio = iter(fetch(rows.filter(pc.is_null(rows["refused"]))))
+    for row in rows.to_pylist():
+        yield row, None if row["refused"] else next(audio)
 
 
-def _rows(
-    source: Source, task: ShardTask, options: ConvertOptions, record: Record
-) -> Iterator[dict[str, Any]]:
-    """The rows of a shard; the record gets what is dropped, unknown or respelt."""
-    texts_of: dict[bytes, set[str]] = {}  # by the audio
-    for part in task.slices:
-        for utterance in _read(source, part):
-            if utterance.row in part.others:
-                continue
-            utterance = _prepared(utterance, options, record)  # noqa: PLW2901
-            row = _convert(utterance, part, task.split, options, record.suspects)
-            if isinstance(row, str):
-                record.dropped.append(
-                    {
-                        "source": part.file.name,
-                        "row": utterance.row,
-                        "id": utterance.id,
-                        "dialect": utterance.speaker.dialect,
-                        "reason": row,
-                    }
-                )
-            else:
-                texts = texts_of.setdefault(row["audio_bytes"][FLAC_MD5], set())
-                if texts - {row["text"]}:
-                    found = _OTHER_TEXT, len(texts - {row["text"]})
-                    record.suspects.append(_suspect(utterance, part, task.split, *found))
-                texts.add(row["text"])
-                yield row
+class _Shard:
+    """A shard that is written, a row group at a time; ``files`` closes it."""
 
-
-def _suspect(
-    utterance: Utterance, part: RowSlice, split: str, reason: str, value: float
-) -> dict[str, Any]:
-    """A row of suspects.parquet."""
-    return {
-        "corpus": part.file.corpus,
-        "split": split,
-        "id": utterance.id,
-        "dialect": utterance.speaker.dialect,
-        "reason": reason,
-        "value": round(value, 3),
-    }
-
-
-def _prepared(utterance: Utterance, options: ConvertOptions, record: Record) -> Utterance:
-    """The utterance as its language and the options want it; the record counts what is unusual."""
-    speaker = utterance.speaker
-    if options.language != DANISH:  # nobody is Non-native, and dialects are not mapped
-        speaker = replace(speaker, dialect=speaker.sub_dialect)
-    elif speaker.dialect is not None and speaker.dialect not in DIALECTS:
-        record.unmapped[speaker.dialect] = record.unmapped.get(speaker.dialect, 0) + 1
-    if (age := speaker.unread_age) is not None:
-        record.ages[age] = record.ages.get(age, 0) + 1
-    if speaker.country_birth != speaker.country:
-        read_as = f"{speaker.country_birth} -> {speaker.country or 'unknown'}"
-        record.countries[read_as] = record.countries.get(read_as, 0) + 1
-    text, found = utterance.text, list[str]()
-    if options.fix_text and text:
-        text, found = mended(text)
-    for name in found:
-        record.mended[name] = record.mended.get(name, 0) + 1
-    return replace(utterance, speaker=speaker, text=text)
-
-
-def _read(source: Source, part: RowSlice) -> Iterator[Utterance]:
-    """Read a slice; the rows must be the announced ones, or rows would be lost or doubled."""
-    row = part.start
-    with user_code(source, f"reading {part.file.name} after row {part.start}"):
-        for utterance in source.read(part.file, part.start, part.stop):
-            audio: object = utterance.audio
-            if not isinstance(audio, bytes | Path | None):
-                raise TypeError(f"row {row}: expected audio as bytes or a Path, found {audio!r}")
-            if utterance.row != row:
-                break
-            yield utterance
-            row += 1
-    if row != part.stop:
-        raise SourceError(
-            f"{part.file.name}: row {row} was expected next, of the {part.file.rows} rows that the "
-            "source has announced; it skips or repeats rows, or the file has changed"
+    def __init__(self, root: Path, path: str, files: ExitStack) -> None:
+        self._file, self._path = root / path, path
+        stream = files.enter_context(publish(self._file))
+        self._parquet = files.enter_context(
+            pq.ParquetWriter(stream, UTTERANCE_SCHEMA, **PARQUET_FORMAT)
         )
+        self._group: list[dict[str, Any]] = []
+        self._bytes = self._rows = self._samples = 0
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._group.append(row)
+        self._bytes += len(row["audio_bytes"])
+        self._rows += 1
+        self._samples += row["audio_size"]
+        if len(self._group) == ROW_GROUP_SIZE or self._bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._group:
+            self._parquet.write_table(pa.Table.from_pylist(self._group, UTTERANCE_SCHEMA))
+        self._group, self._bytes = [], 0
+
+    def entry(self) -> dict[str, Any]:
+        """What the record says of it, once it is closed."""
+        counts = {"rows": self._rows, "samples": self._samples}
+        return {"path": self._path, **counts, "sha256": sha256_of(self._file)}
 
 
-def _convert(
-    utterance: Utterance,
-    part: RowSlice,
-    split: str,
-    options: ConvertOptions,
-    suspects: list[dict[str, Any]],
-) -> dict[str, Any] | str:
-    """An utterance as a row of `UTTERANCE_SCHEMA`, or the reason why it is dropped."""
-    refused = utterance.refused or part.refused(utterance.row)
-    if refused is not None:
-        return refused
-    if not utterance.id.strip():
-        return "empty id"
-    text = utterance.text or ""
-    odd = oddities(text, utterance.audio)
-    if (unusable := unusable_text(text, odd, split)) is not None:
-        return unusable
-    if (age := utterance.speaker.age) is not None and not 0 <= age <= MAX_AGE:
+def to_row(
+    row: Mapping[str, Any], audio: Audio, options: ConvertOptions
+) -> tuple[dict[str, Any], Findings, int]:
+    """A row of `UTTERANCE_SCHEMA`, what a person should know of it, and the rate of its source.
+
+    Raises:
+        AudioError: The row cannot be used; the message is its reason in the ledger.
+    """
+    if row["refused"]:
+        raise AudioError(row["refused"])
+    text = row["text"] or ""
+    odd = oddities(text, row["audio"])
+    check_text(text, odd, row["split"])
+    if (age := row["age"]) is not None and age > MAX_AGE:
         odd[f"an age outside 0 to {MAX_AGE}"] = age
-    if not utterance.audio:
-        return "no audio"
+    if isinstance(audio, AudioError):
+        raise audio
+    if not audio:
+        raise AudioError("no audio")
     of_file: Findings = []
-    try:
-        with uninterrupted():
-            mono = to_mono(
-                utterance.audio,
-                start=utterance.start,
-                seconds=utterance.seconds,
-                max_seconds=options.max_seconds,
-                channel=utterance.channel or options.channel,
-                findings=of_file,
-            )
-            peak = peak_of(mono)
-            # Other utterances may follow in the file.
-            findings = [found for found in of_file if utterance.whole or found[0] != SECONDS_LEFT]
-            findings += examine(mono, peak, text, utterance.seconds)
-            flac = encode_flac(mono, SAMPLE_RATE, peak)
-    except AudioError as error:
-        return str(error)
-    suspects += (_suspect(utterance, part, split, *each) for each in chain(odd.items(), findings))
-    return {
-        "id": utterance.id,
+    with uninterrupted():
+        mono, rate = decode(
+            audio,
+            start=row["start"],
+            seconds=row["seconds"],
+            max_seconds=options.max_seconds,
+            channel=row["channel"] or options.channel,
+            findings=of_file,
+            last=_LAST,
+        )
+        mono = resampled(mono, rate)
+        # Other utterances may follow in the file.
+        findings = [*odd.items()]
+        findings += (found for found in of_file if row["whole"] or found[0] != SECONDS_LEFT)
+        findings += examine(mono, text, row["seconds"])
+        flac = encode_flac(mono, SAMPLE_RATE, peak_of(mono))
+    written = {
+        "id": row["id"],
         "text": text,
         "audio_bytes": flac,
         "audio_size": len(mono),
         "encoded_size": len(flac),
-        "source_id": f"{part.file.name}:{utterance.row}",
-        **{name: getattr(utterance.speaker, name) for name in _SPEAKER},
+        "source_id": f"{row['file']}:{row['row']}",
+        **{name: row[name] for name in _SPEAKER},
     }
+    return written, findings, rate
 
 
 def examine(
-    mono: NDArray[np.float32], peak: float, text: str, asked: float | None
+    mono: NDArray[np.float32], text: str, asked: float | None
 ) -> Iterator[tuple[str, float]]:
     """Yield the reasons to suspect an utterance of 16 kHz, with what was measured.
 
-    ``peak`` is that of `peak_of`, ``asked`` the length in seconds that the corpus gives.
+    ``asked`` is the length in seconds that the corpus gives. Levels are those without DC offset.
 
     Raises:
         AudioError: It cannot be speech.
     """
     seconds = len(mono) / SAMPLE_RATE
     speed = sum(map(str.isalnum, text)) / seconds
+    sound = without_mean(mono)
     whole = len(mono) - len(mono) % _FRAME
-    frames = mono[:whole].reshape(-1, _FRAME) if whole else mono[None]
+    frames = sound[:whole].reshape(-1, _FRAME) if whole else sound[None]
     energies = np.einsum("ij,ij->i", frames, frames)
-    if peak * 32768 < 1.5:  # dither at most: the last of 16 bits
+    if peak_of(sound) * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
+    peak = peak_of(mono)
     if peak > _NO_SCALE:
         raise AudioError("samples far outside -1 to 1")
     if speed > _IMPOSSIBLE:
@@ -287,16 +288,24 @@ def examine(
         yield "letters per second", speed
     if asked is not None and asked - seconds > _ROUNDING:
         yield "seconds missing at the end", asked - seconds
-    if peak >= _FULL_SCALE:
-        share = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
-        if share > _CLIPPED:
-            yield "share of clipped samples", share
-    loudness = 10 * log10(max(float(energies.mean()) / frames.shape[1], 1e-12))
-    if loudness < _QUIET:
-        yield "dBFS, very quiet", loudness
+    power = float(energies.mean()) / frames.shape[1]
+    clipped = _clipped(mono) if peak >= _FULL_SCALE else 0.0
+    offset = float(mono.mean(dtype=np.float64)) ** 2
+    loudness = 10 * log10(max(power, 1e-12))
     silence = _longest_silence(energies)
-    if silence > _LONG_SILENCE:
-        yield "seconds of silence", silence
+    for reason, value, is_odd in (
+        ("share of clipped samples", clipped, clipped > _CLIPPED),
+        ("share of DC offset", offset / (offset + power), offset > _OFFSET * (offset + power)),
+        ("dBFS, very quiet", loudness, loudness < _QUIET),
+        ("seconds of silence", silence, silence > _LONG_SILENCE),
+    ):
+        if is_odd:
+            yield reason, value
+
+
+def _clipped(mono: NDArray[np.float32]) -> float:
+    """The share of samples at full scale."""
+    return np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
 
 
 def _longest_silence(energies: NDArray[np.float32]) -> float:
@@ -306,3 +315,69 @@ def _longest_silence(energies: NDArray[np.float32]) -> float:
     between_two = np.diff(loud).max(initial=1) - 1  # neighbours differ by 1: no frame between
     after_last = len(energies) - 1 - loud[-1]
     return float(max(before_first, between_two, after_last)) / _FRAMES_PER_SECOND
+
+
+_BROKEN: Final[Mapping[str, re.Pattern[str]]] = {
+    "HTML entities": re.compile(r"&(?:[A-Za-z]{2,8}\d?|#\d+|#x[0-9A-Fa-f]+);"),
+    # UTF-8 that was read as Latin-1 or as Windows-1252.
+    "mojibake": re.compile(
+        r"Ã[\x80-\xbf¢-¿…†˜‰–—€‚ƒ„‡ˆŠ‹ŒŽ‘’“”•™š›œžŸ]|â€[\x80-\xbf™œ“”¦˜]|Â[\xa0-\xbf]"
+    ),
+    "replacement characters": re.compile("\ufffd"),  # what stood there is lost
+}
+"""Texts that are not what was said; in training they are left out. ftfy mends the first two."""
+
+_NAME: Final = re.compile(
+    r"(?i)[^\W\d][\w-]*[_-]\d[\w-]*|(spk|speaker|taler|person)\d+|\S*[/\\]\S*\.\w{2,4}"
+)
+"""``spk_012``, ``p225-001``, ``speaker3``, ``clips/0001.wav``."""
+
+_MARKUP: Final = re.compile(r"(?is).*</?\w[^<>]*>.*|\[[^]]*\]|\{.*\}|#?n/a|nan|null|none")
+"""``<p>ja</p>``, ``<unk>``, ``[støj]``, ``{"text": "ja"}``, ``nan``, ``#N/A``."""
+
+
+def text_profiles(language: str) -> tuple[str, ...]:
+    """Profiles that training targets may have; sentences are compared under the first."""
+    return ("coral", "danish") if language == DANISH else ("plain",)
+
+
+def oddities(text: str, recording: str | None) -> dict[str, float]:
+    """What is odd about a text, with the number of characters or places that are.
+
+    ``recording`` is the name of its audio, if it has one.
+    """
+    stripped = text.strip()
+    odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
+    if odd["HTML entities"] and html.unescape(text) == text:  # "R&D;" is none
+        odd["HTML entities"] = 0
+    odd["only capitals"] = len(text) if len(text) > 3 and text.isupper() else 0
+    odd["file name or id as text"] = len(text) if _is_name(stripped, recording) else 0
+    odd["markup or a missing value as text"] = len(text) if _MARKUP.fullmatch(stripped) else 0
+    if not text.isprintable():
+        odd["control characters"] = sum(unicodedata.category(char)[0] == "C" for char in text)
+    return {name: count for name, count in odd.items() if count}
+
+
+def _is_name(text: str, recording: str | None) -> bool:
+    """Whether a text is an id, or the name of a recording; ``hest.wav`` may be of a word."""
+    path = Path(recording or "")
+    if recording and text in {path.name, path.stem} and not text.isalpha():
+        return True
+    is_file = text.lower().endswith(AUDIO_SUFFIXES) and " " not in text
+    return is_file or _NAME.fullmatch(text) is not None
+
+
+def check_text(text: str, odd: Mapping[str, float], split: str) -> None:
+    """Raise `AudioError` if a text with these `oddities` cannot be used.
+
+    Broken texts are kept out of training only, so that published test sets stay whole.
+    """
+    if not text.strip():
+        raise AudioError("empty text")
+    if text.lstrip().startswith("{\\rtf"):
+        raise AudioError("RTF, not plain text")
+    if not any(map(str.isalnum, text)):  # a dash, or invisible characters
+        raise AudioError("no letter or digit")
+    if split == "train":
+        for name in _BROKEN.keys() & odd.keys():
+            raise AudioError(name)

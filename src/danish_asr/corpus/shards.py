@@ -1,8 +1,8 @@
 """The shards of a built dataset: as ``manifest.json`` lists them, and as their paths name them."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,10 +18,6 @@ class ShardEntry:
     rows: int
     seconds: float
     sha256: str
-    fingerprint: str  # changes with the source rows
-    files: list[str]  # of the source
-    excluded_rows: int = 0  # rows that are left out, see `base/excluded.py`
-    excluded_seconds: float = 0.0
 
     def partition(self, key: str) -> str:
         """Value of ``corpus``, ``split`` or ``language`` in the path; empty if it is not there."""
@@ -37,20 +33,20 @@ class Inventory:
     key: str  # digest of source and options
     source_rows: int
     dropped: list[dict[str, Any]]  # reason, dialect and rows in the ledger, most frequent first
-    unmapped_dialects: dict[str, int]  # rows per dialect name that maps to no dialect
-    files: list[dict[str, Any]]  # file, rows and fingerprint of the source files
-    shards: list[ShardEntry]  # in the order of the plan
+    suspects: dict[str, int]  # rows per reason to listen to them
+    shards: list[ShardEntry]  # by path
     ledger_sha256: str
     suspects_sha256: str
-    countries: dict[str, int] = field(default_factory=dict)  # rows per "Danmark -> DK"
-    suspects: dict[str, int] = field(default_factory=dict)  # rows per reason to listen to them
-    notes: list[str] = field(default_factory=list)  # for people: how rows were divided, unread ages
+    summary: dict[str, Any]  # what was read, see `summary.summary_of`; empty if it is combined
     parts: list[dict[str, Any]] = field(default_factory=list)  # of a combined dataset
-    excluded_sha256: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The content of ``manifest.json``."""
+        return asdict(self)
 
     @property
     def rows(self) -> int:
-        """Rows of the shards, with those that are left out."""
+        """Rows of the shards."""
         return sum(shard.rows for shard in self.shards)
 
     @property
@@ -62,12 +58,6 @@ class Inventory:
     def hours(self) -> float:
         """Hours of these rows."""
         return sum(shard.seconds for shard in self.shards) / 3600
-
-
-def used(shards: Collection[ShardEntry]) -> tuple[int, float]:
-    """The rows of these shards that are not left out, and their seconds."""
-    rows = sum(shard.rows - shard.excluded_rows for shard in shards)
-    return rows, sum(shard.seconds - shard.excluded_seconds for shard in shards)
 
 
 def read_inventory(root: Path) -> Inventory:
@@ -89,26 +79,11 @@ def read_inventory(root: Path) -> Inventory:
         ) from error
 
 
-class Partition(NamedTuple):
-    """A corpus in a language: the unit of weighted mixing."""
-
-    corpus: str
-    language: str
-
-    def __str__(self) -> str:
-        return f"{self.corpus}/{self.language}"
-
-
 class Shard(NamedTuple):
     """One Parquet file with the keys of its path."""
 
     path: Path
     keys: Mapping[str, str]
-
-    @property
-    def partition(self) -> Partition:
-        """The corpus and language that the path names."""
-        return Partition(self.keys["corpus"], self.keys["language"])
 
 
 def find_shards(path: Path) -> list[Shard]:

@@ -1,59 +1,81 @@
-"""Read a built dataset back and report all faults at once."""
+"""Read a built dataset back and report all faults at once: files, ids, leaks, speakers, the card.
 
-import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves `explore`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
-import sentencepiece
+import pyarrow.parquet as pq
+from ruamel.yaml.error import YAMLError
 
-from danish_asr.base.excluded import EXCLUDED_FILE, read_excluded
 from danish_asr.base.files import from_yaml, sha256_of
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     CARDS_DIR,
-    INVENTORY_FILE,
+    FLAC_MD5,
     LEDGER_FILE,
-    README_FILE,
+    MIN_EFFECTIVE,
+    MIN_SPEAKERS,
     SAMPLE_RATE,
-    SPLIT_ALIASES,
-    STATISTICS_FILE,
+    SPLITS,
     SUSPECTS_FILE,
+    UTTERANCE_SCHEMA,
     VERSION_DIR,
 )
 from danish_asr.base.workers import run_in_processes
-from danish_asr.corpus import LANGUAGE_CODE
-from danish_asr.corpus.cards import SPACE, SPECIAL_SYMBOLS, alphabet_of, cards, statistics
-from danish_asr.corpus.leaks import (
-    LEAKS,
-    Leak,
-    by_split,
-    compared_rows,
-    leaks_of,
-    repeated_values,
+from danish_asr.corpus.division import sentences_of
+from danish_asr.corpus.shard import text_profiles
+from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.text.profiles import normalizer
+
+LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
+"""What splits should not share, and its column in `COMPARED`."""
+
+COMPARED: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("corpus", "split", "id", "speaker_id", "dialect")),
+        ("sentence", pa.string()),  # null if it is short, see `division.sentences_of`
+        ("audio", pa.binary()),  # the MD5 of its samples; null if its encoder left it out
+        ("audio_size", pa.int64()),
+    ]
 )
-from danish_asr.corpus.people import people_notes
-from danish_asr.corpus.shard_check import ShardFindings, check_shard, few, guarded
-from danish_asr.corpus.shards import Inventory, read_inventory
+"""What is compared over all shards."""
 
-_AT_ROOT: Final = {
-    *(CARDS_DIR, INVENTORY_FILE, LEDGER_FILE, README_FILE, STATISTICS_FILE),
-    *(EXCLUDED_FILE, SUSPECTS_FILE, VERSION_DIR),
-    *("LICENSE", "LICENSE.md", "LICENSE.txt"),  # of those who publish a dataset
-}
-
-_MOVED: Final = "; a moved dataset needs its new path there"
+_NO_MD5: Final = bytes(16)
+_NAMED: Final = 3
 
 
-class Verification(NamedTuple):
+class Leak(NamedTuple):
+    """What two splits share."""
+
+    what: str  # of `LEAKS`
+    one: str  # the split that comes first in `SPLITS`
+    other: str
+    shared: int  # values
+    rows: int  # of the other split with one of them
+    share: float  # of the rows of the other split
+    examples: list[str]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.one} and {self.other} share {self.shared:,} {self.what}, such as "
+            f"{self.examples[0]!r} ({self.rows:,} rows in {self.other})"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
     """What is wrong with a dataset, line by line, and its hours per split and dialect."""
 
     damage: list[str]
-    stray: list[str]  # files that do not belong there; the lines say what to do with them
     leaks: list[Leak]
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
@@ -61,217 +83,205 @@ class Verification(NamedTuple):
     @property
     def faults(self) -> list[str]:
         """All that is wrong."""
-        return [*self.damage, *self.stray, *(leak.text for leak in self.leaks)]
+        return [*self.damage, *map(str, self.leaks)]
 
     @property
     def advice(self) -> list[str]:
         """What to do, in addition to what the faults say."""
         advice = []
-        if any(not fault.endswith(_MOVED) for fault in self.damage):
-            advice.append(
-                "restore damaged files from a copy, or delete the dataset and convert it again"
-            )
+        if self.damage:
+            advice.append("restore damaged files from a copy, or convert the dataset again")
         if self.leaks:
             advice.append(
-                "shared rows are no damage, but they make scores too good: accept them with "
-                f"--allow-shared ({', '.join(LEAKS)}), or convert again"
+                "shared rows make scores too good: convert again with --split-by-speaker and "
+                "--drop-shared-sentences, leave rows out with --without, or accept them with "
+                f"--allow-shared ({', '.join(LEAKS)})"
             )
-            kinds = [kind for kind in LEAKS if any(leak.kind == kind for leak in self.leaks)]
-            options = " ".join(f"--drop-shared {kind}" for kind in kinds)
-            advice.append(f"`danish-asr combine` with {options} makes a dataset without these rows")
-            if "speakers" in kinds:
-                advice.append("--split-by-speaker gives each speaker one split")
         return advice
 
 
-def verify(
-    root: Path, *, sample: int | None = None, workers: int = 1, allow_shared: Collection[str] = ()
-) -> Verification:
-    """Check a built dataset; decode the audio of ``sample`` rows, or of all of them."""
+def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) -> Verification:
+    """Check the files of a dataset, and compare its rows.
+
+    Raises:
+        DatasetError: There is no finished dataset.
+    """
     inventory = read_inventory(root)
-    rows = [entry.rows for entry in inventory.shards]
-    tasks = list(zip(inventory.shards, spread(rows, sample), strict=True))
-    check = partial(check_shard, root=root, excluded=read_excluded(root))
-    results = run_in_processes(check, tasks, workers)
-    watched = watch(
+    damage = [*_card_faults(root, inventory), *_sums_of(root, inventory)]
+    languages = sorted({entry.partition("language") for entry in inventory.shards})
+    profile = sentence_profile(root, inventory.name, languages)
+    check = partial(read_compared, root=root, profile=profile)
+    results = watch(
         "verified",
-        results,
-        lambda shard: (shard.entry.rows, shard.samples.total() + shard.excluded_samples),
-        sum(rows),
+        run_in_processes(check, inventory.shards, workers),
+        lambda shard: (len(shard[0]), pc.sum(shard[0]["audio_size"]).as_py() or 0),
+        inventory.rows,
     )
-    findings = sorted(watched, key=lambda shard: shard.entry.path)
-    damage = list(chain.from_iterable(shard.faults for shard in findings))
-    if repeated := repeated_values(compared_rows(findings)["id"]).to_pylist():
-        damage.append(f"{VERSION_DIR}: ids that occur more than once: {few(repeated)}")
-    damage += [
-        *_table_faults(root, inventory),
-        *_excluded_faults(findings),
-        *guarded(STATISTICS_FILE, _statistics_faults(root, inventory)),
-        *_card_faults(root, inventory.name, findings),
-        *guarded(README_FILE, _readme_faults(root)),
+    tables = [COMPARED.empty_table()]
+    for table, fault in results:
+        tables.append(table)
+        damage += [fault] if fault else []
+    rows = pa.concat_tables(tables)
+    damage += _repeated_ids(rows)
+    if not any(fault.startswith(VERSION_DIR) for fault in damage) and len(rows) != inventory.rows:
+        damage.append(f"{VERSION_DIR}: {len(rows):,} rows; manifest.json says {inventory.rows:,}")
+    leaks = leaks_of(rows)
+    hours: Counter[tuple[str, str | None]] = Counter()
+    summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
+    for row in summed.to_pylist():
+        hours[row["split"], row["dialect"]] = row["audio_size_sum"] / SAMPLE_RATE / 3600
+    allowed = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
+    return Verification(
+        damage=sorted(damage),
+        leaks=[leak for leak in leaks if leak.what not in allow_shared],
+        notes=[*allowed, *few_speakers(rows), *_suspects(inventory)],
+        hours=dict(hours),
+    )
+
+
+def read_compared(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
+    """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
+    try:
+        if sha256_of(root / entry.path) != entry.sha256:
+            return COMPARED.empty_table(), f"{entry.path}: its sha256 differs from manifest.json"
+        with pq.ParquetFile(root / entry.path) as parquet:
+            if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
+                return (
+                    COMPARED.empty_table(),
+                    f"{entry.path}: its columns differ from data/README.md",
+                )
+            names = ["id", "text", "speaker_id", "dialect", "audio_size", "audio_bytes"]
+            groups = map(
+                partial(parquet.read_row_group, columns=names), range(parquet.num_row_groups)
+            )
+            return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
+    except (OSError, pa.ArrowException) as error:
+        return COMPARED.empty_table(), f"{entry.path}: cannot be read ({str(error)[:200]})"
+
+
+def _compared(rows: pa.Table, entry: ShardEntry, profile: str) -> pa.Table:
+    audio = rows["audio_bytes"]
+    md5 = pc.binary_slice(audio, FLAC_MD5.start, FLAC_MD5.stop)
+    has_md5 = pc.and_(pc.equal(pc.binary_slice(audio, 0, 4), b"fLaC"), pc.not_equal(md5, _NO_MD5))
+    columns = {
+        name: pa.repeat(pa.scalar(entry.partition(name)), len(rows)) for name in ("corpus", "split")
+    }
+    columns |= {
+        "sentence": sentences_of(rows["text"], normalizer(profile)),
+        "audio": pc.if_else(has_md5, md5, pa.scalar(None, pa.binary())),
+    }
+    return pa.table(
+        {
+            name: columns.get(name, rows[name] if name in rows.column_names else None)
+            for name in COMPARED.names
+        },
+        COMPARED,
+    )
+
+
+def samples_md5(flac: bytes) -> bytes | None:
+    """The MD5 of a FLAC file's samples, which its header has; None without it."""
+    md5 = flac[FLAC_MD5]
+    return md5 if flac.startswith(b"fLaC") and len(md5) == 16 and md5 != _NO_MD5 else None
+
+
+def leaks_of(rows: pa.Table) -> list[Leak]:
+    """What each two splits share: speakers, sentences and audio, of `COMPARED`'s columns."""
+    return [
+        leak
+        for what in LEAKS
+        for one, other in combinations(SPLITS, 2)
+        if (leak := _leak(rows, what, one, other)) is not None
     ]
-    notes = [*_notes(findings), *_list_notes(findings, inventory)]
-    leaks: list[Leak] = []
-    for kind in LEAKS:
-        shared = list(leaks_of(findings, kind))
-        if kind in allow_shared:
-            notes += [f"allowed: {leak.text}" for leak in shared]
-        else:
-            leaks += shared
-    stray = list(_stray_files(root, inventory))
-    return Verification(damage, stray, leaks, notes, _hours(findings))
 
 
-def _hours(findings: Iterable[ShardFindings]) -> dict[tuple[str, str | None], float]:
-    hours: defaultdict[tuple[str, str | None], float] = defaultdict(float)
-    for shard in findings:
-        for dialect, samples in shard.samples.items():
-            hours[shard.split, dialect] += samples / SAMPLE_RATE / 3600
-    return dict(hours)
+def _leak(rows: pa.Table, what: str, one: str, other: str) -> Leak | None:
+    column = LEAKS[what]
+    of_one = rows.filter(pc.equal(rows["split"], one))
+    of_other = rows.filter(pc.equal(rows["split"], other))
+    values = of_one[column].drop_null().unique()
+    common = of_other.filter(
+        pc.and_(pc.is_valid(of_other[column]), pc.is_in(of_other[column], values))
+    )
+    if not common:
+        return None
+    examples = common["id" if what == "audio" else column].unique()[:_NAMED].to_pylist()
+    shared = pc.count_distinct(common[column]).as_py()
+    return Leak(what, one, other, shared, len(common), len(common) / len(of_other), examples)
 
 
-def spread(rows: Sequence[int], sample: int | None) -> list[int]:
-    """Rows of each shard that make up a sample, spread evenly over the rows of all shards."""
-    total = max(1, sum(rows))
-    share = total if sample is None else min(sample, total)
-    ends = (end * share // total for end in accumulate(rows, initial=0))
-    return [end - begin for begin, end in pairwise(ends)]
+def few_speakers(rows: pa.Table) -> Iterator[str]:
+    """Say that error rates will have no interval, which people would learn after the training."""
+    known = rows.filter(pc.is_valid(rows["speaker_id"]))
+    test = known.filter(pc.equal(known["split"], "test"))
+    if rows and not known:
+        yield "no row has a speaker, so speakers that splits share cannot be found"
+    if not test:
+        return
+    speech = test.group_by("speaker_id").aggregate([("audio_size", "sum")])["audio_size_sum"]
+    sizes = speech.to_pylist()
+    effective = sum(sizes) ** 2 / max(1, sum(size**2 for size in sizes))
+    if len(sizes) < MIN_SPEAKERS or effective < MIN_EFFECTIVE:
+        people = pc.count_distinct(known["speaker_id"]).as_py()
+        yield (
+            f"test has {len(sizes):,} speakers, with speech as of {effective:.1f} equal ones; an "
+            f"interval needs {MIN_SPEAKERS} and {MIN_EFFECTIVE}. All splits together have "
+            f"{people:,}: docs/howto/few-speakers.md tests each of them once"
+        )
 
 
-def _stray_files(root: Path, inventory: Inventory) -> Iterator[str]:
-    # Upstream reads every file whose name begins with neither . nor _; we read *.parquet.
-    shards = {entry.path for entry in inventory.shards}
-    for path in sorted((root / VERSION_DIR).rglob("*")):
-        place = path.relative_to(root).as_posix()
-        is_read = path.suffix == ".parquet" or not path.name.startswith((".", "_"))
-        if is_read and place not in shards and not path.is_dir():
-            yield f"{place}: is not in manifest.json, but readers would read it; remove it"
-    own_cards = cards(root, inventory.name, with_tokenizer=True)
-    for path in sorted((root / CARDS_DIR).glob("*.y*ml")):
-        if (place := path.relative_to(root).as_posix()) not in own_cards:
-            yield (
-                f"{place}: is not a card of this dataset, but training reads it; remove it, or "
-                "move it to a directory in $DANISH_ASR_ASSETS"
-            )
-    for path in sorted(root.iterdir()):
-        if path.name not in _AT_ROOT and not path.name.startswith("."):
-            yield f"{path.name}: is not part of the dataset; move it elsewhere"
-
-
-def _notes(findings: Sequence[ShardFindings]) -> Iterator[str]:
-    for corpus in sorted({shard.corpus for shard in findings}):
-        own = [shard for shard in findings if shard.corpus == corpus]
-        table = compared_rows(own)
-        if table and table["speaker_id"].null_count == len(table):
-            yield (
-                f"{corpus}: no row has a speaker, so shared speakers cannot be found; if the "
-                "source has them, convert it with --column speaker_id=THEIRS"
-            )
-        if rows := sum(shard.conventions["raw", "digits"] for shard in own):
-            yield f"{corpus}: {rows:,} of {len(table):,} rows have digits"
-    tables = by_split(findings)
-    yield from people_notes(tables)
-    for split, table in tables.items():
-        repeated = table.filter(pc.is_in(table["audio"], repeated_values(table["audio"])))
-        if repeated:
-            ids = repeated["id"].to_pylist()
-            yield f"{split}: {len(ids):,} rows have the audio of another row: {few(ids)}"
-
-
-def _list_notes(findings: Iterable[ShardFindings], inventory: Inventory) -> Iterator[str]:
-    """Say how many rows the lists beside the shards have."""
-    if left_out := sum(len(shard.excluded) for shard in findings):
-        yield f"{left_out:,} rows of the shards are left out; {EXCLUDED_FILE} has reasons"
+def _suspects(inventory: Inventory) -> Iterator[str]:
     if inventory.suspects:
         reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        yield (
-            f"rows to check, in {SUSPECTS_FILE} and on the page of `danish-asr explore`: {reasons}"
-        )
+        yield f"rows to check, in {SUSPECTS_FILE} and on the page of `explore`: {reasons}"
 
 
-def _table_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+def _repeated_ids(rows: pa.Table) -> list[str]:
+    counted = rows.group_by(["corpus", "id"]).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
+    if not repeated:
+        return []
+    names = ", ".join(
+        f"{row['corpus']} {row['id']}" for row in repeated.slice(0, _NAMED).to_pylist()
+    )
+    return [f"{VERSION_DIR}: {len(repeated):,} ids occur more than once in a corpus: {names}"]
+
+
+def _sums_of(root: Path, inventory: Inventory) -> Iterator[str]:
     digests = {LEDGER_FILE: inventory.ledger_sha256, SUSPECTS_FILE: inventory.suspects_sha256}
-    if inventory.excluded_sha256 or (root / EXCLUDED_FILE).exists():
-        digests[EXCLUDED_FILE] = inventory.excluded_sha256
     for name, sha256 in digests.items():
-        yield from guarded(name, _sha256_faults(root, name, sha256))
-    languages = sorted({entry.partition("language") for entry in inventory.shards})
-    if len(languages) > 1 or not all(re.fullmatch(LANGUAGE_CODE, code) for code in languages):
-        found = ", ".join(languages)
-        yield f"{VERSION_DIR}: expected one language, such as dan_Latn; found {found}"
+        if not (root / name).is_file():
+            yield f"{name}: is missing"
+        elif sha256_of(root / name) != sha256:
+            yield f"{name}: its sha256 differs from manifest.json"
     if inventory.rows + inventory.dropped_rows != inventory.source_rows:
         yield (
-            f"{LEDGER_FILE}: {inventory.rows} rows written and {inventory.dropped_rows} in the "
-            f"ledger are not the {inventory.source_rows} rows of the source"
+            f"{LEDGER_FILE}: {inventory.rows:,} rows written and {inventory.dropped_rows:,} in the "
+            f"ledger are not the {inventory.source_rows:,} rows of the source"
         )
 
 
-def _excluded_faults(findings: Iterable[ShardFindings]) -> Iterator[str]:
-    for shard in findings:
-        entry, seconds = shard.entry, shard.excluded_samples / SAMPLE_RATE
-        if not shard.faults and (len(shard.excluded), seconds) != (
-            entry.excluded_rows,
-            entry.excluded_seconds,
-        ):
-            yield (
-                f"{entry.path}: {len(shard.excluded)} of its rows ({seconds:g} s) are in "
-                f"{EXCLUDED_FILE}; manifest.json says {entry.excluded_rows} "
-                f"({entry.excluded_seconds:g} s), which decide how often its corpus is drawn"
-            )
+def sentence_profile(root: Path, name: str, languages: Sequence[str]) -> str:
+    """The profile under which sentences are compared: that of the card, or its language's first."""
+    try:
+        card = from_yaml((root / CARDS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError):
+        card = None
+    own = card.get("text_profile") if isinstance(card, dict) else None
+    return str(own or (text_profiles(languages[0])[0] if languages else "plain"))
 
 
-def _sha256_faults(root: Path, place: str, sha256: str) -> Iterator[str]:
-    if sha256_of(root / place) != sha256:
-        yield f"{place}: its sha256 differs from manifest.json"
-
-
-def _statistics_faults(root: Path, inventory: Inventory) -> Iterator[str]:
-    expected = statistics(inventory.shards)
-    if (root / STATISTICS_FILE).read_text(encoding="utf-8") != expected:
-        yield f"{STATISTICS_FILE}: differs from the training hours in manifest.json: {expected!r}"
-
-
-def _readme_faults(root: Path) -> Iterator[str]:
-    """Compare the splits that `datasets.load_dataset` takes from the metadata with the paths."""
-    path = root / README_FILE
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    metadata = from_yaml(text.split("\n---")[0]) if text.startswith("---\n") else {}
-    for config in metadata.get("configs") or ():
-        for files in config["data_files"]:
-            split = SPLIT_ALIASES.get(files["split"], files["split"])
-            if {*re.findall(r"split=(\w+)", str(files["path"]))} - {split}:
-                yield (
-                    f"{README_FILE}: `load_dataset` would read {files['path']} as the split {split}"
-                )
-
-
-def _card_faults(root: Path, name: str, findings: Sequence[ShardFindings]) -> Iterator[str]:
-    with_tokenizer = any(shard.split == "train" for shard in findings)
-    for place, expected in cards(root, name, with_tokenizer=with_tokenizer).items():
-        yield from guarded(place, _differences(root, place, expected))
-    if with_tokenizer:
-        characters = set[str]().union(*(shard.characters for shard in findings))
-        model = f"{CARDS_DIR}/{name}_char.model"
-        # Without a shard that cannot be read, nobody knows which symbols are too many.
-        whole = not any(shard.faults for shard in findings)
-        yield from guarded(model, _model_faults(root, model, alphabet_of(characters), whole=whole))
-
-
-def _differences(root: Path, place: str, expected: Mapping[str, Any]) -> Iterator[str]:
-    card = from_yaml((root / place).read_text(encoding="utf-8"))
-    if not isinstance(card, dict) or not expected.items() <= card.items():
-        others = {key: value for key, value in expected.items() if key != "dataset_config"}
-        moved = isinstance(card, dict) and others.items() <= card.items()
-        yield f"{place}: expected {expected}, found {card}{_MOVED if moved else ''}"
-
-
-def _model_faults(root: Path, place: str, alphabet: Sequence[str], *, whole: bool) -> Iterator[str]:
-    model = sentencepiece.SentencePieceProcessor()
-    model.LoadFromSerializedProto((root / place).read_bytes())
-    symbols = {model.id_to_piece(index) for index in range(model.get_piece_size())}
-    expected = {*SPECIAL_SYMBOLS, *alphabet}
-    if missing := sorted(expected - symbols):
-        yield f"{place}: lacks symbols of the training text: {few(missing)}"
-    others = sorted(symbols - expected - {SPACE})
-    if others and whole:
-        yield f"{place}: has symbols that are not in the training text: {few(others)}"
+def _card_faults(root: Path, inventory: Inventory) -> Iterator[str]:
+    place = f"{CARDS_DIR}/{inventory.name}.yaml"
+    try:
+        card = from_yaml((root / place).read_text(encoding="utf-8"))
+        data = card["dataset_config"]["data"]
+    except FileNotFoundError:
+        yield f"{place}: is missing"
+        return
+    except (OSError, ValueError, YAMLError, KeyError, TypeError) as error:
+        yield f"{place}: cannot be read as a card ({str(error)[:200]})"
+        return
+    expected = str((root / VERSION_DIR).resolve())
+    if data != expected:
+        yield f"{place}: names {data}; a moved dataset needs its new path there, {expected}"

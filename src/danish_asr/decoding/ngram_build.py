@@ -19,8 +19,8 @@ from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.base.files import publish, publish_json, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
+from danish_asr.corpus.rows import USUAL_NAMES
 from danish_asr.corpus.shards import find_shards
-from danish_asr.corpus.sources.base import USUAL_NAMES
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 from danish_asr.scoring.references import read_references
@@ -72,7 +72,7 @@ def build_language_model(
     transcripts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     if dataset:
         for split in {shard.keys["split"] for shard in find_shards(dataset)}:
-            references = read_references(dataset, split).values()
+            references = read_references(dataset, split)
             transcripts[split] = [str(row["reference"]) for row in references]
     held_out = HeldOut([*transcripts["dev"], *transcripts["test"]])
     sentences = Sentences(profile, held_out)
@@ -149,7 +149,7 @@ def read_texts(file: Path) -> Iterator[str]:
     if suffix_of(file) not in TABLE_SUFFIXES:
         yield from read_lines(file, LanguageModelError)
         return
-    names = ["text", *USUAL_NAMES["text"]]
+    names = [*USUAL_NAMES["text"]]
     for line, row in read_valid_rows(file, LanguageModelError, columns=names):
         name = next((name for name in names if name in row), None)
         if name is None:

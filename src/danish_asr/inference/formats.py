@@ -78,40 +78,60 @@ def to_csv(transcript: Transcript) -> str:
     return out.getvalue()
 
 
+class _Interval(NamedTuple):
+    """Of a TextGrid; silence has the text ''."""
+
+    start: float
+    end: float
+    text: str
+
+
 def to_textgrid(transcript: Transcript) -> str:
     """Return a Praat TextGrid in the long format: tiers of segments and words, per speaker."""
-    from praatio.utilities.textgrid_io import getTextgridAsStr  # noqa: PLC0415 - slow
-
     speakers: dict[str | None, list[Segment]] = defaultdict(list)
     for segment in sorted(transcript.segments, key=lambda s: (s.channel or 0, s.speaker or "")):
         speakers[segment.speaker_name].append(segment)
-    tiers = []
+    tiers: dict[str, list[_Interval]] = {}
     for speaker, segments in (speakers or {None: []}).items():
+        prefix = "" if speaker is None else f"{speaker} "
         words = [word for segment in segments for word in segment.words]
-        parts: Sequence[tuple[str, Sequence[Segment | Word]]]
-        parts = ("segments", segments), ("words", words)
-        for name, spans in parts:
-            named = name if speaker is None else f"{speaker} {name}"
-            tiers.append({"class": "IntervalTier", "name": named, "entries": _intervals(spans)})
-    ends = [entry[1] for tier in tiers for entry in tier["entries"]]
+        tiers[f"{prefix}segments"] = _intervals(segments)
+        tiers[f"{prefix}words"] = _intervals(words)
+    ends = [interval.end for intervals in tiers.values() for interval in intervals[-1:]]
     duration = max([round(transcript.duration, 3), *ends, 0.001])  # Praat refuses an empty one
-    times = {"xmin": 0, "xmax": duration}
-    grid: Any = times | {"tiers": [times | tier for tier in tiers]}
-    return str(getTextgridAsStr(grid, "long_textgrid", includeBlankSpaces=True))
+    extent = ["xmin = 0", f"xmax = {duration}"]
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *extent]
+    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
+    for number, (name, intervals) in enumerate(tiers.items(), start=1):
+        if not intervals or intervals[-1].end < duration:
+            last = intervals[-1].end if intervals else 0.0
+            intervals.append(_Interval(last, duration, ""))
+        lines += [f"item [{number}]:", 'class = "IntervalTier"', f"name = {_quoted(name)}"]
+        lines += [*extent, f"intervals: size = {len(intervals)}"]
+        for index, (start, end, text) in enumerate(intervals, start=1):
+            lines += [f"intervals [{index}]:", f"xmin = {start}", f"xmax = {end}"]
+            lines.append(f"text = {_quoted(text)}")
+    return "\n".join(lines) + "\n"
 
 
-def _intervals(spans: Sequence[Segment | Word]) -> list[Any]:
-    """Intervals of Praat, which do not overlap."""
-    from praatio.utilities.constants import Interval  # noqa: PLC0415 - slow
-
-    intervals: list[Any] = []
+def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
+    """Intervals without overlaps and without gaps, up to the end of the last span."""
+    intervals: list[_Interval] = []
     last = 0.0
     for span in spans:
         start, end = max(round(span.start, 3), last), round(span.end, 3)
-        if end > start:
-            intervals.append(Interval(start, end, span.text))
-            last = end
+        if end <= start:
+            continue
+        if start > last:
+            intervals.append(_Interval(last, start, ""))
+        intervals.append(_Interval(start, end, span.text))
+        last = end
     return intervals
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 FORMATS: Final[dict[str, Callable[[Transcript], str]]] = {

@@ -30,8 +30,6 @@ from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions
-from danish_asr.corpus.sources.manifest import open_manifest
 from danish_asr.decoding.transcript import Word, divide
 from danish_asr.inference.loose_text import Line, Piece, Text, find_text, listen, match, read_text
 from danish_asr.inference.recordings import Recording, find_recordings
@@ -129,8 +127,7 @@ def harvest(
         DanishAsrError: A path is missing, or another process writes to ``out``.
     """
     limits.check()
-    options = SourceOptions(corpus=name, split="train")
-    options.checked_corpus()
+    ConvertOptions(name=name)  # checks it
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     recordings = find_recordings(paths, out / RECORDINGS).recordings
     key = {"weights": _weights(model), "tiers": [*tiers]}
@@ -152,7 +149,7 @@ def harvest(
                 heard += _listen(waiting, loaded, key, failures, console)
             heard.sort(key=lambda recording: recording.target)
             if _write_tables(heard, out, name, limits, console):
-                _build_dataset(out, name, options, console)
+                _build_dataset(out, name, console)
             else:
                 console.print(f"no utterance is kept; {out / LEFT_OUT} says why")
         finally:
@@ -422,16 +419,11 @@ def _print(
         console.print(f"words of the texts that no utterance has: {words:,}")
 
 
-def _build_dataset(out: Path, name: str, options: SourceOptions, console: Console) -> None:
+def _build_dataset(out: Path, name: str, console: Console) -> None:
     """Build the dataset of the table."""
     root = out / DATASET
-    inventory = convert(
-        open_manifest(str(out / UTTERANCES), options),
-        root,
-        name=name,
-        options=ConvertOptions(max_drop=1.0),
-        workers=usable_cpus(),
-    )
+    options = ConvertOptions(name=name, split="train", max_drop=1.0, workers=usable_cpus())
+    inventory = convert(f"table:{out / UTTERANCES}", root, options)
     if inventory.dropped_rows:
         console.print(f"utterances that could not be converted: {inventory.dropped_rows:,}")
     console.print(f"{root}: {inventory.rows:,} utterances, all in the split train")

@@ -6,22 +6,28 @@ words get times.
 
 from __future__ import annotations
 
-import glob
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, product
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import read_lines
-from danish_asr.corpus.sources.spans import NO_SPEECH, without_dash
 from danish_asr.corpus.sources.timed import chosen_tiers
-from danish_asr.corpus.sources.timed_files import READERS, is_transcript, read_timed
+from danish_asr.corpus.sources.timed_files import (
+    READERS,
+    clean_line,
+    is_transcript,
+    no_speech,
+    read_timed,
+)
 from danish_asr.decoding.transcript import Word
 from danish_asr.inference.sound import reading_error
 from danish_asr.inference.spelling import Spelling, WrittenWord
@@ -54,12 +60,12 @@ def find_text(audio: Path) -> Path | None:
     Raises:
         SourceError: There are several.
     """
-    beginning = glob.escape(audio.stem)
+    stem = normalize("NFC", audio.stem)
     texts = [
         path
-        for path in sorted(audio.parent.glob(f"{beginning}*"))
+        for path in sorted(audio.parent.iterdir())
         if path.suffix.lower() in {_PLAIN, *READERS}
-        and audio.stem in {path.stem, Path(path.stem).stem}
+        and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
         and (path.suffix.lower() != ".json" or is_transcript(path))
     ]
     if len(texts) > 1:
@@ -87,8 +93,12 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
         ]
         lines = [line for _, line in sorted(spans, key=lambda timed: timed[0])]
     else:
-        lines = [Line(without_dash(line.strip())) for line in read_lines(path, SourceError)]
-    return [line for line in lines if line.text and not NO_SPEECH.fullmatch(line.text)]
+        lines = [Line(line) for line in read_lines(path, SourceError)]
+    removed: Counter[str] = Counter()
+    lines = [line._replace(text=clean_line(line.text, removed)) for line in lines]
+    reasons = no_speech([line.text for line in lines])
+    pairs = zip(lines, reasons, strict=True)
+    return [line for line, reason in pairs if line.text and reason is None]
 
 
 class Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -19,7 +18,15 @@ from danish_asr.corpus.cards import hub_code
 from danish_asr.corpus.shards import find_shards
 from danish_asr.inference.model import Model
 from danish_asr.inference.rows import dataset_of, run_of
-from danish_asr.recipe.run.run_directory import EVALUATION, meant_checkpoint, weights_digest
+from danish_asr.recipe.run.run_directory import (
+    evaluation_of,
+    evaluations,
+    meant_checkpoint,
+    weights_digest,
+)
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import PROFILES
 
 _TRAINING = (
@@ -101,23 +108,26 @@ def _languages(config: Tree) -> list[str]:
 
 
 def _scores(path: Path) -> list[str]:
-    """The rates of this checkpoint's evaluations, as ``scores.json`` beside them has them."""
+    """The rates of this checkpoint's evaluations, under the text profile of each."""
     meant = meant_checkpoint(path.expanduser())
     if meant is None:
         return []
     run, step = meant
-    lines = []
-    for file in sorted((run / "eval").rglob(EVALUATION)):
-        scores = file.with_name("scores.json")
-        about = json.loads(file.read_text(encoding="utf-8"))
-        if "decoder" in about or about.get("weights") != weights_digest(run, step):
+    digest, lines = weights_digest(run, step), []
+    for evaluation in evaluations(run):
+        about = evaluation.about
+        if about.get("weights") != digest or {"decoder", "where"} & {*about}:
             continue
-        if not scores.is_file():
-            continue
-        tree = json.loads(scores.read_text(encoding="utf-8"))
-        rate = {name: 100 * tree["overall"][name]["value"] for name in ("wer", "cer")}
+        settings = Settings(profile=about["score_profile"])
+        scores = score_predictions(
+            read_predictions(evaluation.predictions),
+            by=[],
+            settings=settings,
+            about=evaluation_of(evaluation.predictions),  # refuses predictions that were changed
+        )
+        wer, cer = 100 * scores.overall.wer.value, 100 * scores.overall.cer.value
         lines.append(
-            f"{', '.join(about['rows_in_split'])}: WER {rate['wer']:.2f} %, CER {rate['cer']:.2f} "
-            f"%, {tree['overall']['rows']:,} rows, text profile {tree['settings']['profile']}"
+            f"{', '.join(about['rows_in_split'])}: WER {wer:.2f} %, CER {cer:.2f} %, "
+            f"{scores.overall.rows:,} rows, text profile {settings.profile}"
         )
     return lines

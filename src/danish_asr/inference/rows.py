@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from danish_asr.base.audio import to_mono
 from danish_asr.base.config_tree import Tree, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.excluded import read_excluded
 from danish_asr.corpus.shards import shards_of_split
 from danish_asr.recipe.config.schema import AssetsConfig, DatasetSection
 from danish_asr.recipe.data.index import DanishAsrDataset
@@ -60,17 +59,16 @@ def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
     Raises:
         DatasetError: There is no dataset, or no such split.
     """
-    excluded = read_excluded(dataset)
     files = [shard.path for split in splits for shard in shards_of_split(dataset, split)]
     total = sum(pq.read_metadata(file).num_rows for file in files)
     step = max(total / most, 1.0)
     number = taken = 0
     for file in files:
-        batches = pq.ParquetFile(file).iter_batches(100, columns=["id", "text", "audio_bytes"])
+        batches = pq.ParquetFile(file).iter_batches(100, columns=["text", "audio_bytes"])
         for batch in batches:
             for row in batch.to_pylist():
                 number += 1
-                if number <= int(taken * step) or row["id"] in excluded:
+                if number <= int(taken * step):
                     continue
                 taken += 1
                 yield Row(row["text"], to_mono(bytes(row["audio_bytes"])))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import isinf
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,7 +20,8 @@ from danish_asr.base.audio import (
     Decoder,
     open_audio,
 )
-from danish_asr.base.audio_length import missing
+from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
+from danish_asr.base.audio_headers import header_fault
 from danish_asr.base.errors import DanishAsrError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -123,12 +123,10 @@ def open_sound(
         count = int(decoder.channels) if split else 1
         total = None
         if decoder.frames < UNKNOWN_LENGTH:
-            lacking = missing(source)
-            if isinf(lacking):
-                raise TranscriptionError(
-                    f"{name}: ends within a page of OGG; the file is truncated: copy it again"
-                )
-            total = decoder.frames / rate * (1 + lacking)
+            fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, source)
+            if fault:
+                raise TranscriptionError(f"{name}: {fault}; copy it again")
+            total = decoder.frames / rate
         yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
 
 
@@ -136,7 +134,8 @@ def _open(source: Path | bytes, name: str) -> Decoder:
     try:
         return open_audio(source)
     except AudioError as error:
-        raise TranscriptionError(f"{name}: {error}; name an audio file") from None
+        fix = "; name one that exists" if "missing" in str(error) else ""
+        raise TranscriptionError(f"{name}: {error}{fix}") from None
     except RuntimeError as error:  # of any decoder
         # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
         raise TranscriptionError(

@@ -15,8 +15,13 @@ from torch import Tensor
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
-from danish_asr.recipe.config.optimizers import ADAMW_8BIT, ADAMW_OFFLOAD, OPTIMIZERS
-from danish_asr.recipe.config.schema import FULL, AsrConfig
+from danish_asr.recipe.config.schema import (
+    ADAMW_8BIT,
+    ADAMW_OFFLOAD,
+    FULL,
+    OPTIMIZERS,
+    AsrConfig,
+)
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
@@ -60,13 +65,11 @@ def largest_batch(
     Both are by default what the configuration allows. Batches of all lengths are filled up to
     ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
     """
-    section, task = config.dataset, config.dataset.asr_task_config
-    quadratic = section.quadratic_seconds and section.quadratic_seconds * SAMPLE_RATE
-    limits = BatchLimits.of(task, quadratic)
-    longest = longest or min(task.max_audio_len, limits.max_samples)
+    limits = BatchLimits.of(config.dataset)
+    longest = longest or min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
     rows = min(limits.rows(longest), utterances or limits.max_samples)
     batches = [Batch(rows, longest)]
-    if not quadratic and limits.multiple_of == 1 and rows != utterances:
+    if not limits.quadratic and limits.multiple_of == 1 and rows != utterances:
         batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
@@ -84,7 +87,7 @@ def step_memory(
     learning = [p for p in module.parameters() if p.requires_grad]
     weights, gradients = _size(module.parameters()), _size(learning)
     optimizer = OPTIMIZERS[config.optimizer.name]
-    moments = 0 if optimizer.on_host else sum(optimizer.state_bytes(p) for p in learning)
+    moments = 0 if optimizer.on_host else sum(optimizer.state_bytes(p.shape) for p in learning)
     # FSDP shards these; of a layer that computes, and of the next one, each GPU has all.
     shards, gathered = 1, 0
     sharded = gpus > 1 and trainer.data_parallelism == "fsdp"
@@ -101,18 +104,11 @@ def step_memory(
     every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
     settings = Settings(on_gpu, mixed_precision(config), every)
     activations = _cached_peak(model, module, batch, settings)
-    # PyTorch's foreach loop makes a tensor of every size at once; fused kernels none.
-    values = cast(Any, config.optimizer.config)
-    foreach = config.optimizer.name == "adamw" and values.impl == "foreach"
-    temporaries = gradients // shards if on_gpu and foreach else 0
-    if temporaries > activations.total():
-        parts["temporaries of the optimizer"] = temporaries
-    else:
-        half = str(settings.amp).removeprefix("torch.")
-        parts[f"copies of the weights in {half}"] = activations[COPIES]
-        parts["activations, front end"] = activations[FRONT_END]
-        parts["activations, encoder"] = activations[ENCODER]
-        parts["logits, softmax, CTC"] = activations[HEAD]
+    half = str(settings.amp).removeprefix("torch.")
+    parts[f"copies of the weights in {half}"] = activations[COPIES]
+    parts["activations, front end"] = activations[FRONT_END]
+    parts["activations, encoder"] = activations[ENCODER]
+    parts["logits, softmax, CTC"] = activations[HEAD]
     if on_gpu:
         parts["gaps (12 % assumed)"] = int(FRAGMENTATION * sum(parts.values()))
         parts["CUDA, cuBLAS, cuDNN (assumed)"] = CUDA_BYTES
@@ -150,7 +146,7 @@ def host_memory(config: AsrConfig, module: Wav2Vec2AsrModel, batch: Batch) -> in
     waiting = config.trainer.grad_accumulation.num_batches + 4
     audio = 4 * batch.rows * batch.samples * waiting
     optimizer = OPTIMIZERS[config.optimizer.name]
-    state = sum(optimizer.state_bytes(p) for p in module.parameters() if p.requires_grad)
+    state = sum(optimizer.state_bytes(p.shape) for p in module.parameters() if p.requires_grad)
     states = 2 * state if optimizer.on_host else state
     return HOST_BYTES + audio + _size(module.parameters()) + states
 

@@ -23,7 +23,7 @@ from danish_asr.base.config_tree import Tree, flatten, merge, parse_override, re
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunError
 from danish_asr.base.files import from_yaml, publish_text, take, to_yaml
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.base.stops import PassingOn
+from danish_asr.base.stops import run_passing_on
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
 from danish_asr.recipe.run.run_directory import FAILED, SWEEP
@@ -196,21 +196,19 @@ class _Runner:
     def __init__(self, sweep: Sweep) -> None:
         self._sweep, self._console = sweep, Console(soft_wrap=True, highlight=False, markup=False)
         self._began = time.monotonic()
-        self._processes = PassingOn()
 
     def train(self, names: Sequence[str]) -> None:
         """Bring runs to their ends, except those that are there or have failed."""
         self._console.print(f"{len(names)} of {len(self._sweep.runs)} runs")
-        with self._processes:
-            for name in names:
-                run = self._sweep.out / name
-                complete = (run / CARDS_DIR / f"{name}.yaml").is_file()
-                if not complete and not (run / FAILED).is_file():
-                    self._train(run)
+        for name in names:
+            run = self._sweep.out / name
+            complete = (run / CARDS_DIR / f"{name}.yaml").is_file()
+            if not complete and not (run / FAILED).is_file():
+                self._train(run)
 
     def _train(self, run: Path) -> None:
         left = (self._sweep.minutes or inf) - (time.monotonic() - self._began) / 60
-        if self._processes.received or left <= 0:
+        if left <= 0:
             self._exit()
         take(run, error=RunError, advice=_IN_USE, work="run").release()
         log = run.with_name(f"{run.name}.log")
@@ -219,8 +217,8 @@ class _Runner:
         command += ["--config", str(self._sweep.out / BASE), *self._sweep.runs[run.name]]
         command.append(f"{_LIMIT}={left if left < inf else 'null'}")
         with log.open("ab") as file:
-            status = self._processes.run(command, output=file)
-        if self._processes.received or status == EXIT_STOPPED:
+            status, received = run_passing_on(command, output=file)
+        if received or status == EXIT_STOPPED:
             self._exit()
         if status:
             file_of_reason = run / FAILED

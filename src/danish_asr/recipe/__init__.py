@@ -1,6 +1,9 @@
 """Train and evaluate: a configuration and a built dataset come in, a run's directory goes out.
 
-Values go ``config`` -> ``train/preflight.py`` (cards, files and sizes fit) -> ``data`` (index to
-batches) -> ``train`` -> ``evaluate``. ``models`` finds and converts models, ``run`` keeps the
-directory. Read ``entry.py`` first, then ``train/training.py``.
+A training, from its command to ``optimizer.step()``, in six files: ``entry.py`` reads the
+configuration (``config/schema.py`` has its keys), ``train/training.py`` is the run from its checks
+to its card, ``train/preflight.py`` opens cards, tokenizer and rows, ``data/reader.py`` makes
+batches of the rows, ``train/criterion.py`` their loss, ``train/trainer.py`` lets fairseq2's trainer
+step, and stops it. An evaluation ends in ``evaluate/recipe.py`` instead. ``models`` finds models,
+``run`` keeps the directory.
 """

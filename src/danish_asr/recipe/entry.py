@@ -71,8 +71,10 @@ class Request:
         return " with ".join(sources) or "the configuration"
 
 
-def run(recipe: str, request: Request) -> None:
+def run(recipe: str, request: Request) -> Path | None:
     """Check the configuration's keys, then run the module ``recipe`` with it.
+
+    Returns where an evaluation has written its results.
 
     Exits with status 0 when it is complete, 75 when it stopped early at a signal or its time limit
     and the same command continues it, 2 when the configuration is refused, 1 otherwise.
@@ -93,11 +95,13 @@ def run(recipe: str, request: Request) -> None:
         module = import_module(f"danish_asr.{recipe}")
         try:
             with exception_at_stops():
-                module.run(request, tree)
+                results: Path | None = module.run(request, tree)
         except SystemExit as end:
             exit_if_held(end.code if isinstance(end.code, int) else EXIT_FAILED)
             raise
-        exit_if_held(0)
+        if results is None:  # else the caller scores them first
+            exit_if_held(0)
+    return results
 
 
 def _checked_early(recipe: str, tree: Tree) -> Tree:

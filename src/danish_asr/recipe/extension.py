@@ -1,12 +1,4 @@
-"""What this package adds to every program that uses fairseq2: cards, a small model, CPU runs.
-
-Cards of built datasets and finished runs are found in ``data/parquet/cards`` below the working
-directory, and in the directories that ``$DANISH_ASR_ASSETS`` names (separated by ``os.pathsep``).
-"""
-
-import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+"""What this package adds to every program that uses fairseq2: cards, a small model, CPU runs."""
 
 from fairseq2.composition.assets import register_file_assets
 from fairseq2.models.transformer import TransformerNormOrder
@@ -16,7 +8,7 @@ from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.base.fairseq2_private import register_cpu_tracker, support_any_local_path
-from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.schema import card_directories
 
 
 def register(container: DependencyContainer) -> None:
@@ -27,27 +19,6 @@ def register(container: DependencyContainer) -> None:
     ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
     register_cpu_tracker(container)
     support_any_local_path()
-
-
-def card_directories() -> list[Path]:
-    """Return the directories that are searched for cards."""
-    named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
-    default = Path("data", "parquet", CARDS_DIR)
-    return without_nested([default, *(Path(name) for name in named if name)])
-
-
-def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
-    """Leave out directories inside another one, or inside one that is already searched.
-
-    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
-    """
-    directories = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    all_directories = {*searched, *directories}
-    return [
-        directory
-        for directory in directories
-        if directory not in searched and all_directories.isdisjoint(directory.parents)
-    ]
 
 
 def tiny() -> Wav2Vec2AsrConfig:

@@ -1,12 +1,27 @@
 """What people look at: scores, comparisons, a dataset, a run, several runs.
 
 In: predictions files, a run's directory, a built dataset. Out: tables in the terminal, JSON, CSV,
-Markdown and pages, each one HTML file. Read ``components.py`` with ``components.html`` first, from
-which all pages are built; then ``api.py`` (score, compare), ``run_page.py``, ``dataset_page.py``.
+LaTeX and pages, each one HTML file. Read ``score.py`` first (score), then ``compare.py``; all pages
+are built from ``components.py`` with ``components.html``.
 """
 
-from danish_asr.report.api import compare_files, score_file
-from danish_asr.report.comparison_tables import parse_runs
-from danish_asr.report.outputs import ReportOptions
+from collections.abc import Mapping
+from typing import Final
 
-__all__ = ["ReportOptions", "compare_files", "parse_runs", "score_file"]
+SCORE_OUTPUTS: Final[Mapping[str, str]] = {
+    "utterances.csv": "a line per scored utterance: all keys of the predictions, both texts "
+    "normalised, WER and CER, the counts in words and characters, the alignment",
+    ".json": "all counts, rates, intervals and settings, and the names of the input files",
+    ".csv": "a line per group, rates as fractions, with all settings and the numbers of rows",
+    ".html": "the page: one file that needs no network",
+    ".trn": "NAME.ref.trn and NAME.hyp.trn: the normalised texts, for NIST's sclite",
+}
+"""Ends of names, the longer ones first, and what such a file gets."""
+
+COMPARE_OUTPUTS: Final[Mapping[str, str]] = {
+    ".json": "all numbers",
+    ".csv": "a table of all groups and runs",
+    ".tex": "a table for LaTeX",
+    ".svg": "a forest plot",
+    ".pdf": "the forest plot",
+}

@@ -1,4 +1,4 @@
-"""What all pages are built from: templates, charts as inline SVG, and clips of audio.
+"""What all pages are built from: templates, charts as inline SVG, and the curves that they show.
 
 A page is one HTML file without external links, for screens, phones, paper and dark mode. Jinja
 escapes every text from the data. A ``Content-Security-Policy`` allows the page's own script by its
@@ -15,25 +15,24 @@ import io
 import re
 from collections.abc import Mapping
 from html import escape
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import LogLocator
 
 from danish_asr import __version__
-from danish_asr.report import wording
-from danish_asr.report.run_history import Panel
-from danish_asr.scoring.scored_rows import FloatArray
-from danish_asr.scoring.scores import Scores
+from danish_asr.report.tables import bounds, count, percent, sentence, short
+from danish_asr.scoring.table import FloatArray
 
 _COLOURS: Final = {
     f"#0102{number:02x}": f"var(--{name})"
-    for number, name in enumerate(("ink", "muted", "line", "accent", "second"))
+    for number, name in enumerate(("ink", "muted", "line", "accent", "second", "third"))
 }
-_INK, _MUTED, _LINE, _ACCENT, _SECOND = _COLOURS
+_INK, _MUTED, _LINE, _ACCENT, _SECOND, _THIRD = _COLOURS
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",  # text stays text: it can be searched, copied and read aloud
     "font.size": 10,
@@ -63,6 +62,19 @@ _SMOOTHING: Final = 0.9
 _DOTTED_BELOW: Final = 40
 """Curves with fewer points have a dot at each."""
 
+Curve: TypeAlias = "pd.Series[Any]"
+"""Values; the index holds steps, in order."""
+
+
+class Panel(NamedTuple):
+    """Curves with common axes."""
+
+    title: str
+    unit: str
+    curves: Mapping[str, Curve]
+    logarithmic: bool = False
+    noisy: bool = False
+
 
 def render_template(template: str, /, **values: Any) -> str:
     """Return the page of a template, which extends ``layout.html``."""
@@ -73,14 +85,7 @@ def render_template(template: str, /, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for function in (
-        wording.percent,
-        wording.bounds,
-        wording.count,
-        wording.sentence,
-        wording.short,
-        sha256,
-    ):
+    for function in (percent, bounds, count, sentence, short, sha256):
         environment.filters[function.__name__] = function
     return environment.get_template(template).render(version=__version__, **values)
 
@@ -95,46 +100,20 @@ def audio_url(flac: bytes) -> str:
     return "data:audio/flac;base64," + base64.b64encode(flac).decode()
 
 
-class RateAxis:
-    """The axis of WER that all groups of a page share, from 0 to ``ticks[-1]`` per cent.
-
-    It ends at the highest bound of an interval that is at most four times the overall rate, so
-    that one extreme group does not compress the others. Rates beyond it get an arrow.
-    """
-
-    def __init__(self, scores: Scores) -> None:
-        overall = scores.overall.wer
-        groups = [group.wer for part in scores.groupings.values() for group in part.groups]
-        ends = [wer.interval.high for wer in groups if wer.interval]
-        near = [end for end in ends or [wer.value for wer in groups] if end <= 4 * overall.value]
-        most = 100 * max([overall.value, 0.01, *near])
-        self.ticks = [*MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, most)]
-
-    def x(self, rate: float) -> float:
-        """Return the place of a rate on a line of 200 points with a margin of 10."""
-        return round(10 + 180 * min(100 * rate / self.ticks[-1], 1), 1)
-
-    def beyond(self, rate: float) -> bool:
-        """Return whether a rate lies beyond the axis."""
-        return 100 * rate > self.ticks[-1]
-
-
-def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = None) -> str:
-    """Return curves in one pair of axes, as SVG.
-
-    With ``styles``, the colour and the line of each curve, there is no legend.
-    """
-    chosen = styles or _usual_styles(panel)
+def curves_chart(panel: Panel) -> str:
+    """Return curves in one pair of axes, as SVG; colours and lines repeat after some curves."""
+    colours, lines = (_ACCENT, _SECOND, _THIRD, _MUTED), ("-", "--", ":")
     description = []
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
         figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
-        for name, curve in panel.curves.items():
-            label, (colour, line) = name, chosen[name]
-            marker, shown = "o" if len(curve) < _DOTTED_BELOW else "", curve
+        for number, (name, curve) in enumerate(panel.curves.items()):
+            colour = colours[number % len(colours)]
+            line = lines[number // len(colours) % len(lines)]
+            marker, shown, label = "o" if len(curve) < _DOTTED_BELOW else "", curve, name
             if panel.noisy and len(curve) >= _SMOOTHED_FROM:
                 axes.plot(curve.index, curve, color=colour, linewidth=0.5)
-                shown, label = curve.ewm(alpha=1 - _SMOOTHING).mean(), f"{label}, smoothed"
+                shown, label = curve.ewm(alpha=1 - _SMOOTHING).mean(), f"{name}, smoothed"
             axes.plot(
                 shown.index, shown, linestyle=line, color=colour, label=label, marker=marker, ms=3
             )
@@ -152,26 +131,20 @@ def curves_chart(panel: Panel, styles: Mapping[str, tuple[str, str]] | None = No
         axes.set_xlabel("step")
         axes.set_ylabel(panel.unit)
         axes.grid(visible=True, axis="y")
-        if not styles:  # above the axes, because a curve may be anywhere inside
-            figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
+        # Above the axes, because a curve may be anywhere inside.
+        figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
         return _to_svg(figure, panel.title, "; ".join(description))
 
 
-def _usual_styles(panel: Panel) -> dict[str, tuple[str, str]]:
-    """Return a colour and a line of each curve."""
-    colours = dict(zip(panel.curves, (_ACCENT, _SECOND, _MUTED), strict=False))
-    return {label: (colour, "-") for label, colour in colours.items()}
-
-
-def histogram_chart(title: str, values: FloatArray, weights: FloatArray, unit: str) -> str:
+def histogram_chart(title: str, values: FloatArray, unit: str) -> str:
     """Return shares of rows over a measure; the outer bars hold the extreme 0.5 % too."""
     low, middle, high = np.quantile(values, [0.005, 0.5, 0.995])
     edges = np.linspace(low, high if high > low else low + 1, 41)
-    shares, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=weights)
+    rows, _ = np.histogram(np.clip(values, edges[0], edges[-1]), edges)
     with mpl.rc_context(_STYLE | {"svg.hashsalt": title}):
         figure = Figure(figsize=(_WIDTH, 2.4), layout="constrained")
         axes = figure.add_subplot()
-        axes.stairs(100 * shares / weights.sum(), edges, fill=True, color=_ACCENT)
+        axes.stairs(100 * rows / len(values), edges, fill=True, color=_ACCENT)
         beyond = values.max() > edges[-1]
         axes.set_xlabel(f"{unit} (last bar: up to {values.max():.4g})" if beyond else unit)
         axes.set_xlim(edges[0], edges[-1])

@@ -1,154 +1,132 @@
 """``danish-asr explore``: one offline page about a built dataset."""
 
 from collections import defaultdict
-from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish_text, sha256_of
-from danish_asr.base.schema import (
-    CARDS_DIR,
-    INVENTORY_FILE,
-    LEDGER_FILE,
-    MIN_SPEAKERS,
-    SUSPECTS_FILE,
-)
+from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, MIN_SPEAKERS, SUSPECTS_FILE
 from danish_asr.corpus.cards import unit_of
+from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.recipe.data.targets import Targets, UnknownSymbols, count_unknown
-from danish_asr.recipe.models.cards import named_tokenizer
-from danish_asr.report import dataset_numbers as numbers
+from danish_asr.corpus.verify import leaks_of, samples_md5, sentence_profile
+from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
-from danish_asr.report.dataset_rows import (
-    MAX_PAGE_BYTES,
-    SILENCE,
-    UNKNOWN,
-    Clips,
-    FloatArray,
-    Rows,
-    Sample,
-    measure_rows,
-    read_rows,
-    stratified,
-)
+from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
 from danish_asr.report.tables import say
+from danish_asr.scoring.table import FloatArray
+from danish_asr.text.profiles import normalizer
 
 _TITLES: Final = {
-    "split": "Split",
     "corpus": "Corpus",
     "dialect": "Dialect",
     "age_group": "Age group",
     "gender": "Gender",
 }
-_SPEAKER: Final = ("dialect", "age_group", "gender")
 _MOST: Final = 5
 _PER_DIALECT: Final = 3
-_RARE: Final = 100
 
 Entry = dict[str, Any]
 """What the page shows of a row."""
 
 
+class _Sample(NamedTuple):
+    """The rows whose audio was measured."""
+
+    rows: NDArray[np.int64]
+    measures: FloatArray  # (rows, 4), in the order of `dataset.Measures`
+    undecodable: int
+
+
 def explore(
-    root: Path,
-    out: Path,
-    *,
-    tokenizer: str | None = None,
-    sample: int = 2_000,
-    seed: int = 0,
-    console: Console | None = None,
+    root: Path, out: Path, *, sample: int = 2_000, seed: int = 0, console: Console | None = None
 ) -> None:
     """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
 
     Raises:
-        ConfigError: ``out`` is a directory, or the tokenizer cannot be opened.
+        ConfigError: ``out`` is a directory.
         DatasetError: There is no built dataset, it has no rows, or a file is damaged.
     """
     console = console or Console(stderr=True)
     if out.is_dir():
         raise ConfigError([f"--out: expected a file; found the directory {out}"], where="explore")
-    opened = named_tokenizer(tokenizer, [root / CARDS_DIR]) if tokenizer else None
     generator = np.random.default_rng(seed)
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)
-        chosen, weights = stratified(rows.table["dialect"], sample, generator)
-        measured = Sample(chosen, weights, measure_rows(rows, chosen))
-        unknown = {
-            index.split: count_unknown(index.with_targets("raw"), Targets(opened), "raw")
-            for index in rows.indexes
-            if opened
-        }
-        text = _render(root, rows, measured, generator, tokenizer=tokenizer, unknown=unknown)
+        chosen = np.sort(
+            generator.choice(len(rows.table), min(sample, len(rows.table)), replace=False)
+        )
+        measured = _measured(rows, chosen)
+        text = _render(root, rows, measured, generator)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
 
 
-def _render(
-    root: Path,
-    rows: Rows,
-    sample: Sample,
-    generator: np.random.Generator,
-    *,
-    tokenizer: str | None,
-    unknown: Mapping[str, UnknownSymbols],
-) -> str:
+def _measured(rows: Rows, chosen: NDArray[np.int64]) -> _Sample:
+    measures = [*measure_rows(rows, chosen)]
+    good = [place for place, values in enumerate(measures) if values is not None]
+    values = np.array([measures[place] for place in good], float).reshape(-1, 4)
+    return _Sample(chosen[good], values, len(measures) - len(good))
+
+
+def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Generator) -> str:
     table, clips, manifest = rows.table, Clips(rows), root / INVENTORY_FILE
-    total = numbers.groups(table)[0]
-    speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.numbers("seconds"), 1e-3)
-    vocabulary, words = numbers.vocabulary(rows)
-    once = [word for word, count in words.items() if count == 1]
-    rare = generator.choice(len(once), min(_RARE, len(once)), replace=False)
+    (total,) = dataset.groups(table)
+    speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.seconds, 1e-3)
     has_suspects = (root / SUSPECTS_FILE).is_file()
-    suspects = numbers.suspects(root / SUSPECTS_FILE, rows, _MOST) if has_suspects else {}
-    same, not_compared = numbers.identical_audio(rows)
-    pairs = [
-        pair
-        for pair in combinations(_SPEAKER, 2)
-        if all(len(numbers.known(table, key)) > 1 for key in pair)
-    ]
-    by_line = [key for key in ("corpus", *_SPEAKER) if numbers.known(table, key)]
+    suspects = dataset.suspects(root / SUSPECTS_FILE, rows, _MOST) if has_suspects else {}
+    ledger = root / LEDGER_FILE
     return render_template(
         "dataset_page.html",
         name=_name(root),
         manifest=sha256_of(manifest) if manifest.is_file() else None,
-        languages=sorted({p.language for index in rows.indexes for p in index.partitions}),
+        languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
         limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),
         total=total,
         unit=unit_of(total.hours * 3600),
-        splits={group.names[0]: group for group in numbers.groups(table, "split")},
-        groupings={key: numbers.lines(table, key) for key in by_line},
-        crosses={pair: numbers.cross(table, *pair) for pair in pairs},
-        leaks=numbers.leaks(rows),
-        same=[[rows.entry(row) for row in numbers_of_rows[:10]] for numbers_of_rows in same],
-        not_compared=not_compared,
+        splits={group.names[0]: group for group in dataset.groups(table, "split")},
+        groupings={
+            key: dataset.lines(table, key) for key in _TITLES if dataset.has_values(table, key)
+        },
+        leaks=leaks_of(compared(root, rows)),
         charts=_charts(rows, speed, sample),
-        sample=sample,
-        by_dialect=_by_dialect(rows, sample),
-        ledger=numbers.reasons(root / LEDGER_FILE) if (root / LEDGER_FILE).is_file() else None,
+        measured=len(sample.rows),
+        ledger=dataset.reasons(ledger) if ledger.is_file() else None,
         suspects=suspects,
         to_check={
-            reason: [clips.entry(row, value) for row, value in found.first]
-            for reason, found in suspects.items()
+            reason: [clips.entry(row, value) for row, value in own.first]
+            for reason, own in suspects.items()
         },
         extremes=_extremes(rows, speed, sample, clips),
         samples=_samples(rows, clips, generator),
         clips=clips,
-        vocabulary=vocabulary,
-        characters=numbers.characters(table["text"]),
-        once=len(once),
-        rare=sorted(once[place] for place in rare),
-        tokenizer=tokenizer,
-        unknown=unknown,
+        vocabulary=dataset.vocabulary(rows),
+        characters=dataset.characters(table["text"]),
     )
+
+
+def compared(root: Path, rows: Rows) -> pa.Table:
+    """What `leaks_of` compares; of audio, only that whose length occurs in several splits."""
+    table = rows.table
+    languages = sorted(table["language"].unique().to_pylist())
+    spoken = normalizer(sentence_profile(root, _name(root), languages))
+    splits_of_length = table.group_by("seconds").aggregate([("split", "count_distinct")])
+    shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
+    digests: list[bytes | None] = [None] * len(table)
+    for row in np.flatnonzero(pc.is_in(table["seconds"], shared["seconds"])).tolist():
+        digests[row] = samples_md5(rows.audio(row))
+    columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
+    sentences = sentences_of(table["text"], spoken)
+    return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
 
 
 def _name(root: Path) -> str:
@@ -159,20 +137,17 @@ def _name(root: Path) -> str:
         return root.resolve().name
 
 
-def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
+def _warnings(root: Path, rows: Rows, sample: _Sample) -> list[str]:
     warnings = []
-    absent = [
-        name
-        for name in ("speaker_id", *_SPEAKER)
-        if set(rows.table[name].unique().to_pylist()) <= {None, UNKNOWN}
-    ]
+    names = ("speaker_id", "dialect", "age_group", "gender")
+    absent = [name for name in names if not dataset.has_values(rows.table, name)]
     if absent:
         option = f"--column {absent[0].removesuffix('_group')}=COLUMN"
         warnings.append(
             f"No row has a value of {', '.join(absent)}. If the source has such a column under "
             f"another name, `danish-asr convert` reads it with {option}."
         )
-    if "test" not in rows.splits:
+    if "test" not in [index.split for index in rows.indexes]:
         warnings.append("There is no test split: no group can be scored.")
     if not (root / INVENTORY_FILE).is_file():
         warnings.append(
@@ -187,46 +162,36 @@ def _warnings(root: Path, rows: Rows, sample: Sample) -> list[str]:
     return warnings
 
 
-def _charts(rows: Rows, speed: FloatArray, sample: Sample) -> dict[str, str]:
-    ones, weights = np.ones(len(speed)), sample.weights
+def _charts(rows: Rows, speed: FloatArray, sample: _Sample) -> dict[str, str]:
+    loudness, clipped, silence, snr = sample.measures.T
     charts = {
-        "Length": (rows.numbers("seconds"), ones, "seconds"),
-        "Speed": (speed, ones, "characters per second"),
-        "Loudness": (sample.loudness, weights, "RMS, dB of full scale"),
-        "Estimated SNR": (sample.snr, weights, "dB"),
-        "Silence at the ends": (sample.silence, weights, "seconds"),
-        "Clipping": (100 * sample.clipped, weights, "% of the samples at full scale"),
+        "Length": (rows.seconds, "seconds"),
+        "Speed": (speed, "characters per second"),
+        "Loudness": (loudness, "RMS, dB of full scale"),
+        "Estimated SNR": (snr, "dB"),
+        "Silence at the ends": (silence, "seconds"),
+        "Clipping": (100 * clipped, "% of the samples at full scale"),
     }
     return {
-        title: histogram_chart(title, values, weights, unit)
-        for title, (values, weights, unit) in charts.items()
+        title: histogram_chart(title, values, unit)
+        for title, (values, unit) in charts.items()
         if len(values)
     }
 
 
-def _by_dialect(rows: Rows, sample: Sample) -> list[tuple[Any, ...]]:
-    """Return dialect, rows, medians of loudness, SNR and silence, and the % of rows that clip."""
-    names = np.array(rows.table["dialect"].take(pa.array(sample.rows)).to_pylist(), str)
-    lines = []
-    for name in np.unique(names):
-        own = names == name
-        medians = [np.median(m[own]) for m in (sample.loudness, sample.snr, sample.silence)]
-        lines.append((name, int(own.sum()), *medians, 100 * (sample.clipped[own] > 0).mean()))
-    return lines
-
-
 def _extremes(
-    rows: Rows, speed: FloatArray, sample: Sample, clips: Clips
+    rows: Rows, speed: FloatArray, sample: _Sample, clips: Clips
 ) -> dict[str, list[Entry]]:
     """Return the first rows by each measure, to listen to."""
-    numbered, seconds = np.arange(len(speed)), rows.numbers("seconds")
+    numbered = np.arange(len(speed))
+    loudness, _, _, snr = sample.measures.T
     measures: dict[str, tuple[Any, FloatArray, int, str]] = {
-        "Longest": (numbered, seconds, -1, "{:.1f} s"),
-        "Shortest": (numbered, seconds, 1, "{:.2f} s"),
+        "Longest": (numbered, rows.seconds, -1, "{:.1f} s"),
+        "Shortest": (numbered, rows.seconds, 1, "{:.2f} s"),
         "Fastest": (numbered, speed, -1, "{:.1f} characters per second"),
         "Slowest": (numbered, speed, 1, "{:.1f} characters per second"),
-        "Quietest": (sample.rows, sample.loudness, 1, "{:.1f} dB of full scale"),
-        "Lowest estimated SNR": (sample.rows, sample.snr, 1, "{:.1f} dB"),
+        "Quietest": (sample.rows, loudness, 1, "{:.1f} dB of full scale"),
+        "Lowest estimated SNR": (sample.rows, snr, 1, "{:.1f} dB"),
     }
     return {
         title: [
@@ -238,10 +203,12 @@ def _extremes(
 
 
 def _samples(rows: Rows, clips: Clips, generator: np.random.Generator) -> dict[str, list[Entry]]:
+    """Return some rows of each dialect at random."""
     dialects = rows.table["dialect"]
-    chosen, _ = stratified(dialects, _PER_DIALECT * len(dialects.unique()), generator)
     samples = defaultdict[str, list[Entry]](list)
-    for row in chosen.tolist():
-        entry = clips.entry(row)
-        samples[entry["dialect"]].append(entry)
-    return dict(sorted(samples.items()))
+    for dialect in sorted(dialects.unique().to_pylist()):
+        own = np.flatnonzero(pc.equal(dialects, pa.scalar(dialect)).to_numpy())
+        size = min(_PER_DIALECT, len(own))
+        chosen = np.sort(generator.choice(own, size, replace=False))
+        samples[dialect] = [clips.entry(row) for row in chosen.tolist()]
+    return dict(samples)

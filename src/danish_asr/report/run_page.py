@@ -1,178 +1,191 @@
-"""``danish-asr report``: one offline page about a run, also while it trains."""
+"""``danish-asr report``: one offline page about a run, at any time after its start."""
 
-import time
+from collections.abc import Mapping
 from datetime import timedelta
 from math import nan
 from os.path import relpath
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import numpy as np
+import pandas as pd
 from rich.console import Console
 
+from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
-from danish_asr.metrics import align_counts, split_words
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
-from danish_asr.recipe.run.run_directory import (
-    CONFIG_FILE,
-    ENVIRONMENT,
-    METRICS,
-    SCORE_TITLES,
-    TENSORBOARD,
-)
-from danish_asr.report.components import curves_chart, render_template
-from danish_asr.report.corpora_table import corpora_table
-from danish_asr.report.run_history import (
-    COMPLETE,
-    FAILED_STATE,
-    Evaluation,
-    History,
-    evaluations,
-    read_panels,
-)
+from danish_asr.recipe.run.run_directory import TENSORBOARD, Evaluation, evaluations
+from danish_asr.report.components import Curve, Panel, curves_chart, render_template
+from danish_asr.report.runs import STOPPED, Run
 from danish_asr.report.tables import say
-from danish_asr.scoring.error_analysis import WorstUtterance
-from danish_asr.scoring.predictions import read_predictions
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.scores import Scores
 
-DIALECT: Final = "wer/dialect/"
+_DIALECT: Final = "wer/dialect/"
 """The beginning of a validation's key of a dialect's WER."""
 
-RELOAD: Final = 30
-"""Seconds after which a page that is followed is written, and loaded, again."""
+_WORST: Final = 4
+"""Dialects with a curve; the table has all."""
 
-_LISTED: Final = 5
-"""Utterances of each list."""
+_LOSSES: Final = {
+    "training": ("train", LOSS),
+    "validation": ("valid", LOSS),
+    "chance": ("train", CHANCE),
+}
+_RATES: Final = {
+    "WER": ("valid", "Word Error Rate (WER)"),
+    "CER": ("valid", "Character Error Rate (CER)"),
+    "WER, worst dialect": ("valid", "WER of the worst dialect"),
+}
+"""Curves, each with its file and its key."""
 
 
-class Dialect(NamedTuple):
-    """A dialect's WER in validation, in percent, and its curve in a box of 200 by 40."""
+class _Dialect(NamedTuple):
+    """A dialect's rates in validation, in percent."""
 
     name: str
-    curve: str
     first: float
     best: float
     last: float
     cer: float
 
 
-def report_run(
-    run: Path,
-    page: Path | None = None,
-    *,
-    follow: bool = False,
-    seconds: int = RELOAD,
-    console: Console | None = None,
-) -> None:
-    """Write the page of a run, to ``OUTDIR/report.html`` by default.
+class _Scored(NamedTuple):
+    """A finished evaluation with its scores."""
 
-    ``follow`` writes it again every ``seconds`` until the run has ended or Ctrl-C; the page reloads
-    itself. It waits for a run that has not begun.
+    evaluation: Evaluation
+    scores: Scores
+    what: str  # the split, and how it was decoded
+    page: str | None  # its own page, from where this one is
+
+
+def report_run(folder: Path, console: Console | None = None) -> None:
+    """Write the page of a run, to ``OUTDIR/report.html``.
 
     Raises:
         RunError: The directory is not that of a run.
         PredictionsError: An evaluation of the run cannot be scored.
     """
     console = console or Console(stderr=True)
-    page = page or run / "report.html"
-    if follow:
-        say(f"writing {page} every {seconds} s until the run ends; Ctrl-C stops it", console)
-        while not ((run / CONFIG_FILE).is_file() and (run / ENVIRONMENT).is_file()):
-            time.sleep(1)
-    history = History(run)
-    try:
-        while follow and history.state not in {COMPLETE, FAILED_STATE}:
-            publish_text(page, render_run(history, page, reload=seconds))
-            time.sleep(seconds)
-            history = History(run)
-    finally:
-        publish_text(page, render_run(history, page))
-        say(f"{history.run.name}: step {history.step:,}, {history.state}; wrote {page}", console)
+    run, page = Run(folder), folder / "report.html"
+    if run.refused:
+        raise RunError(f"{folder}: the run was refused before it began: {run.reason}")
+    publish_text(page, render_run(run, page))
+    say(f"{run.name}: step {run.step:,}, {run.state}; wrote {page}", console)
 
 
-def render_run(history: History, page: Path, *, reload: int | None = None) -> str:
-    """Return the page, which will be at ``page``; it reloads itself each ``reload`` seconds."""
-    run = history.run
-    finished = evaluations(run)
-    panels = read_panels(run, detailed=True) if any((run / METRICS).glob("*.jsonl")) else []
-    pages = {}
-    for evaluation in finished:
-        report = evaluation.predictions.with_name("report.html")
-        if report.is_file():
-            pages[evaluation.predictions] = relpath(report, page.resolve().parent)
+def render_run(run: Run, page: Path) -> str:
+    """Return the page, which will be at ``page``."""
+    scored = [_scored(run, evaluation, page) for evaluation in evaluations(run.folder)]
     return render_template(
         "run_page.html",
-        name=run.name,
-        history=history,
-        reload=reload,
-        numbers=_numbers(history),
-        best=history.best,
-        titles=SCORE_TITLES,
-        charts={panel.title: curves_chart(panel) for panel in panels},
-        dialects=_dialects(history),
-        evaluations=finished,
-        corpora=corpora_table(finished[0].scores) if finished else None,
-        pages=pages,
-        utterances=_utterances(finished[0]) if finished else {},
-        changes=history.changes(),
-        tensorboard=run / TENSORBOARD,
+        run=run,
+        stopped=STOPPED,
+        numbers=_numbers(run),
+        is_loss=run.score == LOSS,
+        charts={panel.title: curves_chart(panel) for panel in panels(run)},
+        dialects=dialects_of(run),
+        scored=scored,
+        tensorboard=run.folder / TENSORBOARD,
     )
 
 
-def _numbers(history: History) -> dict[str, tuple[str, str]]:
+def _scored(run: Run, evaluation: Evaluation, page: Path) -> _Scored:
+    about = evaluation.about
+    splits = ", ".join(about.get("rows_in_split") or ["split unknown"])
+    what = f"{splits}, where {about['where']}" if about.get("where") else splits
+    decoder = (about.get("decoder") or {}).get("name")
+    report = evaluation.predictions.with_name("report.html")
+    return _Scored(
+        evaluation,
+        run.scores(evaluation),
+        f"{what} ({decoder})" if decoder else what,
+        relpath(report, page.resolve().parent) if report.is_file() else None,
+    )
+
+
+def _numbers(run: Run) -> dict[str, tuple[str, str]]:
     """Return what the reports have as a number and a note."""
-    if not history.reports:
+    if not run.reports:
         return {}
-    *before, last = history.reports
+    *before, last = run.reports
     steps = max(last["Step"] - (before[-1]["Step"] if before else 0), 1)
-    memory = max(row.get("Peak Reserved Device Memory", 0) for row in history.reports)
+    memory = max(row.get("Peak Reserved Device Memory", 0) for row in run.reports)
     chance = f"nats per character; chance {last[CHANCE]:.1f}"
+    trained = str(timedelta(seconds=round(3600 * run.hours)))
     numbers = {
         "Training loss": (f"{last[LOSS]:.3f}", chance),
         "Seconds per step": (f"{last['Lapse Time'] / steps:.2f}", "mean, in the last report"),
-        "Audio in an hour": (f"{history.speed:,.0f}", "hours, without validations"),
-        "Time in training": (
-            str(timedelta(seconds=round(3600 * history.hours))),
-            "without validations",
-        ),
+        "Audio in an hour": (f"{run.speed:,.0f}", "hours, without validations"),
+        "Time in training": (trained, "without validations"),
     }
     if memory:
         numbers["GPU memory"] = (f"{memory / 2**30:.1f}", "GiB, peak")
     return numbers
 
 
-def _dialects(history: History) -> list[Dialect]:
+def panels(run: Run) -> list[Panel]:
+    """Return the curves of a run's metrics, those that have values."""
+    frames = {"train": pd.DataFrame(run.reports), "valid": pd.DataFrame(run.validations)}
+    losses, rates = _curves(frames, _LOSSES), _curves(frames, _RATES)
+    worst = [dialect.name for dialect in dialects_of(run)[:_WORST]]
+    dialects = _curves(frames, {name: ("valid", f"{_DIALECT}{name}") for name in worst})
+    all_panels = [
+        Panel("Loss", "nats per character", losses, logarithmic=True, noisy=True),
+        Panel("Error rates in validation", "%", rates),
+        Panel("WER of the worst dialects", "%", dialects),
+        *_step_panels(frames["train"]),
+    ]
+    shown = []
+    for panel in all_panels:
+        curves = {name: curve.dropna() for name, curve in panel.curves.items()}
+        curves = {name: curve for name, curve in curves.items() if len(curve)}
+        if curves:
+            shown.append(panel._replace(curves=curves))
+    return shown
+
+
+def _curves(
+    frames: Mapping[str, pd.DataFrame], keys: Mapping[str, tuple[str, str]]
+) -> dict[str, Curve]:
+    return {name: _curve(frames[file], key) for name, (file, key) in keys.items()}
+
+
+def _curve(lines: pd.DataFrame, key: str) -> Curve:
+    # A resumed run may log a step twice; training continued from the later line.
+    return lines.reindex(columns=["Step", key]).groupby("Step")[key].last()
+
+
+def _step_panels(lines: pd.DataFrame) -> list[Panel]:
+    """Return what each step takes; the lines hold sums since the line before."""
+
+    def per_step(key: str) -> Curve:
+        sums = _curve(lines, key)
+        means: Curve = sums / np.diff(sums.index, prepend=0)
+        return means
+
+    rate = _curve(lines, "Learning Rate").map(np.max)  # of all groups
+    minutes = per_step("Number of Source Elements") / SAMPLE_RATE / 60
+    times = {"all": per_step("Lapse Time"), "waiting for data": per_step("Data Time")}
+    memory = _curve(lines, "Peak Reserved Device Memory") / 2**30
+    norm = {"norm": _curve(lines, "Gradient Norm")}
+    return [
+        Panel("Learning rate", "", {"learning rate": rate}),
+        Panel("Gradient norm", "before clipping", norm, logarithmic=True, noisy=True),
+        Panel("Audio per step", "minutes", {"audio": minutes}),
+        Panel("Time per step", "seconds", times),
+        Panel("GPU memory, peak", "GiB", {"reserved": memory}),
+    ]
+
+
+def dialects_of(run: Run) -> list[_Dialect]:
     """Return the dialects of the validations, the worst of the best validation first."""
-    rows = history.validations
-    best = best_validation(history.scored, history.score)[1] if history.scored else {}
-    keys = dict.fromkeys(key for row in rows for key in row if key.startswith(DIALECT))
-    highest = max((row[key] for row in rows for key in keys if key in row), default=0) or 1
+    best: Mapping[str, Any] = best_validation(run.scored, run.score)[1] if run.scored else {}
     dialects = []
-    for key in keys:
-        rates = {row["Step"]: row[key] for row in rows if key in row}
-        points = " ".join(
-            f"{4 + 192 * step / max(history.step, 1):.1f},{36 - 32 * rate / highest:.1f}"
-            for step, rate in rates.items()
-        )
-        values = list(rates.values())
-        name = key.removeprefix(DIALECT)
-        cer = best.get(f"cer/dialect/{name}", nan)
-        dialects.append(Dialect(name, points, values[0], best.get(key, nan), values[-1], cer))
+    for key in dict.fromkeys(key for row in run.validations for key in row):
+        if key.startswith(_DIALECT):
+            rates = [row[key] for row in run.validations if key in row]
+            name = key.removeprefix(_DIALECT)
+            cer = best.get(f"cer/dialect/{name}", nan)
+            dialects.append(_Dialect(name, rates[0], best.get(key, nan), rates[-1], cer))
     return sorted(dialects, key=lambda dialect: -dialect.best)
-
-
-def _utterances(evaluation: Evaluation) -> dict[str, list[WorstUtterance]]:
-    """Return the utterances with most errors, and some from the lowest to the highest WER."""
-    utterances = []
-    scored = Settings().scored(read_predictions(evaluation.predictions))
-    for prediction, reference, hypothesis in scored:
-        words = split_words(reference), split_words(hypothesis)
-        counts = align_counts(*words)
-        length = counts.reference_length
-        utterances.append(WorstUtterance(prediction, counts.errors, length, counts.rate(), *words))
-    worst = sorted(utterances, key=lambda one: (one.word_errors, one.wer), reverse=True)[:_LISTED]
-    worst = [utterance for utterance in worst if utterance.word_errors]
-    ordered = sorted(utterances, key=lambda utterance: utterance.wer)
-    places = sorted({len(ordered) * percent // 100 for percent in range(10, 100, 20)})
-    typical = [ordered[place] for place in places if ordered[place] not in worst]
-    title = "Typical, if not listed above: at 10, 30, 50, 70, 90 % in order of WER"
-    return {"Worst: most word errors": worst, title: typical}

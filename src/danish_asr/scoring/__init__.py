@@ -1,8 +1,6 @@
-"""From predictions to error rates per group, with intervals over speakers.
+"""Predictions -> rates per group, intervals, comparisons, error analysis.
 
-In: a predictions file (`predictions`) and `Settings`, which has the row filters. Out: `Scores` of
-one file, a `Comparison` of several runs, or an `ErrorAnalysis`; the room ``report`` writes them.
-Rows become integer counts (`scored_rows`), counts become sums per group and speaker, sums become
-rates with intervals (`intervals`), gaps between groups (`gaps`) and differences of runs (`paired`).
-Read `scores` first, then `scored_rows`.
+In: predictions files, DataFrames or rows. Out: frozen results that `report` shows. Read
+``table.py`` first: one DataFrame of scored rows, from which every number comes. Then ``scores.py``
+(groups), ``intervals.py`` and ``gap.py`` (speakers), ``compare.py`` (runs), ``errors.py``.
 """

@@ -1,23 +1,28 @@
 """Read and write ``predictions.jsonl``: one JSON object per utterance of a split.
 
-Files of other tools are read too: CSV, TSV, Parquet, manifests of NeMo and sclite's trn. Texts are
-not normalised, so that a file can be scored under any profile.
+In: JSON lines, CSV, TSV, Parquet, manifests of NeMo, sclite's trn, a DataFrame, or dicts; what they
+lack comes from a built dataset. Out: a list of `Prediction`. Texts are not normalised, so that a
+file can be scored under any profile. A row is named by its corpus and its id.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from sys import intern
-from typing import Any, Final
-from unicodedata import normalize
+from typing import Any, Final, NamedTuple, TypeAlias
+from unicodedata import normalize as unicode_form
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
+from danish_asr.scoring.references import read_references
+
+Source: TypeAlias = Any
+"""A path, a DataFrame, or an iterable of dicts or of `Prediction`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +47,15 @@ class Prediction:
     gender: str | None = None
     extra: Mapping[str, str | None] = field(default_factory=dict)  # all other keys of the row
 
+    @property
+    def key(self) -> tuple[str | None, str]:
+        """Corpus and id, which name the row in whatever form its id was typed."""
+        return self.corpus, unicode_form("NFC", self.id)
+
 
 _TEXTS: Final = ("id", "reference", "hypothesis")
-_OPTIONAL: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-COLUMNS: Final = (*_TEXTS, "duration", *_OPTIONAL)
+LABELS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
+COLUMNS: Final = (*_TEXTS, "duration", *LABELS)
 """What a column of a file can be read as."""
 
 MEASURES: Final = ("loss", "confidence", "seconds_per_character")
@@ -53,187 +63,130 @@ MEASURES: Final = ("loss", "confidence", "seconds_per_character")
 
 _HYPOTHESIS: Final = ("hypothesis", "prediction", "pred", "pred_text")
 _OTHER_NAMES: Final = {"reference": "text", "id": "audio_filepath"}  # as in NeMo
-_LISTED: Final = 5  # ids in an error message
+_LISTED: Final = 5  # rows in an error message
 
 
-def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:
-    """Write a file atomically and return the number of rows written."""
-    rows = 0
-    with publish(Path(path)) as stream:
-        for prediction in predictions:
-            stream.write(json.dumps(to_row(prediction), ensure_ascii=False).encode() + b"\n")
-            rows += 1
-    return rows
+class Loaded(NamedTuple):
+    """The rows of one or more sources."""
+
+    rows: list[Prediction]
+    in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
-def to_row(prediction: Prediction) -> Row:
-    """Return a prediction as the JSON object of its line."""
-    row: Row = asdict(prediction)
-    row |= row.pop("extra")
-    if all(row[name] is None for name in MEASURES):  # not measured
-        row = {name: value for name, value in row.items() if name not in MEASURES}
-    return row
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionsFile:
-    """The rows of a predictions file; every iteration reads it again."""
-
-    path: AnyPath
-    references: Mapping[str, Row] | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    normalize: Callable[[str], str] = str
-
-    def __iter__(self) -> Iterator[Prediction]:
-        first_line: dict[str, int] = {}
-        unknown: list[str] = []
-        different: list[str] = []
-        _check_is_file(Path(self.path))
-        is_trn = suffix_of(Path(self.path)) == TRN
-        for number, row in read_valid_rows(Path(self.path), PredictionsError):
-            location = f"{self.path}:{number}"
-            if is_trn:
-                row["hypothesis"] = row.pop("text")
-            columns = self.columns
-            if self.references is not None:  # which may have the other columns
-                columns = {k: n for k, n in columns.items() if k == "hypothesis" or n in row}
-            rename_columns(row, location, columns)
-            if self.references is not None:
-                require(row, ("id", "hypothesis"), location)
-                of_dataset = self.references.get(str(row["id"]))
-                if of_dataset is None:
-                    unknown.append(f"{location}: id {row['id']!r:.80}")
-                    continue
-                reference, expected = row.get("reference"), of_dataset["reference"]
-                if reference and not self._same(str(reference), expected):
-                    texts = f"{reference!r:.80}, expected {expected!r:.80}"
-                    different.append(f"{location}: id {row['id']!r:.80}: {texts}")
-                    continue
-                row["reference"] = expected
-                row |= {key: text for key, text in of_dataset.items() if row.get(key) in (None, "")}
-            prediction = from_row(row, location)
-            if not prediction.id.strip():
-                raise PredictionsError(f"{location}: the id is empty")
-            earlier = first_line.setdefault(prediction.id, number)
-            if earlier != number:
-                raise PredictionsError(
-                    f"{location}: duplicate id {prediction.id!r}, first seen on line {earlier}"
-                )
-            yield prediction
-        _refuse("ids are not in this split of the dataset, or the file of references:", unknown)
-        _refuse("references differ from the given ones; leave out the column:", different)
-        if not first_line:
-            raise PredictionsError(f"{self.path}: the file has no rows; expected one per utterance")
-
-    def _same(self, reference: str, expected: str) -> bool:
-        return reference == expected or self.normalize(reference) == self.normalize(expected)
-
-
-@dataclass(frozen=True, slots=True)
-class PooledFiles:
-    """The rows of several files, in which each id occurs once."""
-
-    files: Mapping[str, Iterable[Prediction]]
-
-    def __iter__(self) -> Iterator[Prediction]:
-        file_of: dict[str, str] = {}
-        for name, rows in self.files.items():
-            for prediction in rows:
-                earlier = file_of.setdefault(prediction.id, name)
-                if earlier != name:
-                    raise PredictionsError(
-                        f"{name}: id {prediction.id!r} is in {earlier} too; files that are "
-                        "scored as one test each row once. `danish-asr compare` takes several runs "
-                        "on the same rows"
-                    )
-                yield prediction
+class _Located(NamedTuple):
+    location: str  # file and line
+    row: Row
 
 
 def read_predictions(
-    path: AnyPath,
-    references: Mapping[str, Row] | None = None,
+    source: Source,
     *,
     columns: Mapping[str, str] | None = None,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+) -> list[Prediction]:
+    """Return the rows of a predictions file, a DataFrame, or an iterable of dicts; see `load`."""
+    return load([source], columns=columns, dataset=dataset, split=split).rows
+
+
+def load(
+    sources: Sequence[Source],
+    *,
+    columns: Mapping[str, str] | None = None,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
     normalize: Callable[[str], str] = str,
-) -> PredictionsFile:
-    """Return the rows of a predictions file: JSON lines, CSV, TSV, Parquet, or trn.
+) -> Loaded:
+    """Read the rows of sources that test each row once.
 
-    They are read when they are iterated over, each time again. A row takes its reference, and what
-    it lacks of metadata, from ``references`` (`danish_asr.scoring.references`); a reference of its
-    own must be the same text after ``normalize``. ``columns`` has the file's name of a column by
-    the name that it has here, such as ``{"reference": "sentence"}``.
-
-    Raises:
-        PredictionsError: At the iteration: the file is missing or empty, an id occurs twice or is
-            unknown, a reference differs, or a line is invalid.
-    """
-    return PredictionsFile(path, references, columns or {}, normalize)
-
-
-def _check_is_file(path: Path) -> None:
-    if path.exists() and not path.is_dir():
-        return
-    predictions = ", ".join(map(str, sorted(path.glob("**/predictions.jsonl"))))
-    hint = f"; in it are {predictions}" if predictions else ""
-    raise PredictionsError(
-        f"{path}: no such file; expected the predictions.jsonl of an evaluation{hint}"
-    )
-
-
-def _refuse(message: str, faults: Sequence[str]) -> None:
-    if faults:
-        hidden = ["..."] if len(faults) > _LISTED else []
-        lines = [f"{len(faults)} {message}", *faults[:_LISTED], *hidden]
-        raise PredictionsError("\n  ".join(lines))
-
-
-def to_predictions(rows: Any, columns: Mapping[str, str] | None = None) -> Iterator[Prediction]:
-    """Yield the rows of a file, a DataFrame, or an iterable of dicts or predictions.
-
-    ``columns`` is as in `read_predictions`.
+    Args:
+        sources: Each a path, a DataFrame, or an iterable of dicts or predictions.
+        columns: The names of columns in the source by the names that they have here, such as
+            ``{"reference": "sentence"}``.
+        dataset: The root of a built dataset. Its rows give what a row lacks; a reference of the
+            row's own must be the same text after ``normalize``.
+        split: The split of the dataset; None takes that of the rows, or ``test``.
+        normalize: How references are compared with those of the dataset.
 
     Raises:
-        PredictionsError: It is something else, or a row is invalid; rows count from 1.
+        PredictionsError: A source is missing, empty or invalid, a row occurs twice, is not in the
+            dataset, or has another reference there.
+        ConfigError: A split without a dataset.
+        DatasetError: There is no such dataset or split.
     """
-    if isinstance(rows, str | PathLike):
-        rows = read_predictions(rows, columns=columns)
-    if hasattr(rows, "itertuples"):  # a DataFrame, whose missing values are NaN
-        rows = rows.astype(object).where(rows.notna(), None).to_dict("records")
-    if not isinstance(rows, Iterable) or isinstance(rows, Mapping):
+    located = [row for source in sources for row in _rows_of(source, columns or {}, dataset)]
+    in_dataset = None
+    if dataset is not None:
+        references = _references(located, dataset, split)
+        located = _completed(located, references, normalize)
+        in_dataset = len(references)
+    elif split:
+        fault = "split: it is one of a dataset; name that too (--dataset ROOT)"
+        raise ConfigError([fault], where="the call")
+    rows: list[Prediction] = []
+    first_seen: dict[tuple[str | None, str], str] = {}
+    for location, row in located:
+        prediction = from_row(row, location)
+        earlier = first_seen.setdefault(prediction.key, location)
+        if earlier != location:
+            raise PredictionsError(
+                f"{location}: duplicate id {prediction.id!r}, first seen in {earlier}; each row of "
+                "a corpus is expected once. `danish-asr compare` takes several runs"
+            )
+        rows.append(prediction)
+    return Loaded(rows, in_dataset)
+
+
+def _rows_of(
+    source: Source, columns: Mapping[str, str], dataset: AnyPath | None
+) -> Iterator[_Located]:
+    is_file = isinstance(source, str | PathLike)
+    guesses_speaker = is_file and suffix_of(Path(source)) == TRN
+    count = 0
+    for location, row in _file_rows(Path(source)) if is_file else _object_rows(source):
+        count += 1
+        names = dict(columns)
+        if dataset is not None:  # which may have the other columns, and knows the speaker
+            names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
+            if guesses_speaker:
+                row.pop("speaker_id", None)
+        _rename(row, location, names)
+        yield _Located(location, row)
+    if is_file and not count:
+        raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
+
+
+def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    if path.is_fifo():
+        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
+    if not path.exists():
+        raise PredictionsError(f"{path}: no such file; expected predictions or a run's directory")
+    for number, row in read_valid_rows(path, PredictionsError):
+        if suffix_of(path) == TRN:
+            row["hypothesis"] = row.pop("text")
+        yield f"{path}:{number}", row
+
+
+def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
+    if hasattr(source, "itertuples"):  # a DataFrame, whose missing values are NaN
+        source = source.astype(object).where(source.notna(), None).to_dict("records")
+    if not isinstance(source, Iterable) or isinstance(source, Mapping):
         raise PredictionsError(
             "expected a file, a DataFrame, or a list of dicts or predictions, found "
-            f"{type(rows).__name__}"
+            f"{type(source).__name__}"
         )
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(source, start=1):
         if isinstance(row, Prediction):
-            yield row
+            yield f"row {number}", to_row(row)
         elif isinstance(row, Mapping):
-            values, location = dict(row), f"row {number}"
-            rename_columns(values, location, columns or {})
-            yield from_row(values, location)
+            yield f"row {number}", dict(row)
         else:
             raise PredictionsError(
                 f"row {number}: expected a dict or a prediction, found {type(row).__name__}"
             )
 
 
-def from_row(row: Row, location: str) -> Prediction:
-    """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
-    require(row, _TEXTS, location)
-    values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
-    if type(values["id"]) is int:
-        values["id"] = str(values["id"])
-    for key, text in values.items():
-        if not isinstance(text, str):
-            raise PredictionsError(f"{location}: {key} must be a string, found {text!r:.40}")
-    seconds = _seconds(row.pop("duration", None), location)
-    values |= {key: _label(row.pop(key, None), key, location) for key in _OPTIONAL}
-    values |= {key: _pop_number(row, key) for key in MEASURES}
-    extra = {key: _text(value, key, location) for key, value in row.items()}
-    return Prediction(**values, duration=seconds, extra=extra)
-
-
-def rename_columns(row: Row, location: str, columns: Mapping[str, str]) -> None:
+def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
     """Give the columns their names here: the requested ones, and those that other tools write."""
     twice = [name for name, count in Counter(columns.values()).items() if count > 1]
     if twice:
@@ -241,8 +194,8 @@ def rename_columns(row: Row, location: str, columns: Mapping[str, str]) -> None:
         raise PredictionsError(f"{location}: {fault}")
     absent = [name for name in columns.values() if name not in row]
     if absent:
-        found = ", ".join(map(repr, row))
-        raise PredictionsError(f"{location}: no column {', '.join(absent)}; found {found}")
+        present = ", ".join(map(repr, row))
+        raise PredictionsError(f"{location}: no column {', '.join(absent)}; found {present}")
     row |= {key: row.pop(name) for key, name in columns.items()}
     names = [name for name in _HYPOTHESIS if name in row]
     if len(names) > 1 and "hypothesis" not in columns:
@@ -255,14 +208,86 @@ def rename_columns(row: Row, location: str, columns: Mapping[str, str]) -> None:
             row[key] = row.pop(name)
 
 
-def require(row: Row, keys: Sequence[str], location: str) -> None:
-    """Refuse a row without one of these columns."""
+def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None) -> list[Row]:
+    splits = {str(row["split"]) for _, row in located if row.get("split")}
+    others = sorted(name for name in splits if not f"{split}_".startswith(f"{name}_"))
+    if split and others:
+        raise PredictionsError(
+            f"{located[0].location}: rows are of split {', '.join(others)}, and --split is {split}"
+        )
+    names = [split] if split else sorted(splits) or ["test"]
+    return [row for name in names for row in read_references(dataset, name)]
+
+
+def _completed(
+    located: Sequence[_Located], references: Sequence[Row], normalize: Callable[[str], str]
+) -> list[_Located]:
+    """Return the rows with what they lack; what the dataset knows wins over a guess."""
+    by_id: defaultdict[str, list[Row]] = defaultdict(list)
+    for reference in references:
+        by_id[unicode_form("NFC", reference["id"])].append(reference)
+    completed: list[_Located] = []
+    absent: list[str] = []
+    different: list[str] = []
+    for location, row in located:
+        _require(row, ("id", "hypothesis"), location)
+        named = f"{location}: id {row['id']!r:.80}"
+        same_id = by_id.get(unicode_form("NFC", str(row["id"])), [])
+        corpus = row.get("corpus")
+        matching = [own for own in same_id if corpus in (None, "", own["corpus"])]
+        if len(matching) > 1:
+            corpora = ", ".join(own["corpus"] for own in matching)
+            raise PredictionsError(f"{named} is in {corpora}; add a column corpus to the file")
+        if not matching:
+            absent.append(named)
+            continue
+        (of_dataset,) = matching
+        text, expected = row.get("reference"), of_dataset["reference"]
+        if text and text != expected and normalize(str(text)) != normalize(expected):
+            different.append(f"{named}: {text!r:.80}, expected {expected!r:.80}")
+            continue
+        own = {key: value for key, value in row.items() if value not in (None, "")}
+        kept = {key: row[key] for key in ("id", "hypothesis")}
+        completed.append(_Located(location, of_dataset | own | kept | {"reference": expected}))
+    _refuse("ids are not in this split of the dataset:", absent)
+    _refuse("references differ from the dataset's; leave out the column:", different)
+    return completed
+
+
+def _refuse(message: str, faults: Sequence[str]) -> None:
+    if faults:
+        hidden = ["..."] if len(faults) > _LISTED else []
+        lines = [f"{len(faults)} {message}", *faults[:_LISTED], *hidden]
+        raise PredictionsError("\n  ".join(lines))
+
+
+def from_row(row: Row, location: str) -> Prediction:
+    """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
+    _require(row, _TEXTS, location)
+    values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
+    if type(values["id"]) is int:
+        values["id"] = str(values["id"])
+    for key, text in values.items():
+        if not isinstance(text, str):
+            found = "null" if text is None else f"{text!r:.40}"
+            fix = 'write "" where nothing was recognised' if key == "hypothesis" else "write a text"
+            raise PredictionsError(f"{location}: {key} must be a string, found {found}; {fix}")
+    if not values["id"].strip():
+        raise PredictionsError(f"{location}: the id is empty")
+    seconds = _seconds(row.pop("duration", None), location)
+    values |= {key: _label(row.pop(key, None), key, location) for key in LABELS}
+    values |= {key: _pop_number(row, key) for key in MEASURES}
+    extra = {key: _text(value, key, location) for key, value in row.items()}
+    return Prediction(**values, duration=seconds, extra=extra)
+
+
+def _require(row: Row, keys: Sequence[str], location: str) -> None:
     missing = [key for key in keys if key not in row]
     if missing:
         hint = f"found {', '.join(map(repr, row))}"
         if missing == ["reference"]:
-            hint += "; name what has the references: --references FILE, or --dataset ROOT"
-        elif set(",;\t").intersection("".join(row)):
+            hint += "; name the dataset that has the references: --dataset ROOT"
+        elif set(",;\t").intersection("".join(map(str, row))):
             hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
         else:
             hint += f"; give its name in the file: --columns {missing[0]}=NAME"
@@ -285,7 +310,7 @@ def _pop_number(row: Row, key: str) -> float | None:
     """Take a number out of the row; anything else stays, as other tools have such columns too."""
     value = row.get(key)
     try:
-        number = nan if value is None else float(value)
+        number = nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):
         return None
     row.pop(key, None)
@@ -293,7 +318,7 @@ def _pop_number(row: Row, key: str) -> float | None:
 
 
 def _text(value: Any, key: str, location: str) -> str | None:
-    if isinstance(value, bytes):
+    if isinstance(value, bytes):  # audio in Parquet is not kept
         return None
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
@@ -303,15 +328,34 @@ def _text(value: Any, key: str, location: str) -> str | None:
 
 
 def _plain(value: Any) -> str | None:
-    return None if isinstance(value, bytes) else str(value)  # audio in Parquet is not kept
+    return None if isinstance(value, bytes) else str(value)
 
 
 def _label(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, str):
-        value = normalize("NFC", value.strip())  # one label, however it is typed
+        value = unicode_form("NFC", value.strip())  # one label, however it is typed
         return intern(value) if value else None  # few values, many rows
     if value is None or (isinstance(value, float) and isnan(value)):
         return None
     if isinstance(value, bool | int | float):
         return intern(json.dumps(value))  # ages and flags
     raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
+
+
+def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:
+    """Write a file atomically and return the number of rows written."""
+    rows = 0
+    with publish(Path(path)) as stream:
+        for prediction in predictions:
+            stream.write(json.dumps(to_row(prediction), ensure_ascii=False).encode() + b"\n")
+            rows += 1
+    return rows
+
+
+def to_row(prediction: Prediction) -> Row:
+    """Return a prediction as the JSON object of its line."""
+    row: Row = asdict(prediction)
+    row |= row.pop("extra")
+    if all(row[name] is None for name in MEASURES):  # not measured
+        row = {name: value for name, value in row.items() if name not in MEASURES}
+    return row

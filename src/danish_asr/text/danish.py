@@ -203,6 +203,19 @@ _SHORT: Final = "|".join(sorted(map(re.escape, ABBREVIATIONS), key=len, reverse=
 RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
+        # what stands beside an abbreviation decides between its readings
+        (r"(?i)(?<!\w)stk\.? ?(?=\d)", "stykke "),
+        (r"(?i)(?<=\d) ?pct\b(?!\.)", " procent"),
+        (
+            r"(?i)(?<![\w.])(kl|ca|nr|tlf) (?=\d)",
+            lambda match: f"{ABBREVIATIONS[match[1].lower() + '.']} ",
+        ),
+        (r"(?i)\bkr\.?/ ?kg\b", "kr. per kilo"),
+        (r"(?i)\bkr\.?/ ?(?=[^\W\d])", "kr. per "),
+        (
+            r"(?i)(?<![^\W\d])(tusind|mio\.?|mia\.?|million(?:er)?|milliard(?:er)?) ?kr\b\.?",
+            r"\1 kroner",
+        ),
         (rf"(?i)(?<![\w.])(?:{_SHORT})(?![^\W\d])", _abbreviation),
         (r"(?i)(?<!\w)d\.? ?(?=\d{1,2}[./])", "den "),
         (r"(\d)½", r"\1 en halv"),
@@ -217,7 +230,12 @@ RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
             rf"{_FREE}(?P<day>{_2})(?P<sign>[./-])(?P<month>{_2})(?P=sign)(?P<year>\d{{4}})(?!\d)",
             _date,
         ),
+        (
+            rf"{_FREE}(?P<day>{_2})(?P<sign>[./])(?P<month>{_2})(?P=sign)(?P<year>\d\d)(?!\.?\d)",
+            _date,
+        ),
         (rf"{_FREE}(?P<day>{_2})/(?P<month>{_2})[ -](?P<year>\d{{4}})(?!\d)", _date),
+        (rf"{_FREE}({_2})-({_2})-({_2})(?![\d-])", r"\1 \2 \3"),  # 7-9-13
         (rf"(?<=\bden )(?P<day>{_2})/(?P<month>{_2})(?P<year>)(?!\d)", _date),
         (rf"{_FREE}({_2})/({_2})(?![\d/])", _fraction),
         # decades and centuries
@@ -273,7 +291,6 @@ RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
         ("²", " i anden "),
         ("³", " i tredje "),
         (r"(?<=\w)['’](?=\w|\b|$)", ""),
-        (r"(?i)\bkr\b", "kroner"),
     )
 )
 """Patterns with what replaces a match, in the order in which they are applied."""

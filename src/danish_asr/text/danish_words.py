@@ -18,6 +18,7 @@ ABBREVIATIONS: Final[Mapping[str, str]] = dict(
     ifm. i forbindelse med | iflg. ifølge | jf. jævnfør | vedr. vedrørende | hhv. henholdsvis
     evt. eventuelt | inkl. inklusive | ekskl. eksklusive | ca. cirka | nr. nummer
     pct. procent | kl. klokken | tlf. telefon | maks. maksimalt | tidl. tidligere
+    f.kr. før kristus | e.kr. efter kristus
     skt. sankt | stk. styk | etc. et cetera | p.t. for tiden | pr. per | kap. kapitel
     """)
 )

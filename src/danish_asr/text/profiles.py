@@ -112,10 +112,6 @@ def _rye(text: str) -> str:
     return _spelled(_joined(alpha2digit(_rye_words(text), "da")))
 
 
-def _rye_2026_06(text: str) -> str:
-    return _spelled(_rye_words(text))
-
-
 def _rye_words(text: str) -> str:
     return _without_punctuation(_joined(unicodedata.normalize("NFKC", text)).lower())
 
@@ -146,12 +142,6 @@ def is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def is_word_or_emoji(character: str) -> bool:
-    """Whether a character is a letter or a digit of any script, or an emoji (from U+2600 on)."""
-    category = unicodedata.category(character)
-    return category[0] in "LN" or (category == "So" and character >= "\u2600")
-
-
 @lru_cache(maxsize=10_000)
 def _cardinal(digits: str) -> str:
     try:
@@ -180,7 +170,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "danish": Profile(
         _danish,
-        1,
+        2,
         "what was said, for training targets and your own comparisons: years, dates, times, "
         "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them; "
         "lower case, no fillers, only letters kept",
@@ -193,15 +183,10 @@ PROFILES: Final[Mapping[str, Profile]] = {
         "punctuation (hyphens join, inner apostrophes stay); a number is spelled in one way, "
         "whether it is written in words or in digits",
     ),
-    "rye-2026-06": Profile(
-        _rye_2026_06,
-        1,
-        "the leaderboard's snapshot of June 2026: the same, but number words stay as they are",
-    ),
 }
 """All published profiles: messages, help and configurations read their names here."""
 
 DANISH_PROFILES: Final = frozenset(PROFILES) - {"raw", "plain"}
 """Those that spell numbers in Danish or change letters that are not Danish."""
 
-_LEADERBOARD: Final = ("rye", "rye-2026-06")
+_LEADERBOARD: Final = ("rye",)

@@ -21,7 +21,7 @@ def invoke(*arguments: object) -> str:
 
 def test_the_kinds_of_sources_are_listed() -> None:
     output = invoke("convert", "--list")
-    for kind in ("coral", "hf-parquet", "manifest", "synthetic"):
+    for kind in ("parquet", "table", "pairs", "synthetic"):
         assert re.search(rf"│ {kind} +│", output)
 
 
@@ -30,62 +30,58 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="færøsk")])
     out = tmp_path / "ds"
     output = invoke("convert", tmp_path / "in", "--out", out, "--name", "x", "--max-drop", 0.1)
-    assert f"{tmp_path / 'in'}: read as coral, because it has train.parquet: CoRal v1" in output
+    assert f"{tmp_path / 'in'}: read as parquet, because it has files in .parquet" in output
     assert "x: 10 rows, 6.7 seconds; 1 of 11 source rows are in the ledger" in output
     assert "│ empty text │ Bornholmsk │ 1 │" in output
-    assert "unknown dialect name, kept as is: færøsk (1 rows)" in output
+    assert "dialect: færøsk is read as no known dialect, kept as it is (1 rows)" in output
 
 
-@pytest.mark.parametrize(
-    ("text", "workers", "said"), [("ja", 1, False), ("ja", 2, True), ("", 2, False)]
-)
-def test_workers_without_work_are_announced(
-    tmp_path: Path, text: str, workers: int, said: bool
-) -> None:
-    rows = [coral_row(number, text=text) for number in range(3)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
-    options = ["--out", tmp_path / "ds", "--name", "x", "--workers", workers, "--max-drop", 1]
-    output = invoke("convert", tmp_path / "in", *options)
-    assert ("1 shards are work for as many processes, not for --workers 2" in output) == said
-    assert ("shards are work" in output) == said
-
-
-def test_a_conversion_prints_ignored_columns_and_ages_that_are_no_numbers(tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(tone(0.5))
+def test_a_conversion_prints_what_it_read_from_which_column(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(0.5, rate=8_000))
     table = tmp_path / "train.csv"
     table.write_text("path,text,Age,note\na.wav,ja,niogtyve,x\na.wav,ja,29,y\n")
     output = invoke("convert", table, "--out", tmp_path / "ds", "--name", "x")
-    assert f"{table}: read path, text, Age; ignored note (--column" in output
-    assert "age left empty, not a number of years: niogtyve (1 rows)" in output
+    assert re.search(r"│ age +│ Age +│ 1 +│ 1 +│ 29 \(1\)", output)
+    assert re.search(r"│ text +│ text +│ 2 +│ 1 +│ ja \(2\)", output)
+    assert "not read: note (--column" in output
+    assert "age: niogtyve is read as no known value (1 rows)" in output
+    assert "sample rates of the source: 8,000 Hz 100 %" in output
+    assert "train: 2 rows of 0 known speakers" in output
     assert pq.read_table(tmp_path / "ds/version=0")["age"].to_pylist() == [None, 29]
 
 
-def test_a_conversion_prints_what_the_countries_were_read_as(tmp_path: Path) -> None:
-    births = ["DK", "Danmark", "Danmark", "se", "?"]
+def test_a_conversion_prints_what_the_countries_were_read_as_in_written_rows(
+    tmp_path: Path,
+) -> None:
+    births = ["DK", "Danmark", "Danmark", "se", "?", "mars"]
     rows = [coral_row(number, country_birth=birth) for number, birth in enumerate(births)]
+    rows[5] |= {"validated": "rejected", "dialect": "månesk"}
     write_parquet(tmp_path / "in" / "train.parquet", rows)
-    source, out = f"hf-parquet:{tmp_path / 'in'}", tmp_path / "ds"
-    output = invoke("convert", source, "--corpus", "radio", "--out", out, "--name", "x")
-    first = "country of birth: ? -> unknown (1 rows) country of birth: Danmark -> DK (2 rows)"
-    assert first in output
-    assert read_inventory(out).countries == {
-        "Danmark -> DK": 2,
-        "? -> unknown": 1,
-        "se -> SE": 1,
-    }
-    dialects = pq.read_table(out / "version=0")["dialect"].to_pylist()
+    options = ("--corpus", "radio", "--out", tmp_path / "ds", "--name", "x", "--max-drop", 0.2)
+    output = invoke("convert", tmp_path / "in", *options)
+    read_as = read_inventory(tmp_path / "ds").summary["read_as"]
+    assert [(row["from"], row["to"], row["rows"]) for row in read_as if row["to"] != "x"][:3] == [
+        ("?", "", 1),
+        ("Danmark", "DK", 2),
+        ("se", "SE", 1),
+    ]
+    assert "country_birth: ? is read as no known value (1 rows)" in output
+    assert "mars is read" not in output
+    assert "månesk is read" not in output
+    dialects = pq.read_table(tmp_path / "ds" / "version=0")["dialect"].to_pylist()
     assert [name == "Non-native" for name in dialects] == [False, False, False, True, False]
 
 
 @pytest.mark.parametrize(
     ("options", "faults"),
     [
-        ("", ["SOURCE: required", "--name: required"]),
+        ("", ["--name: required"]),
+        ("--name y", ["SOURCE: required"]),
         ("x --name y/ --max-drop 2", ["--name: .*y/", "--max-drop: .*2"]),
         ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
-        ("x --name y --address auto", ["--address: .*--engine ray"]),
-        ("x --part 3/2 --finish", ["--part: .*--finish", "--part: .*3/2"]),
+        ("x --name y --column text", ["--column: expected OURS=THEIRS; found text"]),
+        ("x --name y --column ord=x --split huge", ["--column: .*ord=x", "--split: .*huge"]),
         ("x --name y --language norsk", ["--language: .*nob_Latn.*norsk"]),
         ("x --name y --max-seconds 0", ["--max-seconds: .*0"]),
         ("x --name y --max-seconds nan --max-drop nan", ["--max-drop: .*nan", "--max-sec.*nan"]),

@@ -1,54 +1,85 @@
-from collections.abc import Sequence
+from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from danish_asr.corpus.people import PEOPLE, people_notes
+from danish_asr.corpus.people import (
+    DIALECTS,
+    NON_NATIVE,
+    SUB_DIALECTS,
+    age_group,
+    age_of,
+    clean,
+    country_of,
+    dialect_of,
+    gender_of,
+    speaker_of,
+)
 
 
-def notes(*rows: Sequence[str], split: str = "train", column: str = "dialect") -> list[str]:
-    """The notes about rows with a speaker each, and a value in a column."""
-    made = [{"speaker_id": speaker, column: value} for speaker, value in rows]
-    table = pa.Table.from_pylist([row | {"audio_size": 1000} for row in made], PEOPLE)
-    splits = dict.fromkeys(("train", "dev", "test"), PEOPLE.empty_table())
-    return list(people_notes(splits | {split: table}))
+def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
+    assert len(DIALECTS) == 10
+    names = [(name, dialect) for dialect, own in SUB_DIALECTS.items() for name in own]
+    assert len(names) == 34
+    others = [("Amagermål", "Københavnsk"), ("færøsk", "færøsk"), (None, None)]
+    for name, dialect in (*names, *zip(DIALECTS, DIALECTS, strict=True), *others):
+        assert dialect_of(name, "DK") == dialect_of(name, None) == dialect
+
+
+DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", b"DK", " DK\n"]
+UNKNOWN: list[Any] = ["", " ", None, float("nan"), "ukendt", "Ukendt", "?", "NA", "-", "unknown"]
+NAMES: list[Any] = ["45", "Sverige", "SWE", "Brønshøj"]
+
+
+@pytest.mark.parametrize("coral", [True, False])
+def test_only_a_country_that_lies_abroad_makes_a_speaker_non_native(*, coral: bool) -> None:
+    """In CoRal all others are countries; elsewhere only codes are."""
+    expected: dict[Any, str | None] = dict.fromkeys(DENMARK, "DK") | dict.fromkeys(UNKNOWN)
+    expected |= {"SE": "SE", "de": "DE"}
+    expected |= {name: name.upper() if coral else None for name in NAMES}
+    for birth, country in expected.items():
+        assert country_of(clean(birth), codes=coral) == country
+        assert dialect_of("fynsk", country) == ("Fynsk" if country in {"DK", None} else NON_NATIVE)
+
+
+def test_every_age_has_one_group() -> None:
+    groups = [age_group(age) for age in (None, 0, 24, 25, 49, 50, 99)]
+    assert groups == [None, "0-24", "0-24", "25-49", "25-49", "50+", "50+"]
+
+
+def test_an_age_is_a_number_of_years_or_unknown() -> None:
+    assert [age_of(value) for value in (34, 34.0, "34", " 34 ")] == [34] * 4
+    unknown = "ukendt", "", None, float("nan"), float("inf"), -1, 1975
+    assert [age_of(value) for value in unknown] == [None] * 7
 
 
 @pytest.mark.parametrize(
-    "spellings",
-    [("Århus", "århus"), ("Århus", "Aarhus"), ("vestjysk mål", "vestjysk_mål"), ("K", "\uff2b")],
+    ("spellings", "person"),
+    [
+        (["1", 1, 1.0, "1.0", " 1 "], "1"),
+        ([1e16, 10**16], "10000000000000000"),
+        (
+            ["Bj\u00f8rn \u00c5", "Bj\u00f8rn  A\u030a", "Bj\u00f8rn\u00a0\u00c5\n"],
+            "Bj\u00f8rn \u00c5",
+        ),
+        (["001"], "001"),
+        (["v1.0"], "v1.0"),
+        (["unknown", "Ukendt", "n/a", "-", "?", "", " ", None, float("nan")], None),
+    ],
 )
-def test_labels_that_may_be_one_are_listed(spellings: tuple[str, str]) -> None:
-    (note,) = notes(*((f"s{n}", value) for n, value in enumerate((*spellings, "Fynsk"))))
-    assert note.startswith("dialect: ")
-    assert note.endswith(": 'Århus', 'århus'" if "århus" in spellings else repr(spellings[1]))
-
-
-def test_speakers_that_may_be_one_are_listed_and_others_are_not() -> None:
-    (note,) = notes(("Spk-1", "x"), ("spk 1", "x"), ("aa", "x"), ("å", "x"), ("11", "x"))
-    assert note.startswith("speaker_id: ")
-    assert note.endswith(": 'Spk-1', 'spk 1'")
-
-
-@pytest.mark.parametrize(
-    ("rows_of_speakers", "found"),
-    [([1] * 8, None), ([1] * 7, "7 speakers; an interval needs 8"), ([20] + [1] * 7, "as of 1.8 ")],
-)
-def test_too_few_test_speakers_are_announced_before_the_training(
-    rows_of_speakers: list[int], found: str | None
+def test_a_person_has_one_id_and_an_unknown_speaker_none(
+    spellings: list[Any], person: str | None
 ) -> None:
-    rows = [(f"s{n}", "x") for n, count in enumerate(rows_of_speakers) for _ in range(count)]
-    made = notes(*rows, split="test")
-    assert len(made) == (found is not None)
-    assert all(found in note for note in made if found)
-    assert all(("--folds 5" in note) == (len(rows_of_speakers) >= 8) for note in made)
-    assert notes(*rows, split="train") == []
+    assert {speaker_of(spelling) for spelling in spellings} == {person}
 
 
-def test_folds_are_offered_where_they_have_enough_speakers() -> None:
-    few = pa.Table.from_pylist([{"speaker_id": "a", "audio_size": 1}], PEOPLE)
-    many = pa.Table.from_pylist([{"speaker_id": f"{n}", "audio_size": 1} for n in range(8)], PEOPLE)
-    splits = {"train": many, "dev": many, "test": few}
-    (note,) = people_notes(splits)
-    assert "--folds 5" in note
-    assert list(people_notes(splits, folds=True)) == []
+@pytest.mark.parametrize(
+    ("spellings", "gender"),
+    [
+        (["mand", "MAND", "m", "M ", "Male"], "male"),
+        (["kvinde", "Kvinde", "K", "k", "f", "Female"], "female"),
+        (["nonbinary"], "nonbinary"),
+        (["", None], None),
+    ],
+)
+def test_spellings_of_a_gender_are_one(spellings: list[Any], gender: str | None) -> None:
+    assert {gender_of(clean(spelling)) for spelling in spellings} == {gender}

@@ -8,10 +8,9 @@ import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
 from danish_asr.base.workers import run_on_ray
-from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tree
+from tests.corpora import options
 
 on_ray = partial(run_on_ray, address=None, workers=2)
 needs_ray = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
@@ -20,10 +19,9 @@ needs_ray = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Futur
 @pytest.mark.slow
 @needs_ray
 def test_ray_makes_the_same_bytes(tmp_path: Path) -> None:
-    source = open_source(str(build_source(tmp_path / "in", train=40)))
-    for name, engine in (("here", None), ("ray", on_ray)):
-        options = ConvertOptions(shard_rows=8)
-        convert(source, tmp_path / name, name="tiny", options=options, engine=engine)
+    source = build_source(tmp_path / "in", train=40)
+    for name, ray in (("here", None), ("ray", "local")):
+        convert(source, tmp_path / name, options(shard_rows=8, workers=2, ray=ray))
     assert tree(tmp_path / "ray") == tree(tmp_path / "here")
 
 
@@ -46,7 +44,7 @@ def test_errors_of_tasks_arrive_and_a_killed_worker_is_reported() -> None:
 
 def test_ray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtraError, match=r"--engine ray needs the extra 'ray': pip install"):
+    with pytest.raises(MissingExtraError, match=r"--ray needs the extra 'ray': pip install"):
         list(on_ray(fail, []))
 
 
@@ -54,5 +52,5 @@ def test_ray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_ray
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
 def test_an_address_without_a_cluster_is_refused_soon(address: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--address: no Ray cluster answers at {address} \("):
+    with pytest.raises(ConfigError, match=rf"--ray: no Ray cluster answers at {address} \("):
         list(run_on_ray(fail, [], address=address, workers=1))

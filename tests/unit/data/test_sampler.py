@@ -1,12 +1,12 @@
-import itertools
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.config.schema import DatasetSection, TaskSection
 from danish_asr.recipe.data.sampler import (
     Batches,
     BatchLimits,
@@ -28,39 +28,41 @@ TASKS = st.builds(
     example_shuffle_window=st.integers(0, 1),
     batch_shuffle_window=st.integers(0, 1),
 )
-UNSHUFFLED = {"example_shuffle_window": 1, "batch_shuffle_window": 1}
+MIXED = task(max_num_elements=161_000, example_shuffle_window=0, batch_shuffle_window=0)
+UNSHUFFLED = task(max_num_elements=161_000, example_shuffle_window=1, batch_shuffle_window=1)
 
 
-def by_samples(samples: int, **values: Any) -> TaskSection:
-    windows = {"example_shuffle_window": 0, "batch_shuffle_window": 0}
-    return task(**windows | {"max_num_elements": samples} | values)
+def limits_of(config: TaskSection) -> BatchLimits:
+    return BatchLimits.of(DatasetSection(asr_task_config=config))
 
 
 def batches_of(lengths: Lengths, config: TaskSection, *, seed: int = 1, epoch: int = 0) -> Batches:
     """Training batches of rows in row groups of ten."""
     rows = np.arange(len(lengths), dtype=np.int32)
-    return training_batches(lengths, rows // 10, rows, config, seed=seed, epoch=epoch)
+    limits = limits_of(config)
+    return training_batches(lengths, rows // 10, rows, config, limits, seed=seed, epoch=epoch)
 
 
-def coral_like_lengths(count: int) -> Lengths:
-    return np.random.default_rng(0).integers(16_000, 320_000, count).astype(np.int32)
+def as_lists(batches: Batches) -> list[list[int]]:
+    return [part.tolist() for part in np.split(batches.rows, batches.offsets[1:-1])]
 
 
 @given(LENGTHS, TASKS)
 def test_training_batches_hold_every_row_once(lengths: Lengths, config: TaskSection) -> None:
-    batches = batches_of(lengths, config)
+    batches = as_lists(batches_of(lengths, config))
 
-    assert sorted(batches.rows.tolist()) == list(range(len(lengths)))
-    assert (batches.offsets[0], batches.offsets[-1]) == (0, len(lengths))
-    assert (np.diff(batches.offsets) > 0).all()
+    assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
+    assert all(batches)
 
 
 @given(LENGTHS, TASKS)
 def test_no_batch_exceeds_its_limits_except_for_a_single_longer_row(
     lengths: Lengths, config: TaskSection
 ) -> None:
-    limits = BatchLimits.of(config)
-    for batches in (batches_of(lengths, config), evaluation_batches(lengths, limits)):
+    for batches in (
+        batches_of(lengths, config),
+        evaluation_batches(lengths, limits_of(config)),
+    ):
         samples, counts = batches.padded_samples(lengths), np.diff(batches.offsets)
         assert ((counts == 1) | (samples <= config.max_num_elements)).all()
 
@@ -72,15 +74,15 @@ def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to
     batches = batches_of(lengths, config)
     position = min(position, len(batches))
     steps = min(2, (len(batches) - position) // (world * accumulate))
+    end = position + steps * world * accumulate
+
     ordered = Sharding(0, world, accumulate).largest_first(batches, position, lengths)
 
-    assert as_lists(ordered)[:position] == as_lists(batches)[:position]
-    assert sorted(as_lists(ordered)) == sorted(as_lists(batches)), "each batch once"
-    memory = ordered.memory(lengths)
-    end = position + steps * world * accumulate
+    before, after, memory = as_lists(batches), as_lists(ordered), ordered.memory(lengths)
     assert memory[end:].max(initial=0) <= memory[position:end].min(initial=np.inf)
-    later = [batch for batch in as_lists(batches)[position:] if batch in as_lists(ordered)[end:]]
-    assert as_lists(ordered)[end:] == later, "the others keep their order"
+    assert after[:position] == before[:position]
+    others = [batch for batch in before[position:] if batch in after[end:]]
+    assert after[end:] == others, "they keep their order"
     # What the processes read at the same time, in the order of reading.
     together = memory[position:end].reshape(steps, world, accumulate).swapaxes(1, 2).ravel()
     assert (np.diff(together) >= 0).all()
@@ -88,50 +90,48 @@ def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to
 
 @given(LENGTHS, TASKS)
 def test_evaluation_begins_with_its_largest_batch(lengths: Lengths, config: TaskSection) -> None:
-    memory = evaluation_batches(lengths, BatchLimits.of(config)).memory(lengths)
+    memory = evaluation_batches(lengths, limits_of(config)).memory(lengths)
     assert memory[0] == memory.max()
 
 
-def as_lists(batches: Batches) -> list[list[int]]:
-    return [batches.batch(number).tolist() for number in range(len(batches))]
-
-
-def test_full_batches_use_the_limit_and_hold_a_multiple_of_the_wanted_number() -> None:
-    # Upstream rounds 960,000 down to a multiple of max_audio_len (TRAPS, max_num_elements).
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        # Upstream rounds 960,000 down to a multiple of max_audio_len (TRAPS, max_num_elements).
+        ({}, [20] * 5),
+        # A row of 3 s counts as 3 + 3²/6 = 4.5 s.
+        ({"quadratic": 96_000}, [13] * 7 + [9]),
+        ({"multiple_of": 8}, [16] * 6 + [4]),
+    ],
+)
+def test_full_batches_use_the_limit(limits: dict[str, Any], sizes: list[int]) -> None:
     equal = np.full(100, 48_000, np.int32)
-    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000))
-    assert batches.padded_samples(equal).tolist() == [960_000] * 5
-
-    # A row of 3 s counts as 3 + 3²/6 = 4.5 s.
-    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000, quadratic=96_000))
-    assert np.diff(batches.offsets).tolist() == [13] * 7 + [9]
-
-    limits = BatchLimits(max_samples=1_000_000, multiple_of=3)
-    sizes = np.diff(evaluation_batches(coral_like_lengths(500), limits).offsets)[:-1]
-    assert ((sizes % 3 == 0) | (sizes < 3)).all()
+    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000, **limits))
+    assert np.diff(batches.offsets).tolist() == sizes
 
 
-def test_seed_and_epoch_fix_the_batches_and_a_row_meets_others_in_the_next_epoch() -> None:
-    lengths, config = coral_like_lengths(3_000), by_samples(1_000_000)
+def companions(seed: int, epoch: int) -> set[frozenset[int]]:
+    lengths = np.random.default_rng(0).integers(16_000, 320_000, 3_000).astype(np.int32)
+    config = task(max_num_elements=1_000_000, example_shuffle_window=0)
+    return {*map(frozenset, as_lists(batches_of(lengths, config, seed=seed, epoch=epoch)))}
 
-    def companions(seed: int, epoch: int) -> set[frozenset[int]]:
-        batches = batches_of(lengths, config, seed=seed, epoch=epoch)
-        return {frozenset(batches.batch(number).tolist()) for number in range(len(batches))}
 
-    found = {each: companions(*each) for each in itertools.product((1, 2), (0, 1))}
+def test_seed_and_epoch_fix_the_batches() -> None:
+    assert companions(2, 1) == companions(2, 1)
 
-    assert companions(2, 1) == found[2, 1]
-    for one, other in itertools.combinations(found.values(), 2):
-        assert len(one & other) < len(one) / 10
+
+@pytest.mark.parametrize("other", [(1, 1), (2, 0)], ids=["epoch", "seed"])
+def test_a_row_meets_others_in_another_epoch(other: tuple[int, int]) -> None:
+    assert len(companions(1, 0) & companions(*other)) < len(companions(1, 0)) / 10
 
 
 def test_a_window_of_one_keeps_row_groups_together_and_zero_mixes_everything() -> None:
     # example_shuffle_window: 0 is upstream's documented default, which it asserts away (TRAPS).
     lengths = np.full(20_000, 16_000, np.int32)
 
-    kept = batches_of(lengths, by_samples(161_000, **UNSHUFFLED)).rows.reshape(-1, 10)
-    mixed = batches_of(lengths, by_samples(161_000)).rows.reshape(-1, 10)
-    later = batches_of(lengths, by_samples(161_000, **UNSHUFFLED), epoch=1).rows.reshape(-1, 10)
+    kept = batches_of(lengths, UNSHUFFLED).rows.reshape(-1, 10)
+    later = batches_of(lengths, UNSHUFFLED, epoch=1).rows.reshape(-1, 10)
+    mixed = batches_of(lengths, MIXED).rows.reshape(-1, 10)
 
     assert (kept // 10 == kept[:, :1] // 10).all()
     assert kept[:, 0].tolist() != later[:, 0].tolist(), "row groups come in another order"
@@ -141,14 +141,12 @@ def test_a_window_of_one_keeps_row_groups_together_and_zero_mixes_everything() -
 def rows_per_step(
     batches: Batches, world: int, accumulate: int, *, keep_all: bool, position: int = 0
 ) -> list[list[list[int]]]:
-    """Per step and process its rows."""
-    steps = [
-        Sharding(rank, world, accumulate).steps(batches, position, keep_all=keep_all)
-        for rank in range(world)
-    ]
+    """Per step and process the rows of its batches."""
+    shards = [Sharding(rank, world, accumulate) for rank in range(world)]
+    steps = [shard.steps(batches, position, keep_all=keep_all) for shard in shards]
     return [
-        [[int(row) for span in step.spans for row in batches.rows[slice(*span)]] for step in each]
-        for each in zip(*steps, strict=True)
+        [[int(row) for span in step.spans for row in batches.rows[slice(*span)]] for step in both]
+        for both in zip(*steps, strict=True)
     ]
 
 
@@ -156,34 +154,35 @@ def flat(steps: Any) -> list[int]:
     return [row for step in steps for process in step for row in process]
 
 
+@pytest.mark.parametrize("keep_all", [False, True], ids=["training", "evaluation"])
+@given(lengths=LENGTHS, config=TASKS, world=st.integers(1, 5), accumulate=st.integers(1, 4))
+def test_a_row_goes_to_one_process_and_only_training_leaves_out_fewer_rows_than_processes(
+    *, lengths: Lengths, config: TaskSection, world: int, accumulate: int, keep_all: bool
+) -> None:
+    steps = rows_per_step(batches_of(lengths, config), world, accumulate, keep_all=keep_all)
+
+    read = flat(steps)
+    assert len({*read}) == len(read)
+    assert len(lengths) - len(read) in (range(1) if keep_all else range(world))
+
+
 @given(LENGTHS, TASKS, st.integers(1, 5), st.integers(1, 4))
-def test_every_row_goes_to_one_process_or_begins_the_next_epoch(
+def test_all_processes_read_as_many_batches_in_a_step_of_training(
     lengths: Lengths, config: TaskSection, world: int, accumulate: int
 ) -> None:
     batches = batches_of(lengths, config)
-
-    found = flat(rows_per_step(batches, world, accumulate, keep_all=False))
-    carried = Sharding(0, world, accumulate).remainder(batches, 0)
-    counts = {
-        tuple(
-            len(step.spans)
-            for step in Sharding(rank, world, accumulate).steps(batches, 0, keep_all=False)
-        )
-        for rank in range(world)
-    }
-
-    kept = [row for batch in carried for row in batch.tolist()]
-    assert sorted([*found, *kept]) == list(range(len(lengths)))
-    assert len(kept) < world
-    (batches_per_step,) = counts
-    assert all(0 < count <= accumulate for count in batches_per_step)
+    shards = [Sharding(rank, world, accumulate) for rank in range(world)]
+    steps = [shard.steps(batches, 0, keep_all=False) for shard in shards]
+    for counts in zip(*([len(step.spans) for step in own] for own in steps), strict=True):
+        assert len({*counts}) == 1
+        assert 0 < counts[0] <= accumulate
 
 
 @given(LENGTHS, st.integers(1, 3), st.integers(0, 3))
 def test_two_processes_read_in_a_step_what_one_reads_with_twice_the_accumulation(
     lengths: Lengths, accumulate: int, position: int
 ) -> None:
-    batches = batches_of(lengths, by_samples(400_000))
+    batches = batches_of(lengths, task(max_num_elements=400_000))
     position = min(position, len(batches))
 
     two = rows_per_step(batches, 2, accumulate, keep_all=True, position=position)

@@ -1,55 +1,118 @@
-from pathlib import Path
+"""Targets: frames, the rows that the filters keep, and unknown symbols."""
+
+import dataclasses
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
-from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
-from tests.shards import char_tokenizer, utterance, write_shard
+from danish_asr.recipe.data.targets import (
+    EMPTY,
+    TOO_FEW_FRAMES,
+    TOO_LONG,
+    TOO_MANY_CHARS,
+    TOO_SHORT,
+    FilterStatistics,
+    FrameCount,
+    NeededFrames,
+    Targets,
+    count_unknown,
+    ctc_frames,
+    select_rows,
+)
+from tests.shards import char_tokenizer, task, utterance, write_shard
 
 
-def unknown_of(index: Index, tmp_path: Path, profile: str) -> UnknownSymbols:
-    targets = Targets(char_tokenizer(tmp_path))
-    return count_unknown(index.with_targets(profile), targets, profile)
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Targets:
+    return Targets(char_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-def test_unknown_symbols_are_counted_by_name_and_share(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    root = tmp_path_factory.mktemp("dataset")
+    write_shard(root, [utterance(0, audio_size=16_000)])
+    return DanishAsrDataset(root).read_index("train")
+
+
+def with_rows(index: Index, texts: list[str], samples: int) -> Index:
+    """The index with rows of other texts; filters read no audio."""
+    rows = index.take(np.zeros(len(texts), np.int64))
+    frame = rows.rows.with_columns(pl.Series("text", texts, pl.String))
+    lengths = np.full(len(texts), samples, np.int32)
+    return dataclasses.replace(rows, rows=frame, lengths=lengths).with_targets("raw")
+
+
+def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], FilterStatistics]:
+    """The rows that are kept, and the statistics."""
+    wide = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}
+    needed = NeededFrames(index, targets)
+    rows, statistics = select_rows(index, needed, task(**wide | limits), FrameCount())
+    return rows.tolist(), statistics
+
+
+@pytest.mark.parametrize(
+    ("limits", "text", "reason"),
+    [
+        ({"min_audio_len": 16_001}, "hej", TOO_SHORT),
+        ({"max_audio_len": 15_999}, "hej", TOO_LONG),
+        ({}, "", EMPTY),
+        ({"min_samples_per_char": 3_201}, "dagen", TOO_MANY_CHARS),
+        # 16,000 samples are 49 frames. Upstream hides such rows with a loss of 0 (TRAPS).
+        ({}, "ab" * 25, TOO_FEW_FRAMES),
+        # A row at the limit stays.
+        ({"min_audio_len": 16_000, "max_audio_len": 16_000}, "hej", None),
+        ({"min_samples_per_char": 3_200}, "dagen", None),
+        ({}, "ab" * 24 + "a", None),
+    ],
+)
+def test_a_filter_removes_what_it_says_and_says_so(
+    index: Index, targets: Targets, limits: dict[str, Any], text: str, reason: str | None
+) -> None:
+    kept, statistics = select(with_rows(index, [text], 16_000), targets, **limits)
+
+    assert kept == ([] if reason else [0])
+    assert [part.reason for part in statistics.removed] == ([reason] if reason else [])
+
+
+@settings(max_examples=200)
+@given(
+    texts=st.lists(
+        st.text(st.sampled_from("aabæø?½漢 "), min_size=1, max_size=60), min_size=1, max_size=8
+    ),
+    samples=st.integers(400, 40_000),
+)
+def test_bounding_tokens_first_changes_no_decision(
+    index: Index, targets: Targets, texts: list[str], samples: int
+) -> None:
+    kept, _ = select(with_rows(index, texts, samples), targets)
+
+    def stays(text: str) -> bool:
+        return bool(text.strip()) and ctc_frames(targets(text)) <= FrameCount()(samples)
+
+    assert kept == [number for number, text in enumerate(texts) if stays(text)]
+
+
+def test_unknown_symbols_are_counted_by_name_and_share(index: Index, targets: Targets) -> None:
     # Version 1 tokenizers map capitals to the unknown symbol, and nothing checks it (TRAPS).
-    texts = ["Hej HEJ", "ÆH", "æh ja"]
-    write_shard(tmp_path, [utterance(n, text=text) for n, text in enumerate(texts)])
-    index = DanishAsrDataset(tmp_path).read_index("train")
-
-    unknown = unknown_of(index, tmp_path, "raw")
+    unknown = count_unknown(with_rows(index, ["Hej HEJ", "ÆH", "æh ja"], 16_000), targets)
 
     assert unknown.symbols == (("H", 3), ("E", 1), ("J", 1), ("Æ", 1))
-    assert (unknown.unknown, unknown.characters) == (6, 14)
     assert unknown.share == pytest.approx(6 / 14)
-    assert unknown_of(index, tmp_path, "coral").symbols == ()
-
-
-def test_letters_and_emoji_that_the_profile_removes_are_counted(tmp_path: Path) -> None:
-    """TRAPS, names: the profile coral removes emoji and foreign letters without a word."""
-    texts = ["Straße, 20 °C! 漢字漢", "hej 😀😀 øh"]
-    write_shard(tmp_path, [utterance(n, text=text) for n, text in enumerate(texts)])
-    index = DanishAsrDataset(tmp_path).read_index("train")
-
-    counts = unknown_of(index, tmp_path, "coral")
-
-    assert counts.removed == (("漢", 2), ("😀", 2), ("ß", 1), ("字", 1))
-    assert counts.removed_share == pytest.approx(6 / len("".join(texts)))
-    assert unknown_of(index, tmp_path, "raw").removed == ()
 
 
 @pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])
 def test_frames_are_those_of_the_convolutions(samples: int) -> None:
-    length = samples
+    wave = torch.zeros(1, 1, samples)
     for kernel, stride in FrameCount().layers:
-        if length < kernel:
-            length = 0
+        if wave.shape[2] < kernel:
+            wave = wave[:, :, :0]
             break
-        wave = torch.zeros(1, 1, length)
-        length = torch.nn.functional.conv1d(wave, torch.ones(1, 1, kernel), stride=stride).shape[2]
+        wave = torch.nn.functional.conv1d(wave, torch.ones(1, 1, kernel), stride=stride)
 
-    assert FrameCount()(samples) == length
-    assert FrameCount()(np.array([samples], np.int32)).tolist() == [length]
+    assert FrameCount()(np.array([samples], np.int32)).tolist() == [wave.shape[2]]

@@ -1,7 +1,8 @@
+"""Transforms: what they do to length, level, spectrum and time, and what is refused."""
+
 import io
-from collections import Counter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +13,31 @@ from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.data.transforms import SpecAugment, Speed
+from danish_asr.recipe.data.transforms import (
+    Noise,
+    Reverb,
+    SpecAugment,
+    Transform,
+    at_speed,
+    transforms_of_training,
+)
 from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 
+RATE = 16_000
 FACTORS = [0.9, 1.0, 1.1]
-COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13}
-EVERY = SpecAugment(probability=1.0)
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_dataset(tmp_path_factory.mktemp("dataset"), COUNTS)
+    counts = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13}
+    return write_dataset(tmp_path_factory.mktemp("dataset"), counts)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
 
 
 def batches(source: BatchReader) -> list[Seq2SeqBatch]:
@@ -32,64 +45,39 @@ def batches(source: BatchReader) -> list[Seq2SeqBatch]:
     return [batch for step in source for batch in step]
 
 
-def example(batch: Seq2SeqBatch, key: str) -> list[Any]:
-    return cast(dict[str, list[Any]], batch.example)[key]
-
-
-def sizes(read: list[Seq2SeqBatch]) -> dict[str, int]:
-    """Samples of each row as it is played, by id."""
-    return {
-        name: samples
-        for batch in read
-        for name, samples in zip(example(batch, "id"), batch.source_seq_lens or [], strict=True)
-    }
-
-
 def peak(wave: NDArray[np.float32]) -> float:
     """The strongest frequency, in Hz."""
     spectrum = np.abs(np.fft.rfft(wave * np.hanning(len(wave))))
-    return float(spectrum.argmax() * 16_000 / len(wave))
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(7)
+    return float(spectrum.argmax() * RATE / len(wave))
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
-def test_a_faster_tone_is_shorter_and_higher(factor: float) -> None:
-    wave, _ = soundfile.read(io.BytesIO(tone(1.0, rate=16_000, hertz=440.0)), dtype="float32")
+def test_a_faster_tone_is_higher_and_as_loud(factor: float) -> None:
+    wave, _ = soundfile.read(io.BytesIO(tone(1.0, rate=RATE, hertz=440.0)), dtype="float32")
 
-    out = Speed([factor])(wave, factor)
+    out = at_speed(wave, factor, round(len(wave) / factor))
 
-    assert len(out) == round(len(wave) / factor)
-    assert peak(wave) == pytest.approx(440, abs=1)
     assert peak(out) == pytest.approx(440 * factor, abs=2)
     assert np.abs(out).max() == pytest.approx(0.3, abs=0.02)
 
 
 def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: Tokenizer) -> None:
     source = reader(root, tokenizer, speed_factors=FACTORS, accumulate=3)
-    size = source.epoch_size()
 
-    found = list(source)
+    read = batches(source)
 
-    every = [batch for step in found for batch in step]
-    lengths = [batch.source_seq_lens for batch in every]
-    assert len(found) == size.steps
-    padded = sum(batch.source_seqs.numel() for batch in every)
-    assert size.padding == pytest.approx(1 - sum(map(sum, lengths)) / padded)
-    played = Counter[float]()
-    for batch in every:
+    speeds = set()
+    for batch in read:
         assert batch.source_seqs.numel() <= 100_000
-        for place, samples in enumerate(batch.source_seq_lens):
-            recorded = example(batch, "audio_size")[place]
-            (factor,) = (f for f in FACTORS if round(recorded / f) == samples)
-            played[factor] += 1
-            wave = batch.source_seqs[place, :samples]
-            assert float(wave.std()) == pytest.approx(1, abs=1e-3), "not normalised as played"
-            assert not batch.source_seqs[place, samples:].any()
-    assert sum(played.values()) == 73
-    assert min(played.values()) > 10
+        example: Any = batch.example
+        for wave, played, recorded in zip(
+            batch.source_seqs, batch.source_seq_lens or [], example["audio_size"], strict=True
+        ):
+            (speed,) = (factor for factor in FACTORS if round(recorded / factor) == played)
+            speeds.add(speed)
+            assert float(wave[:played].std()) == pytest.approx(1, abs=1e-3)
+            assert not wave[played:].any()
+    assert speeds == {*FACTORS}
 
 
 # 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
@@ -118,34 +106,46 @@ def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
 
     source = reader(tmp_path, tokenizer, speed_factors=[factor], task_config=task(**limits))
 
-    assert list(sizes(batches(source)).values()) == [played]
+    assert [batch.source_seq_lens for batch in batches(source)] == [[played]]
 
 
 def test_evaluation_reads_what_was_recorded(root: Path, tokenizer: Tokenizer) -> None:
     chosen = [{"name": "speed", "factors": [1.1]}, {"name": "spec_augment", "probability": 1.0}]
-    plain = reader(root, tokenizer, "test", training=False)
-    transformed = reader(root, tokenizer, "test", training=False, transforms=chosen)
+    plain = batches(reader(root, tokenizer, "test", training=False))
+    transformed = batches(reader(root, tokenizer, "test", training=False, transforms=chosen))
 
-    assert plain.state_dict() == transformed.state_dict()
-    for left, right in zip(batches(plain), batches(transformed), strict=True):
+    for left, right in zip(plain, transformed, strict=True):
         assert torch.equal(left.source_seqs, right.source_seqs)
-        assert left.source_seq_lens == example(right, "audio_size")
+
+
+SPEED = {"name": "speed", "factors": [1.1]}
 
 
 @pytest.mark.parametrize(
-    ("entry", "fault"),
+    ("entry", "keys"),
     [
-        ({"probability": 0.5}, r"transforms\[1\]: needs a name"),
-        ({"name": "sped"}, r"transforms\[1\]: .*did you mean speed"),
-        ({"name": "speed", "factors": [1, 2.1]}, r"factors from 0\.5 to 2, found \[1\.0, 2\.1\]"),
-        ({"name": "no_such_module:Noise"}, r"No module named 'no_such_module'"),
+        ({"probability": 0.5}, ["transforms[1].name"]),
+        ({"name": "spec_augmnt"}, ["transforms[1].name"]),
+        ({"name": "no_such_module:Noise"}, ["transforms[1].name"]),
+        ({"name": "pathlib:Path"}, ["transforms[1].name"]),
+        ({"name": "speed", "factors": [1, 2.1]}, ["transforms[1].factors[1]"]),
+        ({"name": "spec_augment"}, ["transforms[1].probability"]),
+        (
+            {"name": "spec_augment", "probability": "x", "max_tim": 3},
+            ["transforms[1].probability", "transforms[1].max_tim"],
+        ),
+        ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[1].least_db"]),
+        ({"name": "noise", "folder": "/nowhere"}, ["transforms[1]:"]),
+        (SPEED, ["transforms"]),
     ],
 )
-def test_an_impossible_transform_is_refused_with_its_place(
-    root: Path, tokenizer: Tokenizer, entry: dict[str, object], fault: str
+def test_an_impossible_transform_is_refused_with_its_keys(
+    entry: dict[str, object], keys: list[str]
 ) -> None:
-    with pytest.raises(ConfigError, match=fault):
-        reader(root, tokenizer, transforms=[{"name": "speed", "factors": [1.1]}, entry])
+    with pytest.raises(ConfigError) as refused:
+        transforms_of_training(DatasetSection(transforms=[SPEED, entry]))
+    named = [fault.split()[0].removeprefix("dataset.") for fault in refused.value.faults]
+    assert named == keys
 
 
 def spectrum(wave: NDArray[np.float32]) -> torch.Tensor:
@@ -153,17 +153,81 @@ def spectrum(wave: NDArray[np.float32]) -> torch.Tensor:
     return torch.stft(torch.from_numpy(wave), 400, 200, window=window, return_complex=True).abs()
 
 
-def test_spec_augment_masks_a_band_and_at_most_a_quarter_of_the_time() -> None:
+def test_spec_augment_masks_one_band_of_frequencies() -> None:
     wave = waveform(16_000, 5)
-    before = wave.copy()
 
-    augmented = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave, rng())
+    augmented = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave.copy(), rng())
 
     quiet = spectrum(augmented).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
     assert 15 <= int(quiet.sum()) <= 42
     assert int(torch.diff(quiet.nonzero().squeeze()).max()) == 1
-    assert augmented.shape == wave.shape
-    assert (wave == before).all()
+
+
+def test_spec_augment_masks_at_most_a_quarter_of_the_time() -> None:
     in_time = SpecAugment(probability=1.0, max_frequency=0)
-    masked = [in_time(wave, np.random.default_rng(seed)) for seed in range(30)]
-    assert 0.1 < max(float((np.abs(each) < 1e-4).mean()) for each in masked) <= 0.25
+    masked = [in_time(waveform(16_000, 5), np.random.default_rng(seed)) for seed in range(30)]
+    assert 0.1 < max(float((np.abs(wave) < 1e-4).mean()) for wave in masked) <= 0.25
+
+
+def speech(seconds: float = 2.0) -> NDArray[np.float32]:
+    """A low, a middle and a high tone."""
+    moment = np.arange(int(seconds * RATE)) / RATE
+    tones = sum(np.sin(2 * np.pi * f * moment) for f in (100, 1_000, 7_000))
+    return np.asarray(0.1 * tones, np.float32)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise in stereo at another rate in a folder below, short noise, and a room with one echo."""
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "noise" / "free-sound").mkdir(parents=True)
+    noise = np.random.default_rng(0).normal(0, 0.05, (44_100, 2))
+    soundfile.write(folder / "noise" / "free-sound" / "a.WAV", noise, 44_100)
+    (folder / "short").mkdir()
+    soundfile.write(folder / "short" / "b.wav", noise[:10_000, 0], RATE, "FLOAT")
+    (folder / "rooms").mkdir()
+    room = np.zeros(4_000)
+    room[200], room[1_800] = 0.8, 0.4
+    soundfile.write(folder / "rooms" / "room.flac", room, RATE)
+    return folder
+
+
+@pytest.mark.parametrize("folder", ["noise", "short", "rooms"])
+def test_noise_has_the_ratio_that_was_drawn(folder: str, recordings: Path) -> None:
+    clean = speech()
+    transform = Noise(folder=str(recordings / folder), least_db=12, most_db=12)
+    added = transform(clean.copy(), rng()) - clean
+    ratio = 10 * np.log10(np.mean(clean**2) / np.mean(added**2))
+    assert ratio == pytest.approx(12, abs=0.01)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5, 3.7])
+def test_a_room_is_the_convolution_with_its_response_from_the_direct_sound_on(
+    recordings: Path, seconds: float
+) -> None:
+    response, _ = soundfile.read(recordings / "rooms" / "room.flac")
+    clean = np.random.default_rng(3).normal(0, 0.1, int(seconds * RATE)).astype(np.float32)
+    expected = np.convolve(clean, response[200:])[: len(clean)]
+    expected *= np.sqrt(np.mean(clean**2) / np.mean(expected**2))
+    wet = Reverb(folder=str(recordings / "rooms"))(clean.copy(), rng())
+    assert wet == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("probability", "wave", "changes"),
+    [(1.0, speech(), True), (0.0, speech(), False), (1.0, np.zeros(1_000, np.float32), False)],
+    ids=["always", "never", "silence"],
+)
+@pytest.mark.parametrize("kind", [Noise, Reverb])
+def test_a_transform_follows_from_the_generator_and_leaves_silence_alone(
+    kind: type[Any],
+    probability: float,
+    wave: NDArray[np.float32],
+    recordings: Path,
+    *,
+    changes: bool,
+) -> None:
+    transform: Transform = kind(folder=str(recordings / "noise"), probability=probability)
+    one, other = (transform(wave.copy(), rng()) for _ in range(2))
+    assert np.array_equal(one, other)
+    assert np.array_equal(one, wave) is not changes

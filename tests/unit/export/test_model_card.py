@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,9 @@ from danish_asr.base.files import to_yaml
 from danish_asr.inference.model import load_model
 from danish_asr.inference.model_card import facts_of, model_card
 from danish_asr.recipe.run.run_directory import weights_digest
+from danish_asr.scoring.predictions import write_predictions
 from danish_asr.text.profiles import PROFILES
+from tests.score_rows import prediction, write_evaluation
 from tests.shards import utterance, write_shard
 
 
@@ -32,14 +33,13 @@ def run(tmp_path: Path) -> Path:
         "regime": {"num_steps": 4},
     }
     (run / "config.yaml").write_text(to_yaml(config))
-    for name, digest, wer in (("best", weights_digest(run, 4), 0.25), ("old", "other", 0.99)):
+    for name, digest, text in (("best", weights_digest(run, 4), "det er"), ("old", "x", "nej")):
         folder = run / "eval" / name / "test"
         folder.mkdir(parents=True)
-        about = {"weights": digest, "rows_in_split": {"test": 1}}
-        (folder / "evaluation.json").write_text(json.dumps(about))
-        overall = {"wer": {"value": wer}, "cer": {"value": 0.1}, "rows": 7}
-        scores = {"overall": overall, "settings": {"profile": "danish"}}
-        (folder / "scores.json").write_text(json.dumps(scores))
+        row = prediction("1", "det er så koldt", text)
+        write_predictions(folder / "predictions.jsonl", [row])
+        about = {"weights": digest, "rows_in_split": {"test": 1}, "score_profile": "danish"}
+        write_evaluation(folder / "predictions.jsonl", **about)
     return run
 
 
@@ -55,12 +55,12 @@ def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint
         "fine-tuned from omniASR_CTC_300M",
         "Apache 2.0",
         "`regime.num_steps`: 4",
-        "test: WER 25.00 %, CER 10.00 %, 7 rows, text profile danish",
+        "test: WER 50.00 %, CER 60.00 %, 1 rows, text profile danish",
         "it is equal",
         "## Limits",
     ):
         assert text in card.text
-    assert "99" not in card.text
+    assert "100.00" not in card.text
     assert "Danish" not in card.text
 
 

@@ -1,19 +1,22 @@
-"""Scores per group, with intervals and gaps, and their settings and row filters."""
+"""Scores per group, with intervals and gaps, and their settings."""
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError
 from danish_asr.metrics import DENOMINATORS, Denominator
-from danish_asr.scoring.digests import digests_of
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
-from danish_asr.scoring.settings import ROW_FILTERS, Settings
+from danish_asr.scoring.settings import Settings
+from tests.documented import blocks
 from tests.score_rows import four_rows, prediction, random_rows
+from tests.shards import utterance, write_shard
 
 ROWS = list(random_rows(30, speakers=10))
 
@@ -21,84 +24,95 @@ ROWS = list(random_rows(30, speakers=10))
 @settings(max_examples=25)
 @given(st.permutations(ROWS))
 def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
-    quick = Settings(resamples=100)
-    expected = score_predictions(ROWS, by=["dialect"], settings=quick)
+    expected = score_predictions(ROWS, by=["dialect"])
     assert expected.overall.wer.interval
-    assert score_predictions(shuffled, by=["dialect"], settings=quick) == expected
+    assert score_predictions(shuffled, by=["dialect"]) == expected
 
 
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
-    chosen = Settings(profile="rye", remove_fillers=True, row_filter="coral", seed=3)
+    chosen = Settings(profile="rye", row_filter="coral", denominator="coral")
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
-    scores = score_predictions(rows, settings=chosen, rows_in_split=9, where="age > 9")
+    where = "age > 9"
+    scores = score_predictions(rows, settings=chosen, rows_in_split=9, about={"where": where})
     document = json.loads(json.dumps(scores.to_dict()))
-    assert document["settings"] == {
-        "profile": "rye",
-        "profile_version": 2,
-        "remove_fillers": True,
-        "row_filter": "coral",
-        "denominator": "standard",
-        "resamples": 0,
-        "seed": 3,
-    }
+    expected = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
+    assert document["settings"] == expected | {"profile_version": 2}
     left_out = {"empty reference": 1, "10 s or longer": 1}
-    expected = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
-    expected |= {"empty_hypotheses": 1, "similar_labels": [], "words_per_second": 1.375}
-    expected |= digests_of(rows)._asdict()
-    assert document["rows"] == expected | {"splits": ["test"], "where": "age > 9"}
-    expected = document["settings"] | {
+    of_rows = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
+    assert document["rows"] == of_rows | {
+        "empty_hypotheses": 1,
+        "splits": ["test"],
+        "where": where,
+    }
+    of_line = document["settings"] | {
         "rows_scored": 4,
         "rows_in_file": 6,
         "rows_in_split": 9,
-        "where": "age > 9",
+        "where": where,
         "left_out": "empty reference: 1; 10 s or longer: 1",
     }
     table = scores.to_pandas()
     assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
     for line in table.to_dict("records"):
-        assert {key: line[key] for key in expected} == expected
+        assert {key: line[key] for key in of_line} == of_line
 
 
 @pytest.mark.parametrize("denominator", DENOMINATORS)
-def test_references_without_a_word_have_no_rate(denominator: Denominator) -> None:
-    chosen = Settings(denominator=denominator, resamples=100)
+def test_a_group_without_a_reference_word_has_no_rate(denominator: Denominator) -> None:
     rows = [
         prediction("a", "", "ja nej", dialect="Fynsk"),
         prediction("b", "!", "", dialect="Fynsk"),
+        prediction("c", "ja", "ja", dialect="Jysk"),
     ]
-    with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
-        score_predictions(rows, settings=chosen)
-    scores = score_predictions(
-        [*rows, prediction("c", "ja", "ja", dialect="Jysk")], settings=chosen
-    )
+    scores = score_predictions(rows, settings=Settings(denominator=denominator))
     assert math.isnan(scores.groupings["dialect"].groups[0].wer.value)
-    group = json.loads(json.dumps(scores.to_dict()))["groupings"]["dialect"]["groups"][0]
-    assert group["wer"] == {"value": None, "not_resolvable": "1 speaker, 8 needed"}
+    line = json.loads(json.dumps(scores.to_dict(), allow_nan=False))["groups"][1]
+    assert (line["group"], line["wer"]) == ("Fynsk", None)
+    assert line["wer_not_resolvable"] == "1 speaker, 8 needed"
     assert scores.to_pandas()["wer"].isna().tolist()[:3] == [False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"duration": 0.5}, "0.5 s or shorter"),
-        ({"duration": 0.51}, None),
-        ({"duration": 9.99}, None),
-        ({"duration": 10.0}, "10 s or longer"),
-        ({"duration": None}, "duration unknown"),
-        ({"reference": " "}, "empty reference"),
-        ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
-        ({"extra": {"validated": "maybe"}}, None),
-    ],
-)
-def test_the_coral_filter_is_strict_at_its_bounds(
-    changes: dict[str, object], reason: str | None
+def test_pooled_intervals_belong_to_groups_and_not_to_their_labels() -> None:
+    """Two pairs of values that read alike when joined shared an interval."""
+    pairs = (("a · b", "c"), ("a", "b · c"), ("d", "e"), ("d", "f"))
+    rows = []
+    for row in random_rows(600, speakers=24):
+        dialect, gender = pairs[int(str(row.speaker_id)[-3:]) % 4]
+        values = {"speaker_id": row.speaker_id, "dialect": dialect, "gender": gender}
+        rows.append(prediction(row.id, row.reference, row.hypothesis, **values))
+    part = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"]
+    assert len({group.wer_pooled for group in part.groups}) == len(part.groups) == 4
+    assert part.gap
+    assert part.gap.groups == 4
+
+
+def test_settings_report_all_faults_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(profile="corl", denominator="both", row_filter="x")  # type: ignore[arg-type]
+    assert len(caught.value.faults) == 3
+
+
+def test_a_profile_of_ones_own_scores_and_normalises_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)  # type: ignore[arg-type]
-    assert ROW_FILTERS["coral"](row, row.reference) == reason
-    assert ROW_FILTERS["all"](row, "") is None
+    (_, lines), *_ = blocks("docs/howto/add-a-profile.md")
+    (tmp_path / "my_scoring.py").write_text("\n".join(lines), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    profile = "my_scoring:lower"
+    scores = score_predictions(
+        [prediction("a", "Ja Tak", "ja tak")], settings=Settings(profile=profile)
+    )
+    assert scores.overall.wer.value == 0
+    assert scores.to_dict()["settings"]["profile_version"] is None
+    write_shard(tmp_path, [utterance(0, text="Rødgrød")])
+    index = DanishAsrDataset(tmp_path).read_index("train").with_targets(profile)
+    assert index.rows["target"].to_list() == ["rødgrød"]
 
 
-def test_the_rye_filter_excludes_references_that_normalisation_empties() -> None:
-    rows = [prediction("a", "...", "ja"), prediction("b", "ja", "ja")]
-    scores = score_predictions(rows, settings=Settings(profile="rye", row_filter="rye"))
-    assert (scores.rows.scored, scores.overall.wer.value) == (1, 0)
+def test_a_metric_of_ones_own_is_a_groupby_of_the_table() -> None:
+    scores = score_predictions(random_rows(300), by=["dialect"])
+    sums = scores.table.filter(like="word_").groupby(scores.table["dialect"]).sum()
+    errors = sums["word_substitutions"] + sums["word_deletions"] + sums["word_insertions"]
+    words = sums["word_hits"] + sums["word_substitutions"] + sums["word_deletions"]
+    expected = [group.wer.value for group in scores.groupings["dialect"].groups]
+    assert (errors / words).tolist() == expected

@@ -7,22 +7,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import requests
 from huggingface_hub import constants
 from huggingface_hub.errors import OfflineModeIsEnabled
 
-from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source
-from tests.builders import build_source, tree
+from tests.builders import build_source, tone, tree
+from tests.corpora import options
 from tests.hub_server import COMMIT, GATED, Hub, serve_hub
 
 REPO = "CoRal-project/coral-v2"
 
 
-@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError, httpx.ConnectError("")])
+@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError])
 def hub_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
@@ -54,10 +55,10 @@ def hub_cache(
     ],
 )
 def test_the_hubs_cache_is_read_without_a_network(where: str, corpora: set[str]) -> None:
-    source = open_source(f"hf:{REPO}{where}")
-    assert {file.corpus for file in source.files} == corpora
-    assert {file.split for file in source.files} == {"train", "dev", "test"}
-    assert source.files[0].name.startswith(("conversation/", "read_aloud/"))
+    rows = open_source(f"hf:{REPO}{where}", options()).rows
+    assert {*rows["corpus"].to_pylist()} == corpora
+    assert {*rows["split"].to_pylist()} == {"train", "dev", "test"}
+    assert rows["file"][0].as_py().startswith(("conversation/", "read_aloud/"))
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +68,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield hub
 
 
-def run_convert(hub: Hub, out: Path, source: str) -> subprocess.CompletedProcess[str]:
+def run_convert(hub: Hub, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
     program = "from danish_asr.cli import main; main()"
-    options = ("--name", "tiny", "--out", str(out), "--shard-rows", "10", "--workers", "2")
+    options = ("--name", "tiny", "--out", str(out), "--shard-rows", "10", "--workers", "2", *more)
     return subprocess.run(
         [sys.executable, "-c", program, "convert", source, *options],
         env=os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
@@ -79,12 +80,33 @@ def run_convert(hub: Hub, out: Path, source: str) -> subprocess.CompletedProcess
     )
 
 
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-table.md"
+LINES = re.findall(r"danish-asr convert (hf:\S+) (.*?) --name", PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "options"), LINES, ids=lambda text: text)
+def test_the_corpora_of_the_page_are_read_from_the_hub(
+    tmp_path: Path, source: str, options: str
+) -> None:
+    repo, _, revision = source.removeprefix("hf:").partition("@")
+    repo, _, subset = repo.partition(":")
+    text = dict(re.findall(r"--column (\w+)=(\w+)", options)).get("text", "text")
+    rows = [{"audio": {"bytes": tone(0.5), "path": f"{n}.wav"}, text: f"nr {n}"} for n in (1, 2)]
+    folder = tmp_path / "hub" / subset / "train"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "0000.parquet")
+    with serve_hub(repo, tmp_path / "hub") as hub:
+        done = run_convert(hub, tmp_path / "out", source, *options.split())
+    assert done.returncode == 0, (revision, done.stderr)
+    assert "2 rows" in done.stdout
+
+
 @pytest.mark.slow
 def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path) -> None:
     done = run_convert(hub, tmp_path / "hub", f"hf:{REPO}@main")
     assert done.returncode == 0, done.stderr
-    options = ConvertOptions(shard_rows=10)
-    convert(open_source(str(hub.folder)), tmp_path / "here", name="tiny", options=options)
+    convert(hub.folder, tmp_path / "here", options(name="tiny", shard_rows=10))
     there, here = (
         {
             name: sha

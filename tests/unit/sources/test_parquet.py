@@ -10,14 +10,17 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import SourceOptions, open_source
-from danish_asr.corpus.sources.base import Source, Utterance
-from tests.builders import build_source, conversation_row, coral_row, tone, write_parquet
-from tests.datasets_files import FLOAT, write_with_datasets
+from danish_asr.corpus.sources import open_source, resolve_source
+from tests.builders import conversation_row, coral_row, tone, write_parquet
+from tests.corpora import options, read_rows
+from tests.datasets_files import FLOAT, INTEGER, STRING, dataset_of, write_with_datasets
 
 
-def read_all(source: Source) -> list[Utterance]:
-    return [row for file in source.files for row in source.read(file, 0, file.rows)]
+def rows_in(
+    where: Path | str, columns: dict[str, str] | None = None, **values: Any
+) -> list[dict[str, Any]]:
+    """The rows of a source, with splits of its own."""
+    return read_rows(open_source(str(where), options(columns=columns or {}, **values)))
 
 
 EXTRA: tuple[dict[str, Any], ...] = (
@@ -32,15 +35,12 @@ def test_read_aloud_of_every_version_is_read(tmp_path: Path, extra: dict[str, An
     rows = [coral_row(number) | extra for number in range(5)]
     floats = {name: FLOAT for name, value in extra.items() if isinstance(value, float)}
     write_with_datasets(tmp_path / "a" / "train-00000-of-00001.parquet", rows, **floats)
-    source = open_source(str(tmp_path))
-    (file,) = source.files
-    assert (file.corpus, file.split, file.rows) == ("coral_read_aloud", "train", 5)
-    found = read_all(source)
-    assert [(row.id, row.text, row.audio) for row in found] == [
+    found = rows_in(tmp_path)
+    assert {(row["corpus"], row["split"]) for row in found} == {("coral_read_aloud", "train")}
+    assert [(row["id"], row["text"], row["audio"]) for row in found] == [
         (row["id_recording"], row["text"], row["audio"]["bytes"]) for row in rows
     ]
-    assert found[1].speaker.dialect == "Sjællandsk"
-    assert found[1].speaker.speaker_id == "spe_train_1"
+    assert (found[1]["dialect"], found[1]["speaker_id"]) == ("Sjællandsk", "spe_train_1")
 
 
 @pytest.mark.parametrize(("folder", "name"), [("conversation", "val"), ("conversational", "test")])
@@ -49,11 +49,9 @@ def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
 ) -> None:
     rows = [conversation_row(number) for number in range(12)]
     write_with_datasets(tmp_path / folder / f"{name}-00000-of-00001.parquet", rows)
-    source = open_source(f"coral:{tmp_path}")
-    assert source.files[0].corpus == "coral_conversation"
-    found = [row.id for row in read_all(source)]
-    assert found[9:11] == ["con_train_0_9", "con_train_1_0"]
-    assert source.ids(source.files[0]).to_pylist() == found
+    found = rows_in(tmp_path)
+    assert found[0]["corpus"] == "coral_conversation"
+    assert [row["id"] for row in found[9:11]] == ["con_train_0_9", "con_train_1_0"]
 
 
 def test_a_damaged_page_is_found_by_its_checksum(tmp_path: Path) -> None:
@@ -63,31 +61,29 @@ def test_a_damaged_page_is_found_by_its_checksum(tmp_path: Path) -> None:
     pq.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
     path.write_bytes(path.read_bytes().replace(b"en lang tekst 1", b"en land tekst 1", 1))
     with pytest.raises(SourceError, match=r"not a complete Parquet file .*CRC"):
-        read_all(open_source(str(tmp_path)))
+        rows_in(tmp_path)
 
 
 def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
     values = ("rejected", "maybe", "validated", None)
-    rows = [coral_row(0, validated=value) for value in values]
+    rows = [coral_row(number, validated=value) for number, value in enumerate(values)]
     write_parquet(tmp_path / "train.parquet", rows)
-    found = [row.refused for row in read_all(open_source(str(tmp_path)))]
-    assert found == ["rejected", None, None, None]
+    assert [row["refused"] for row in rows_in(tmp_path)] == ["rejected", None, None, None]
 
 
 def test_null_values_stay_null(tmp_path: Path) -> None:
     row = coral_row(0, text=None, age=None, dialect=None, id_recording=None)
     write_parquet(tmp_path / "train.parquet", [row | {"audio": None}])
-    (found,) = read_all(open_source(str(tmp_path)))
-    assert (found.text, found.audio, found.speaker.age, found.speaker.dialect) == (None,) * 4
-    assert found.id == "train.parquet:0"
+    (found,) = rows_in(tmp_path)
+    assert [found[name] for name in ("text", "audio", "age", "dialect")] == [None] * 4
+    assert found["id"] == "train.parquet:0"
 
 
 def test_another_country_name_is_abroad_in_coral_only(tmp_path: Path) -> None:
     write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth="Sverige")])
-    (in_coral,) = read_all(open_source(str(tmp_path)))
-    (elsewhere,) = read_all(open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x")))
-    assert in_coral.speaker.dialect == "Non-native"
-    assert elsewhere.speaker.dialect != "Non-native"
+    (in_coral,), (elsewhere,) = rows_in(tmp_path), rows_in(tmp_path, corpus="x")
+    assert in_coral["dialect"] == "Non-native"
+    assert elsewhere["dialect"] != "Non-native"
 
 
 @pytest.mark.parametrize("birth", ["Danmark", "da", "DNK", "?", "ukendt", "NA"])
@@ -95,8 +91,8 @@ def test_danish_or_unknown_birth_is_never_non_native_in_corals_columns(
     tmp_path: Path, birth: str
 ) -> None:
     write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth=birth, dialect="fynsk")])
-    (found,) = read_all(open_source(str(tmp_path)))
-    assert (found.speaker.dialect, found.speaker.country_birth) == ("Fynsk", birth)
+    (found,) = rows_in(tmp_path)
+    assert (found["dialect"], found["country_birth"]) == ("Fynsk", birth)
 
 
 def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
@@ -105,24 +101,24 @@ def test_only_the_row_with_a_text_that_is_not_utf_8_is_refused(tmp_path: Path) -
     latin = pa.array([b"ja", "nej, sørens".encode("latin-1"), b"jo"]).view(pa.string())
     table = table.set_column(table.schema.get_field_index("text"), "text", latin)
     pq.write_table(table, tmp_path / "train.parquet")
-    found = read_all(open_source(str(tmp_path)))
-    assert [row.text for row in found] == ["ja", None, "jo"]
-    assert [row.refused for row in found] == [None, "malformed row", None]
+    found = rows_in(tmp_path)
+    assert [row["text"] for row in found] == ["ja", None, "jo"]
+    assert [row["refused"] for row in found] == [None, "malformed text", None]
 
 
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
 )
-def test_a_range_of_rows_is_read_wherever_row_groups_end(
+def test_the_audio_of_any_rows_is_fetched_wherever_row_groups_end(
     tmp_path: Path, start: int, stop: int
 ) -> None:
-    build_source(tmp_path, dev=0, test=0, train=30, conversation=False, row_group_size=10)
-    source = open_source(str(tmp_path))
-    file = next(file for file in source.files if file.rows)
-    assert file.row_groups == (10, 10, 10)
-    assert [(row.row, row.id) for row in source.read(file, start, stop)] == [
-        (number, f"rec_train_{number}") for number in range(start, stop)
-    ]
+    rows = [coral_row(number, audio=bytes([number + 1])) for number in range(30)]
+    write_parquet(tmp_path / "train.parquet", rows, row_group_size=10)
+    source = open_source(str(tmp_path), options())
+    assert source.rows["group"].to_pylist() == [0] * 10 + [1] * 10 + [2] * 10
+    wanted = [number for number in range(start, stop) if number != 18]
+    audio = [*source.fetch(source.rows.take(wanted))]
+    assert audio == [bytes([number + 1]) for number in wanted]
 
 
 def test_columns_are_set_by_options(tmp_path: Path) -> None:
@@ -131,38 +127,24 @@ def test_columns_are_set_by_options(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     dataset = datasets.Dataset(table).cast_column("lyd", datasets.Audio())
     dataset.to_parquet(str(tmp_path / "data" / "train-0.parquet"))
-    options = SourceOptions(
-        corpus="folketing", columns=("audio=lyd", "text=sætning", "id=nr", "gender=køn")
-    )
-    source = open_source(f"hf-parquet:{tmp_path}", options)
-    (file,) = source.files
-    assert (file.corpus, file.split, file.rows) == ("folketing", "train", 3)
-    found = read_all(source)
-    assert [row.text for row in found] == [row["sætning"] for row in rows]
-    assert [row.id for row in found] == source.ids(file).to_pylist() == ["0", "1", "2"]
-    assert found[0].speaker.gender == "female"
-    assert found[0].audio == tone(0.2)
+    columns = {"audio": "lyd", "text": "sætning", "id": "nr", "gender": "køn"}
+    found = rows_in(tmp_path, columns, corpus="folketing")
+    assert {(row["corpus"], row["split"]) for row in found} == {("folketing", "train")}
+    assert [row["text"] for row in found] == [row["sætning"] for row in rows]
+    assert [row["id"] for row in found] == ["0", "1", "2"]
+    assert (found[0]["gender"], found[0]["audio"]) == ("female", tone(0.2))
 
 
-def hf_rows(folder: Path, *columns: str) -> list[Utterance]:
-    options = SourceOptions(corpus="folketing", columns=columns)
-    return read_all(open_source(f"hf-parquet:{folder}", options))
-
-
-@pytest.mark.parametrize("kind", ["hf-parquet", "coral"])
-def test_each_file_has_names_of_columns_of_its_own(tmp_path: Path, kind: str) -> None:
+def test_each_file_has_names_of_columns_of_its_own(tmp_path: Path) -> None:
     rows = {
         "dev": {"speaker_id": "d", "text": "ja", "audio": "a.wav", "age": "30"},
         "test": {"taler": "t", "tekst": "tak", "path": "c.wav", "alder": "40"},
         "train": {"speaker": "s", "sentence": "nej", "path": "b.wav", "Age": "50"},
     }
     for split, row in rows.items():
-        own = row | {"id_recording": split}
-        pq.write_table(pa.Table.from_pylist([own]), tmp_path / f"{split}.parquet")
-    found = read_all(
-        open_source(f"{kind}:{tmp_path}", SourceOptions(corpus=kind if kind != "coral" else None))
-    )
-    assert [(row.speaker.speaker_id, row.text, row.audio, row.speaker.age) for row in found] == [
+        pq.write_table(pa.Table.from_pylist([row]), tmp_path / f"{split}.parquet")
+    found = rows_in(tmp_path)
+    assert [(row["speaker_id"], row["text"], row["audio"], row["age"]) for row in found] == [
         ("d", "ja", tmp_path / "a.wav", 30),
         ("t", "tak", tmp_path / "c.wav", 40),
         ("s", "nej", tmp_path / "b.wav", 50),
@@ -175,38 +157,53 @@ SEGMENT = {"audio": "a.wav", "text": "ja", "start": 1.5, "end": 4.0}
 @pytest.mark.parametrize(
     ("columns", "start", "seconds"),
     [
-        (("start=start", "end=end"), 1.5, 2.5),
-        (("start=start",), 1.5, None),
-        (("start=",), 0.0, None),
+        ({"start": "start", "end": "end"}, 1.5, 2.5),
+        ({"start": "start"}, 1.5, None),
+        ({"start": ""}, 0.0, None),
     ],
 )
 def test_times_in_parquet_cut_the_audio_or_not_as_the_user_says(
-    tmp_path: Path, columns: tuple[str, ...], start: float, seconds: float | None
+    tmp_path: Path, columns: dict[str, str], start: float, seconds: float | None
 ) -> None:
     pq.write_table(pa.Table.from_pylist([SEGMENT]), tmp_path / "train.parquet")
     with pytest.raises(SourceError, match=r"found start, end;.*--column start="):
-        hf_rows(tmp_path)
-    (found,) = hf_rows(tmp_path, *columns)
-    assert (found.start, found.seconds) == (start, seconds)
+        rows_in(tmp_path)
+    (found,) = rows_in(tmp_path, columns)
+    assert (found["start"], found["seconds"]) == (start, seconds)
 
 
-def write_table(folder: Path, audio: Any) -> Source:
-    """Write one file, and open it as a source."""
-    table = pa.table({"audio": audio, "text": ["ja"] * len(audio)})
-    pq.write_table(table, folder / "everything.parquet")
-    return open_source(f"hf-parquet:{folder}", SourceOptions(corpus="folketing", split="test"))
+@pytest.mark.parametrize("name", ["offset", "Start_Time", "slut", "start_ms"])
+def test_a_column_that_may_be_a_time_within_the_audio_asks_for_a_decision(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [{"audio": {"bytes": tone(0.5), "path": None}, "text": "ja", name: 0.1}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match=rf"--column start={name}"):
+        rows_in(tmp_path)
+    assert [row["start"] for row in rows_in(tmp_path, {"start": ""})] == [0.0]
 
 
 @pytest.mark.parametrize("name", ["Train.parquet", "TRAIN-0.PARQUET", "train.pq", "val/x.pq"])
 def test_a_file_is_read_whatever_its_suffix_and_case_and_alone(tmp_path: Path, name: str) -> None:
     for folder in ("", ".cache/", "a/.hidden/"):
         write_parquet(tmp_path / f"{folder}{name}", [coral_row(0)])
-    (file,) = open_source(f"coral:{tmp_path}").files
-    assert (file.name, file.split) == (name, "dev" if "val" in name else "train")
+    (row,) = rows_in(tmp_path)
+    assert (row["file"], row["split"]) == (name, "dev" if "val" in name else "train")
     if "/" not in name:
-        alone = open_source(str(tmp_path / name))
-        assert [file.name for file in alone.files] == [name]
-        assert len(read_all(alone)) == 1
+        assert [row["file"] for row in rows_in(tmp_path / name)] == [name]
+
+
+@pytest.mark.parametrize(("folder", "split"), [("split=validation", "dev"), ("split=test", "test")])
+def test_hives_folders_are_splits(tmp_path: Path, folder: str, split: str) -> None:
+    write_parquet(tmp_path / folder / "data-0.parquet", [coral_row(0)])
+    assert [row["split"] for row in rows_in(tmp_path)] == [split]
+
+
+def test_decoded_audio_is_called_what_it_is(tmp_path: Path) -> None:
+    audio = {"array": [0.1, 0.2], "sampling_rate": 16_000}
+    pq.write_table(pa.table({"audio": [audio], "text": ["ja"]}), tmp_path / "train.parquet")
+    with pytest.raises(SourceError, match=r"audio holds decoded audio.*decode=False"):
+        rows_in(tmp_path)
 
 
 EMBEDDED = {"bytes": b"a", "path": "x.wav"}
@@ -219,7 +216,6 @@ EMBEDDED = {"bytes": b"a", "path": "x.wav"}
         ([EMBEDDED] * 2, []),
         ([{"bytes": None, "path": "y.wav"}, EMBEDDED], ["y.wav"]),
         ([{"bytes": b"a", "path": None}, None], []),
-        ([{"bytes": b"a"}, {"bytes": None}], []),
         ([{"path": "x.wav"}, {"path": None}], ["x.wav"]),
         ([b"a", None], []),
     ],
@@ -227,47 +223,46 @@ EMBEDDED = {"bytes": b"a", "path": "x.wav"}
 def test_audio_may_be_in_files_of_its_own(
     tmp_path: Path, audio: list[Any], external: list[str]
 ) -> None:
-    source = write_table(tmp_path, audio)
-    assert source.files[0].split == "test"
-    used = [row.audio for row in read_all(source) if isinstance(row.audio, Path)]
+    table = pa.table({"audio": audio, "text": [f"nr {n}" for n in range(len(audio))]})
+    pq.write_table(table, tmp_path / "everything.parquet")
+    found = rows_in(tmp_path, split="test")
+    used = [row["audio"] for row in found if isinstance(row["audio"], Path)]
     assert used == [tmp_path / name for name in external]
-    assert set(used) <= set(source.local_files(source.files[0]))
 
 
-def test_encrypted_parquet_is_told_apart_from_a_damaged_one(tmp_path: Path) -> None:
+def test_encrypted_parquet_is_said_to_have_a_key(tmp_path: Path) -> None:
     (tmp_path / "train.parquet").write_bytes(b"PARE" + bytes(100) + b"PARE")
-    with pytest.raises(SourceError, match="encrypted"):
-        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
-
-
-@pytest.mark.parametrize(
-    "name", ["begin", "onset", "offset", "Start_Time", "tmin", "segment_start"]
-)
-def test_a_column_that_looks_like_a_place_in_a_recording_asks_for_a_decision(
-    tmp_path: Path, name: str
-) -> None:
-    rows = [{"audio": {"bytes": tone(0.5), "path": None}, "text": "ja", name: 0.1}]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    with pytest.raises(SourceError, match=rf"--column start={name}"):
-        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
-    whole = SourceOptions(corpus="x", columns=("start=",))
-    assert [row.start for row in read_all(open_source(f"hf-parquet:{tmp_path}", whole))] == [0.0]
+    with pytest.raises(SourceError, match="without a key"):
+        rows_in(tmp_path)
 
 
 def test_two_columns_of_text_ask_for_a_choice(tmp_path: Path) -> None:
     row = {"audio": {"bytes": tone(0.5), "path": None}, "text": "en", "transcription": "to"}
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "train.parquet")
     with pytest.raises(SourceError, match="--column text=text"):
-        open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
-    chosen = SourceOptions(corpus="x", columns=("text=transcription",))
-    assert [row.text for row in read_all(open_source(f"hf-parquet:{tmp_path}", chosen))] == ["to"]
+        rows_in(tmp_path)
+    assert [row["text"] for row in rows_in(tmp_path, {"text": "transcription"})] == ["to"]
 
 
 def test_several_texts_of_one_audio_are_suspects(tmp_path: Path) -> None:
-    texts = ["en", "to", "en", "tre"]
-    row = {"bytes": tone(0.5), "path": "a.wav"}
-    rows = [{"audio": row, "text": text} for text in texts]
+    audio = {"bytes": tone(0.5), "path": "a.wav"}
+    rows = [{"audio": audio, "text": text} for text in ("en", "to", "en", "tre")]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    source = open_source(f"hf-parquet:{tmp_path}", SourceOptions(corpus="x"))
-    inventory = convert(source, tmp_path / "out", name="x")
+    inventory = convert(tmp_path, tmp_path / "out", options())
     assert inventory.suspects["audio of an earlier row with another text"] == 3
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_numbers_of_classes_have_their_names(tmp_path: Path, *, named: bool) -> None:
+    rows = [
+        {"audio": {"bytes": tone(0.5), "path": "0.wav"}, "sentence": "ja", "gender": gender}
+        for gender in (0, 1, -1)
+    ]
+    genders = datasets.ClassLabel(names=["kvinde", "mand"]) if named else INTEGER
+    audio = datasets.Audio(sampling_rate=48_000)
+    types = {"audio": audio, "sentence": STRING, "gender": genders}
+    dataset_of(rows, types).to_parquet(str(tmp_path / "train.parquet"))
+    for location in (tmp_path, tmp_path / "train.parquet"):
+        assert resolve_source(str(location)).kind == "parquet"
+        found = [row["gender"] for row in rows_in(location)]
+        assert found == (["female", "male", None] if named else ["0", "1", "-1"])

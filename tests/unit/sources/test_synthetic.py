@@ -1,24 +1,18 @@
 """The synthetic corpus, made by the real synthesiser once for all tests, and its parts."""
 
 import hashlib
-import io
-import re
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
-from danish_asr.corpus.sources import SourceOptions, open_source
-from danish_asr.corpus.sources.languages import LANGUAGES
-from danish_asr.corpus.sources.metadata import DIALECTS
+from danish_asr.corpus.people import DIALECTS
 from danish_asr.corpus.sources.synthetic import (
     OPENERS,
     SyntheticSize,
@@ -57,27 +51,6 @@ def digests(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_another_language_has_a_voice_that_speaks_words_and_no_digits(
-    tmp_path: Path, language: str
-) -> None:
-    size = SyntheticSize(train=4, dev=1, test=3)
-    synthesise(tmp_path / "in", size=size, language=language)
-    source = open_source(str(tmp_path / "in"), SourceOptions(corpus="c"))
-    rows = [row for file in source.files for row in source.read(file, 0, file.rows)]
-    assert len(rows) == 8
-    for row in rows:
-        assert isinstance(row.audio, bytes)
-        samples, rate = soundfile.read(io.BytesIO(row.audio))
-        assert np.abs(samples).max() > 0.1
-        assert len(samples) > rate
-        assert row.speaker.speaker_id
-        assert not re.search(r"\d", row.text or "1")
-    assert {file.split for file in source.files} == {"train", "dev", "test"}
-    with pytest.raises(SourceError, match=language):
-        synthesise(tmp_path / "in", size=size)
 
 
 @pytest.mark.parametrize("column", ["id_speaker", "text"])

@@ -86,7 +86,7 @@ def test_subtitles_give_lines_in_the_order_of_their_times_without_sounds(tmp_pat
     (tmp_path / "anna.srt").write_text(
         "1\n00:00:05,000 --> 00:00:06,000\nAnna: - Farvel\n\n"
         "2\n00:00:01,000 --> 00:00:02,000\nBo: Hej\n\n"
-        "3\n00:00:03,000 --> 00:00:04,000\nBo: [musik]\n",
+        "3\n00:00:03,000 --> 00:00:04,000\nBo: ♪ la la\n",
         encoding="utf-8",
     )
     assert read_text(tmp_path / "anna.srt") == [Line("Hej", "Bo"), Line("Farvel", "Anna")]

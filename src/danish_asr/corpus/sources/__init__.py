@@ -1,80 +1,44 @@
 """The corpora that can be converted: a table of kinds.
 
-A source is written ``KIND:WHERE``. Without a kind, a manifest is recognised by its suffix, a folder
-by the files in it, and a dataset of the hub is CoRal. docs/howto/add-a-corpus.md adds a kind
-without changing this package.
+Comes in: what a command line names, ``KIND:WHERE``. Without a kind, a file is recognised by its
+ending and a folder by the files in it. Goes out: a `Source`, the table of all rows and what fetches
+their audio. docs/howto/add-a-corpus.md adds a kind without changing this package.
 """
 
-import fnmatch
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from pickle import dumps
 from pkgutil import resolve_name
 from typing import Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
-from danish_asr.base.files import walk
-from danish_asr.base.schema import SPLITS
-from danish_asr.corpus.sources.base import (
-    AUDIO_SUFFIXES,
-    Source,
-    SourceFile,
-    SourceOptions,
-    Utterance,
-)
-from danish_asr.corpus.sources.kaldi import open_kaldi
-from danish_asr.corpus.sources.leaderboard import open_leaderboard
-from danish_asr.corpus.sources.location import PARQUET_SUFFIXES, hub_hint
-from danish_asr.corpus.sources.manifest import SUFFIXES, has_manifest, open_manifest
-from danish_asr.corpus.sources.metadata import speaker
-from danish_asr.corpus.sources.pairs import has_pairs, open_pairs
-from danish_asr.corpus.sources.parquet import is_coral, open_coral, open_hf_parquet
-from danish_asr.corpus.sources.published import (
-    is_fleurs,
-    open_common_voice,
-    open_fleurs,
-    open_ft_speech,
-    open_nst,
-)
-from danish_asr.corpus.sources.timed import has_transcripts, open_timed
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
+from danish_asr.base.schema import INVENTORY_FILE
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.rows import Source, table_of, with_splits, without_duplicates
+from danish_asr.corpus.sources.location import PARQUET_SUFFIXES
+from danish_asr.corpus.sources.pairs import TEXTS, open_pairs
+from danish_asr.corpus.sources.parquet import open_parquet
+from danish_asr.corpus.sources.recordings import fetch_files, stem_key
+from danish_asr.corpus.sources.synthetic import open_synthetic
+from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in
+from danish_asr.corpus.sources.timed import open_timed
 from danish_asr.corpus.sources.timed_files import is_transcript
-from danish_asr.corpus.sources.unknown import describe_unknown
 
-__all__ = [
-    "SOURCES",
-    "OpenSource",
-    "Source",
-    "SourceFile",
-    "SourceKind",
-    "SourceOptions",
-    "Utterance",
-    "open_source",
-    "resolve_source",
-    "speaker",
-]
-
-OpenSource = Callable[[str, SourceOptions], Source]
+OpenSource = Callable[[str, ConvertOptions], Source]
 """Opens the source at a location; raises `SourceError` if it does not exist or is unusable."""
 
 
-class SourceKind(NamedTuple):
-    """One kind of source: what ``danish-asr convert --list`` shows, and what opens it.
-
-    A folder is of the first kind whose ``signs`` are all there, each a choice of glob patterns, and
-    whose ``check`` agrees. A kind without signs is never recognised.
-    """
+class Kind(NamedTuple):
+    """A kind of source: what ``danish-asr convert --list`` shows, and what opens it."""
 
     location: str
     about: str
     open: OpenSource
-    signs: tuple[tuple[str, ...], ...] = ()
-    check: Callable[[Path], str | bool] = lambda _: ""
 
 
-_PARQUET: Final = tuple(f"**/*{suffix}" for suffix in PARQUET_SUFFIXES)
-_AUDIO: Final = tuple(f"**/*{suffix}" for suffix in AUDIO_SUFFIXES)
 _TIMED: Final = {
     "textgrid": (".textgrid", "Praat's anna.TextGrid beside anna.wav; takes --tier"),
     "elan": (".eaf", "ELAN's anna.eaf beside anna.wav; takes --tier"),
@@ -82,107 +46,45 @@ _TIMED: Final = {
     "vtt": (".vtt", "subtitles in WebVTT, anna.vtt beside anna.wav"),
     "json": (".json", "transcripts of `transcribe` or Whisper, anna.json beside anna.wav"),
 }
-"""Kinds of timed text, with their suffixes."""
+"""Kinds of timed text, with their endings."""
 
-_SPLIT_LISTS: Final = tuple(f"{split}.tsv" for split in SPLITS)
-
-SOURCES: Final[dict[str, SourceKind]] = {
-    "coral": SourceKind(
-        location="FOLDER or hf:CoRal-project/coral-v2[:read_aloud|conversation][@REVISION]",
-        about="CoRal v1, v2 or v3: from the hub, from its cache (offline) or from a local copy",
-        open=open_coral,
-        signs=(_PARQUET,),
-        check=is_coral,
+SOURCES: Final[dict[str, Kind]] = {
+    "parquet": Kind(
+        "FOLDER, FILE or hf:OWNER/NAME[:SUBSET][@REVISION]",
+        "Parquet with audio, here or on the hub; CoRal v1, v2 and v3 by their columns",
+        open_parquet,
     ),
-    "hf-parquet": SourceKind(
-        location="FOLDER, FILE or hf:OWNER/NAME[:SUBFOLDER][@REVISION]",
-        about="any Hugging Face audio Parquet; takes --corpus, --column and --split",
-        open=open_hf_parquet,
-        signs=(_PARQUET,),
-    ),
-    "hf-disk": SourceKind(
-        location="FOLDER",
-        about="a Dataset or DatasetDict that save_to_disk of `datasets` wrote; options as above",
-        open=open_hf_parquet,
-        signs=(("**/state.json",), ("**/*.arrow",)),
-    ),
-    "common-voice": SourceKind(
-        location="FOLDER",
-        about="Mozilla Common Voice: train.tsv, dev.tsv, test.tsv and clips",
-        open=open_common_voice,
-        signs=(("clips", "da/clips"), (*_SPLIT_LISTS, "validated.tsv", "da/*.tsv")),
-    ),
-    "fleurs": SourceKind(
-        location="FOLDER",
-        about="FLEURS's archive of a language: train.tsv, dev.tsv, test.tsv and audio",
-        open=open_fleurs,
-        signs=(_SPLIT_LISTS,),
-        check=is_fleurs,
-    ),
-    "ft-speech": SourceKind(
-        location="FOLDER",
-        about="FT Speech: text/ft-speech_*.tsv and audio",
-        open=open_ft_speech,
-        signs=(("text/ft-speech_*.tsv", "ft-speech_*.tsv"),),
-    ),
-    "kaldi": SourceKind(
-        location="FOLDER",
-        about="Kaldi's data folders: text, wav.scp, and perhaps segments, utt2spk and spk2gender",
-        open=open_kaldi,
-        signs=(("**/wav.scp",), ("**/text",)),
-    ),
-    "nst": SourceKind(
-        location="FOLDER",
-        about="NST's Danish database, reorganised: sessions as JSON, and WAV",
-        open=open_nst,
-        signs=(("**/dk[0-9]*.json",), ("**/dk[0-9]*.wav",)),
-    ),
-    "manifest": SourceKind(
-        location="FILE or FOLDER",
-        about="JSON lines, CSV or TSV with audio paths (NeMo's keys or other usual names); takes "
-        "--corpus, --column and --split",
-        open=open_manifest,
-        signs=(tuple(f"{name}{suffix}" for suffix in SUFFIXES for name in ("*", "**/metadata")),),
-        check=has_manifest,
+    "table": Kind(
+        "FILE or FOLDER",
+        "CSV, TSV or JSON lines with the paths of recordings: NeMo, audiofolder, Common Voice",
+        open_table,
     ),
     **{
-        kind: SourceKind(
-            location="FOLDER or FILE",
-            about=about,
-            open=partial(open_timed, suffix),
-            signs=((f"**/*{suffix}",), _AUDIO),
-            check=has_transcripts if suffix == ".json" else lambda _: "",
-        )
+        kind: Kind("FOLDER or FILE", about, partial(open_timed, suffix))
         for kind, (suffix, about) in _TIMED.items()
     },
-    "pairs": SourceKind(
-        location="FOLDER",
-        about="audio files with a .txt file of the same name, such as 0001.wav and 0001.txt; takes "
-        "--corpus, --split and --column speaker_id=folder",
-        open=open_pairs,
-        signs=(_AUDIO, ("**/*.txt", "**/*.lab")),
-        check=has_pairs,
-    ),
-    "leaderboard": SourceKind(
-        location="FOLDER, hf or FOLDER,hf",
-        about="the five test sets of RyeAI's Danish leaderboard, from FOLDER/coral_read_aloud, "
-        "coral_conversation, cv17_da, fleurs_da and ftspeech, or from the hub",
-        open=open_leaderboard,
-    ),
-    "synthetic": SourceKind(
-        location="FOLDER",
-        about="the output of `danish-asr synthesize`; it has CoRal's columns",
-        open=open_coral,
-    ),
+    "pairs": Kind("FOLDER", "a .txt file beside each recording, 0001.wav and 0001.txt", open_pairs),
+    "synthetic": Kind("FOLDER", "synthetic Danish speech, made if it is missing", open_synthetic),
 }
 
-
 _BY_SUFFIX: Final = (
-    dict.fromkeys(SUFFIXES, "manifest")
-    | dict.fromkeys(PARQUET_SUFFIXES, "hf-parquet")
+    dict.fromkeys(SUFFIXES, "table")
+    | dict.fromkeys(PARQUET_SUFFIXES, "parquet")
     | {suffix: kind for kind, (suffix, _) in _TIMED.items() if suffix != ".json"}
 )
 """The kind of a single file."""
+
+_EXPORT: Final = "export it as SRT or WebVTT, or write a table with path,start,end,text,speaker"
+
+_WAYS_OUT: Final = {
+    (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp"): _EXPORT,
+    (".zip", ".7z", ".rar", ".tar", ".tgz"): "unpack it first",
+    (".xlsx", ".xls", ".ods", ".numbers"): "save it as CSV in UTF-8",
+    (".docx", ".doc", ".odt", ".rtf", ".pdf"): "save each text as UTF-8 in a .txt file",
+    (".gz", ".bz2", ".xz"): "decompress it first",
+    (".arrow",): "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
+}
+"""What to do with files that are not read, by their endings."""
 
 
 class Resolved(NamedTuple):
@@ -193,95 +95,124 @@ class Resolved(NamedTuple):
     why: str = ""  # what the kind was recognised by; empty if it was named
 
 
+def open_source(spec: str, options: ConvertOptions) -> Source:
+    """Read the source that a command line names; its rows have splits, and one row of each id.
+
+    ``KIND`` is one of `SOURCES`, or the dotted name of a function that yields a mapping for each
+    row, from the location and the options.
+
+    Raises:
+        SourceError: There is no such source, or it cannot be read.
+    """
+    kind, location, _ = resolve_source(spec)
+    if options.tiers and kind not in {"textgrid", "elan"}:
+        raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
+    opener = SOURCES[kind].open if kind in SOURCES else partial(_open_own, kind)
+    source = opener(location, options)
+    if not len(source.rows):
+        raise SourceError(f"{location}: no rows")
+    root = Path(location).resolve()
+    name = root.name if root.is_dir() else root.parent.name
+    rows = with_splits(source.rows, options, name)
+    return replace(source, rows=without_duplicates(rows))
+
+
 def resolve_source(spec: str) -> Resolved:
     """The kind and the location that a command line names; without a kind, it is recognised."""
     kind, colon, location = spec.partition(":")
     if colon and kind in SOURCES:
         return Resolved(kind, location)
-    path = Path(spec)
     if kind == "hf":
-        return Resolved("coral", spec, "a dataset of the hub")
+        return Resolved("parquet", spec, "a dataset of the hub")
+    path = Path(spec)
     if colon and not path.exists():
         return Resolved(kind, location)
+    if path.is_dir():
+        return _recognised(path)
+    if not path.exists():
+        hint = f"; did you mean hf:{spec}?" if spec.count("/") == 1 and spec[0] not in "./~" else ""
+        raise SourceError(f"{path}: no such file or folder{hint}")
     suffix = path.suffix.lower()
-    if path.is_dir() or not path.exists() or suffix not in _BY_SUFFIX:
-        return _recognise(path)
-    kind = _BY_SUFFIX[suffix]
-    if suffix in PARQUET_SUFFIXES and is_coral(path):
-        kind = "coral"
-    elif suffix == ".json" and is_transcript(path):
-        kind = "json"
-    return Resolved(kind, spec, f"its name ends in {suffix}")
+    if suffix == ".json" and is_transcript(path):
+        return Resolved("json", spec, "it is a transcript")
+    if suffix not in _BY_SUFFIX:
+        raise SourceError(f"{path}: {_unknown([path])}")
+    return Resolved(_BY_SUFFIX[suffix], spec, f"its name ends in {suffix}")
 
 
-def open_source(spec: str, options: SourceOptions | None = None) -> Source:
-    """Open the source that a command line names.
-
-    ``KIND`` is one of `SOURCES`, or the dotted name of an `OpenSource` function, such as
-    ``my_corpora.radio.open_radio``.
-    """
-    kind, location, _ = resolve_source(spec)
-    options = options or SourceOptions()
-    if options.tiers and kind not in {"textgrid", "elan"}:
-        raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
-    if options.divide is not None and kind not in _TIMED:
-        raise SourceError(f"--divide: {location} is read as {kind}, which has no times of words")
-    if options.divide is not None and not options.divide > 0:
-        raise SourceError(f"--divide: expected seconds above 0; found {options.divide:g}")
-    if kind in SOURCES:
-        open_kind = SOURCES[kind].open
-    else:
-        try:
-            open_kind = resolve_name(kind)
-        except Exception as error:  # whatever the import of a user's module raises
-            raise SourceError(
-                f"unknown kind of source '{kind}' ({type(error).__name__}: {error}); expected one "
-                f"of {', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is "
-                "installed or on PYTHONPATH"
-            ) from error
-    with user_code(open_kind, f"opening {location}"):
-        source = open_kind(location, options)
-        if not isinstance(source, Source):
-            raise TypeError(f"expected a Source, found {source!r}")
-        dumps(source)  # workers get a copy
-    return replace(source, options=options.decisive)
-
-
-def _recognise(folder: Path) -> Resolved:
-    """The kind of a local folder."""
-    if not folder.exists():
-        raise SourceError(f"{folder}: no such file or folder{hub_hint(str(folder))}")
-    if folder.is_file():
-        raise SourceError(f"{folder}: {describe_unknown(folder)}")
-    names = [name for _, files in walk(folder) for name in files]  # one walk serves all signs
-    kinds: list[Resolved] = []
-    for name, kind in SOURCES.items():
-        found = [_first_of(patterns, folder, names) for patterns in kind.signs]
-        if found and None not in found and (sign := kind.check(folder)) is not False:
-            why = sign if isinstance(sign, str) and sign else " and ".join(filter(None, found))
-            kinds.append(Resolved(name, str(folder), f"it has {why}"))
-    if not kinds:
-        raise SourceError(f"{folder}: {describe_unknown(folder)}")
-    if len(kinds) > 1 and {*_TIMED, "pairs"} >= {kind.kind for kind in kinds}:
-        choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
+def _recognised(folder: Path) -> Resolved:
+    if is_ours(folder):
         raise SourceError(
-            f"{folder}: several kinds of transcripts are beside the recordings; choose {choices}"
+            f"{folder}: holds a dataset of `danish-asr convert` ({INVENTORY_FILE}); name its "
+            "source, or use `danish-asr combine` to join datasets and to leave rows out"
         )
+    files = [Path(parent, name) for parent, names in walk(folder) for name in names]
+    suffixes = Counter(path.suffix.lower() for path in files)
+    if found := [suffix for suffix in PARQUET_SUFFIXES if suffixes[suffix]]:
+        return Resolved("parquet", str(folder), f"it has files in {found[0]}")
+    if tables := tables_in(folder):
+        return Resolved("table", str(folder), f"it has {tables[0].name}")
+    recordings = {_key(path) for path in files if path.suffix.lower() in AUDIO_SUFFIXES}
+    kinds = [
+        Resolved(kind, str(folder), f"it has recordings and files in {suffix}")
+        for kind, (suffix, _) in _TIMED.items()
+        if recordings and suffixes[suffix] and (suffix != ".json" or _has_transcript(files))
+    ]
+    texts = [path for path in files if path.suffix in TEXTS]
+    if any(_key(path) in recordings for path in texts):
+        kinds.append(Resolved("pairs", str(folder), "it has recordings with .txt files"))
+    if len(kinds) > 1:
+        choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
+        raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
+    if not kinds:
+        raise SourceError(f"{folder}: {_unknown(files)}")
     return kinds[0]
 
 
-def _first_of(patterns: tuple[str, ...], folder: Path, names: list[str]) -> str | None:
-    """The first file of a folder that a pattern fits; ``names`` are those at any depth."""
-    for pattern in patterns:
-        any_depth = pattern.removeprefix("**/")
-        if "/" in any_depth:
-            found = [pattern] if any(folder.glob(pattern)) else []
-        else:
-            among = (
-                names if any_depth != pattern else sorted(path.name for path in folder.iterdir())
-            )
-            shown = (name for name in among if not name.startswith("."))
-            found = [name for name in shown if fnmatch.fnmatchcase(name.lower(), any_depth)]
-        if found:
-            return found[0]
-    return None
+def _key(path: Path) -> tuple[Path, str]:
+    """What a recording and the text beside it have in common."""
+    return path.parent, stem_key(path.stem)
+
+
+def _has_transcript(files: list[Path]) -> bool:
+    return any(path.suffix.lower() == ".json" and is_transcript(path) for path in files)
+
+
+def _unknown(files: list[Path]) -> str:
+    """Why nothing in a folder, or a file, is recognised, and what to do."""
+    counts = Counter(path.suffix.lower() or "no ending" for path in files)
+    listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
+    advice = [
+        f"{suffix}: {way}"
+        for suffixes, way in _WAYS_OUT.items()
+        for suffix in suffixes
+        if counts[suffix]
+    ]
+    if counts[".json"]:
+        advice.append(
+            f".json: neither a table of recordings nor a transcript of Whisper; {_EXPORT}"
+        )
+    if counts[".tsv"]:
+        advice.append(".tsv: no column of paths; of Whisper's files take the .srt")
+    if not advice and counts.keys() & AUDIO_SUFFIXES:
+        advice = ["recordings: write a table, such as recordings.csv with path,text,speaker"]
+    return (
+        f"no known kind of source; found {listed or 'no files'}. "
+        f"{'; '.join(advice) or 'Expected recordings with texts, or a table of them'}. "
+        "`danish-asr convert --list` shows all kinds; docs/howto/add-a-corpus.md adds one"
+    )
+
+
+def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
+    """Read a function of the user's own, which yields mappings with our names of columns."""
+    try:
+        rows_of = resolve_name(name)
+    except Exception as error:  # whatever the import of a user's module raises
+        raise SourceError(
+            f"unknown kind of source '{name}' ({type(error).__name__}: {error}); expected one of "
+            f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
+            "PYTHONPATH"
+        ) from error
+    with user_code(rows_of, f"reading {location}"):
+        rows = table_of(rows_of(location, options), options, file=name.rpartition(".")[2])
+    return Source(name=location, rows=rows, fetch=partial(fetch_files, Path(location).resolve()))

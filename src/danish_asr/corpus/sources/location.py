@@ -3,13 +3,12 @@
 huggingface_hub is imported only where a source needs it: it takes most of a worker's start.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +16,9 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.folders import walk
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
-
-STATE_FILE: Final = "state.json"
-"""What save_to_disk of `datasets` writes beside the files of a dataset."""
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 """In lower case."""
@@ -51,55 +48,34 @@ class Location:
         """The names below the root of the Parquet files, sorted; hidden folders are left out."""
         if self.file is not None:
             return [self.file]
-        with self._explained(self.root):
-            paths = sorted(self.fs.find(self.root))
-        names = [path.removeprefix(f"{self.root}/") for path in paths]
-        shown = [name for name in names if "/." not in f"/{name}"]
-        saved = [name for name in shown if name.rpartition("/")[2] == STATE_FILE]
-        arrow = [name for state in saved for name in self._arrow_files(state)] if self.local else []
-        return arrow + [name for name in shown if name.lower().endswith(PARQUET_SUFFIXES)]
-
-    def _arrow_files(self, state: str) -> list[str]:
-        """The files of a `datasets.Dataset` on the disk; others beside them are its cache."""
-        path = Path(self.root, state)
-        try:
-            about = json.loads(path.read_bytes())
-            files = [entry["filename"] for entry in about["_data_files"]]
-        except (OSError, ValueError, LookupError, TypeError) as error:
-            raise SourceError(
-                f"{path}: not what save_to_disk of `datasets` writes ({type(error).__name__}: "
-                f"{error}); name the kind of source, such as hf-parquet:FOLDER"
-            ) from error
-        if about.get("_indices_data_files") or about.get("_indices_files"):
-            raise SourceError(
-                f"{path}: rows are chosen by a list of indices; write it anew with "
-                "dataset.flatten_indices().save_to_disk(FOLDER)"
-            )
-        return [(PurePosixPath(state).parent / name).as_posix() for name in files]
+        if self.local:
+            root = Path(self.root)
+            files = [Path(folder, name) for folder, names in walk(root) for name in names]
+            names = sorted(file.relative_to(root).as_posix() for file in files)
+        else:
+            with self._explained(self.root):
+                paths = sorted(self.fs.find(self.root))
+            names = [path.removeprefix(f"{self.root}/") for path in paths]
+        shown = (name for name in names if "/." not in f"/{name}")
+        return [name for name in shown if name.lower().endswith(PARQUET_SUFFIXES)]
 
     def fingerprint(self, name: str) -> str:
-        """A text that changes with a file; the hub has a digest of the content."""
+        """A text that changes with a file: the hub has a digest of the content, else its size."""
         status = self.fs.info(f"{self.root}/{name}")
-        return status.get("blob_id") or f"{status['size']}-{status.get('mtime')}"
+        return str(status.get("blob_id") or status["size"])
 
     @contextmanager
-    def open_parquet(self, name: str) -> Iterator["pq.ParquetFile | ArrowFile"]:
-        """Open a file for streaming, also one of save_to_disk; faults of it are `SourceError`."""
+    def open_parquet(self, name: str) -> Iterator[pq.ParquetFile]:
+        """Open a file for streaming; faults of it are `SourceError`."""
         path = f"{self.root}/{name}"
-        if name.endswith(".arrow"):
-            with self._explained(path):
-                yield ArrowFile(path)
-            return
         # Arrow's own reader of local files avoids a copy and the GIL, and streams pages. Elsewhere
         # every read is a request, so it fetches the parts of a row group in a few large ones.
         with self._explained(path):
             stream: Any = path if self.local else self.fs.open(path, "rb", cache_type="none")
-            buffer_size = 1 << 20 if self.local else 0
-            pre_buffer = not self.local
             with pq.ParquetFile(
                 stream,
-                buffer_size=buffer_size,
-                pre_buffer=pre_buffer,
+                buffer_size=1 << 20 if self.local else 0,
+                pre_buffer=not self.local,
                 page_checksum_verification=True,
             ) as parquet:
                 yield parquet
@@ -108,51 +84,13 @@ class Location:
     def _explained(self, path: str) -> Iterator[None]:
         try:
             yield
-        except (*_network_errors(), pa.ArrowException) as error:
+        except (OSError, pa.ArrowException) as error:
             if not self.local and not isinstance(error, pa.ArrowException):
                 raise _hub_error(error, path.removeprefix("datasets/")) from error
             reason = " ".join(str(error).split())
-            if "crypt" in reason.lower():
-                raise SourceError(f"{path}: encrypted Parquet; write it without a key") from error
             raise SourceError(
-                f"{path}: not a complete Parquet file ({reason}); download it again"
+                f"{path}: not a complete Parquet file without a key ({reason}); download it again"
             ) from error
-
-
-class ArrowFile:
-    """A file in Arrow's format for streams, with what is used of `pq.ParquetFile`.
-
-    Its batches are the row groups. The file is mapped, so that only what is read takes memory.
-    """
-
-    def __init__(self, path: str) -> None:
-        with pa.ipc.open_stream(pa.memory_map(path)) as stream:
-            self.schema_arrow = stream.schema
-            self._batches = list(stream)
-        self.metadata = self
-        self.num_row_groups = len(self._batches)
-
-    def row_group(self, index: int) -> "_RowGroup":
-        """Rows and bytes of a batch."""
-        return _RowGroup(self._batches[index].num_rows, self._batches[index].nbytes)
-
-    def read(self, columns: list[str]) -> pa.Table:
-        """Some columns of all rows."""
-        return pa.Table.from_batches(self._batches, self.schema_arrow).select(columns)
-
-    def iter_batches(
-        self, size: int, indices: list[int], columns: list[str], **_: object
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield up to ``size`` rows at a time; a part of a structure (``audio.path``) is whole."""
-        names = list(dict.fromkeys(name.partition(".")[0] for name in columns))
-        for batch in (self._batches[index].select(names) for index in indices):
-            for start in range(0, batch.num_rows, size):
-                yield batch.slice(start, size)
-
-
-class _RowGroup(NamedTuple):
-    num_rows: int
-    total_byte_size: int
 
 
 def locate(location: str) -> Location:
@@ -162,7 +100,7 @@ def locate(location: str) -> Location:
         if path.is_file():
             return Location(fs=LocalFileSystem(), root=str(path.parent), file=path.name)
         if not path.exists():
-            raise SourceError(f"{location}: no such file or folder{hub_hint(location)}")
+            raise SourceError(f"{location}: no such file or folder")
         return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
     from huggingface_hub import errors  # noqa: PLC0415
@@ -176,7 +114,7 @@ def locate(location: str) -> Location:
         return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
     except errors.HfHubHTTPError as error:
         raise _hub_error(error, f"{repo}@{revision}") from error
-    except _network_errors():
+    except OSError:
         pass
     try:
         root = hub.snapshot_download(
@@ -188,20 +126,6 @@ def locate(location: str) -> Location:
             f"network, run `hf download --repo-type dataset {repo}`"
         ) from None
     return Location(fs=LocalFileSystem(), root=root, subset=subset)
-
-
-def hub_hint(location: str) -> str:
-    """A question, if a text looks like the name of a dataset on the hub."""
-    return f"; did you mean hf:{location}?" if re.fullmatch(_HUB, f"hf:{location}") else ""
-
-
-def _network_errors() -> tuple[type[Exception], ...]:
-    """What reading raises: OSError, and from huggingface-hub 1 on also errors of httpx."""
-    try:
-        import httpx  # noqa: PLC0415
-    except ImportError:
-        return (OSError,)
-    return (OSError, httpx.HTTPError)
 
 
 def _hub_error(error: Exception, name: str) -> SourceError:

@@ -1,135 +1,113 @@
 """A folder of recordings with a text file for each: ``0001.wav`` and ``0001.txt``.
 
-Each folder with recordings is one list. The name of a recording's folder is the column ``folder``,
-so ``--column speaker_id=folder`` makes speakers of the folders; ``--split-by-speaker`` does so too.
+The names of a recording's folders are the columns ``folder`` and ``folder_above``, so ``--column
+speaker_id=folder`` makes speakers of folders; ``--split-by-speaker`` does so too.
 """
 
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+from unicodedata import normalize
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.files import decode_line, walk
+from danish_asr.base.files import decode_line
+from danish_asr.base.folders import AUDIO_SUFFIXES, walk
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
-from danish_asr.corpus.sources.base import AUDIO_SUFFIXES, SourceOptions
-from danish_asr.corpus.sources.listed import ListedSource, Values, open_lists
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.rows import Source, check_chosen, table_of, values_of
+from danish_asr.corpus.sources.recordings import fetch_files
 
-_TEXTS = (".txt", ".TXT", ".lab")  # the last one of the Montreal Forced Aligner
-_WHAT = "audio files with a .txt file of the same name"
+TEXTS: Final = (".txt", ".TXT", ".lab")  # the last one of the Montreal Forced Aligner
 
-_TABLES: Final = {
-    "two numbers before the text, as in TIMIT and Audacity's labels": re.compile(
-        r"\d+(\.\d+)?\s+\d+(\.\d+)?\s+[^\W\d]"
-    ),
-    "a time, as in oTranscribe and subtitles": re.compile(r"(\d+\s+)?[\[(]?\d{1,2}:\d\d\b"),
-    "columns with tabs between them, as in CORAAL": re.compile(r"[^\n]*\t"),
-}
-"""How text files begin that do not hold the words alone."""
+_COLUMNS: Final = ("folder", "folder_above", "file")
+_LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
 
 
-def open_pairs(location: str, options: SourceOptions) -> ListedSource:
-    """Open a folder and all folders below it."""
-    by_folder = options.by_speaker and not any(
-        pair.startswith("speaker_id=") for pair in options.columns
+def open_pairs(location: str, options: ConvertOptions) -> Source:
+    """Read a folder and all folders below it."""
+    place = Path(location).resolve()
+    if not place.is_dir():
+        raise SourceError(f"{location}: not a folder")
+    check_chosen([*_COLUMNS], options.columns)
+    chosen = dict(options.columns)
+    if options.split_by_speaker and "speaker_id" not in chosen:
+        chosen["speaker_id"] = "folder"
+    counts: dict[str, int] = {}
+    records = [*_records(place, chosen, counts)]
+    if not records:
+        raise SourceError(f"{location}: found no recordings with .txt files of the same name")
+    if options.split_by_speaker and "speaker_id" not in options.columns:
+        _check_speakers(records)
+    return Source(
+        name=location,
+        rows=table_of(records, options),
+        fetch=partial(fetch_files, place),
+        columns=chosen,
+        counts=counts,
+        in_tables=False,
     )
-    if by_folder:
-        options = replace(options, columns=(*options.columns, "speaker_id=folder"))
-    source = open_lists(location, options, _folders, _recordings, _values, what=_WHAT)
-    _check_texts([source.root / file.name for file in source.files])
-    if by_folder:
-        _check_speakers([Path(file.name) for file in source.files])
-    alone: list[str] = []
-    for file in source.files:
-        folder = source.root / file.name
-        stems = {Path(name).stem for name in _recordings(folder, 0)}
-        texts = sorted(path.name for path in folder.iterdir() if path.suffix in _TEXTS)
-        alone += [f"{file.name}/{name}" for name in texts if Path(name).stem not in stems]
-    if not alone:
-        return source
-    note = f"text files without a recording: {len(alone):,}, such as {alone[0]}"
-    return replace(source, notes=(note,))
 
 
-def _check_texts(folders: Sequence[Path]) -> None:
-    """Refuse files of times or columns, of which the first five of each folder are looked at."""
-    texts: list[Path] = []
-    for folder in folders:
-        recordings = _recordings(folder, 0)
-        named = (_text_file(folder / name) for name in recordings)
-        texts += islice((path for path in named if path is not None), 5)
-    for what, beginning in _TABLES.items():
-        found = [path for path in texts if beginning.match(_head(path))]
-        if len(found) > len(texts) / 2:
-            raise SourceError(
-                f"{found[0]}: begins with {what}: {_head(found[0])[:40]!r}, as do "
-                f"{len(found):,} of {len(texts):,} text files; each must hold the "
-                "spoken words alone. Write a table with the columns path, start, end and text, "
-                "times in seconds"
-            )
+def _records(
+    place: Path, chosen: Mapping[str, str], counts: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    for folder, names in walk(place):
+        recordings = [name for name in names if name.lower().endswith(AUDIO_SUFFIXES)]
+        texts = {_stem(name): name for name in reversed(names) if Path(name).suffix in TEXTS}
+        alone = texts.keys() - map(_stem, recordings)
+        if alone == texts.keys():
+            continue  # none of these recordings has a text
+        below = folder.relative_to(place.parent).as_posix()
+        if alone:
+            what = "text files without a recording"
+            counts[what] = counts.get(what, 0) + len(alone)
+        for row, name in enumerate(recordings):
+            own = {
+                "folder": folder.name,
+                "folder_above": folder.parent.name,
+                "file": Path(name).stem,
+            }
+            record = {ours: values_of(own, theirs) for ours, theirs in chosen.items()}
+            record |= {"file": below, "row": row, "folders": below}
+            record |= {"audio": (folder / name).relative_to(place).as_posix()}
+            record.setdefault("id", f"{below}/{Path(name).stem}")
+            text = texts.get(_stem(name))
+            if text is None:
+                yield record | {"refused": "no text file"}
+            else:
+                yield record | {"text": _text(folder / text)}
 
 
-def _head(path: Path) -> str:
-    with path.open("rb") as stream:
-        return stream.read(200).removeprefix(BOM_UTF8).decode(errors="replace").strip()
+def _stem(name: str) -> str:
+    return normalize("NFC", Path(name).stem)
 
 
-def _check_speakers(folders: Sequence[Path]) -> None:
+def _text(path: Path) -> str:
+    lines = path.read_bytes().removeprefix(BOM_UTF8).splitlines()
+    numbered = enumerate(lines, start=1)
+    text = "\n".join(decode_line(line, f"{path}:{n}", SourceError) for n, line in numbered).strip()
+    if _LABELS.match(text):
+        raise SourceError(
+            f"{path}: begins with two numbers, as Audacity's labels and TIMIT do: {text[:40]!r}. A "
+            "text file must hold the spoken words alone: write a table with path,start,end,text"
+        )
+    return text
+
+
+def _check_speakers(records: list[dict[str, Any]]) -> None:
     """Refuse folders of one name, such as ``anna/day1`` and ``bo/day1``, as speakers."""
-    seen: dict[str, Path] = {}
-    for folder in folders:
-        parts = [part for part in folder.parts if part.lower() not in {*SPLITS, *SPLIT_ALIASES}]
-        place = Path(*parts)
-        if seen.setdefault(place.name, place) != place:
+    first: dict[str, tuple[str, ...]] = {}
+    for record in records:
+        parts = Path(record["folders"]).parts
+        place = tuple(part for part in parts if part.lower() not in {*SPLITS, *SPLIT_ALIASES})
+        other = first.setdefault(place[-1] if place else "", place)
+        if other != place:
             raise SourceError(
-                f"--split-by-speaker: the folders {seen[place.name]} and {place} have one name, so "
-                "who speaks is unclear. If the folder above names the speaker, add --column "
-                "speaker_id=folder_above; if both are one person, --column speaker_id=folder"
+                f"--split-by-speaker: the folders {'/'.join(other)} and {'/'.join(place)} have one "
+                "name, so who speaks is unclear. If the folder above names the speaker, add "
+                "--column speaker_id=folder_above; if both are one person, --column "
+                "speaker_id=folder"
             )
-
-
-def _folders(folder: Path) -> Iterator[Path]:
-    for parent, names in walk(folder):
-        stems = {Path(name).stem for name in names if name.endswith(_TEXTS)}
-        if any(_is_audio(name) and Path(name).stem in stems for name in names):
-            yield parent
-
-
-def has_pairs(folder: Path) -> bool:
-    """Whether a recording has a text file of its name."""
-    return next(_folders(folder), None) is not None
-
-
-def _is_audio(name: str) -> bool:
-    return name.lower().endswith(AUDIO_SUFFIXES) and not name.startswith(".")
-
-
-def _recordings(folder: Path, start: int) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if _is_audio(path.name))[start:]
-
-
-def _text_file(audio: Path) -> Path | None:
-    texts = (audio.with_suffix(suffix) for suffix in _TEXTS)
-    return next((path for path in texts if path.is_file()), None)
-
-
-def _values(root: Path, name: str, recording: str) -> Values:
-    audio = root / name / recording
-    own = {
-        "id": f"{name}/{audio.stem}",
-        "audio": audio,
-        "folder": audio.parent.name,
-        "folder_above": audio.parent.parent.name,
-    }
-    text_file = _text_file(audio)
-    if text_file is None:
-        return own | {"text": None, "refused": "no text file"}
-    lines = text_file.read_bytes().removeprefix(BOM_UTF8).splitlines()
-    decoded = [
-        decode_line(line, f"{text_file}:{number}", SourceError)
-        for number, line in enumerate(lines, start=1)
-    ]
-    return own | {"text": "\n".join(decoded).strip(), "text_file": text_file}

@@ -1,282 +1,245 @@
-"""CoRal (v1, v2 and v3), and other corpora in Parquet files as ``datasets`` writes them.
+"""Parquet with audio, as `datasets` writes it, in a folder or on the hub; CoRal is one of them.
 
-CoRal's subsets have different columns, and its versions differ slightly. Licence OpenRAIL-D: no
-speech synthesis and no biometric identification. Its repositories on the hub are gated.
+CoRal's subsets (v1, v2 and v3) are told by their columns of ids, and have names of corpora of their
+own. Licence OpenRAIL-D: no speech synthesis and no biometric identification. Its repositories on
+the hub are gated.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import class_name, class_names
-from danish_asr.corpus.sources import base
-from danish_asr.corpus.sources.ambiguous import check_texts, start_columns
-from danish_asr.corpus.sources.location import ArrowFile, Location, locate
-from danish_asr.corpus.sources.metadata import utterance
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.rows import (
+    USUAL_NAMES,
+    Audio,
+    Builder,
+    Source,
+    check_chosen,
+    check_columns,
+    check_recordings,
+    columns_of,
+    key_of,
+)
+from danish_asr.corpus.sources.location import Location, locate
+from danish_asr.corpus.sources.recordings import find_recording
 
 _BATCH_BYTES: Final = 16 << 20
 _BATCH_ROWS: Final = 16
-"""Bytes on average and rows that are read at a time, at most."""
+"""Bytes on average and rows with audio that are read at a time, at most."""
 
+_ROWS_AT_ONCE: Final = 10_000
+_USUAL: Final = USUAL_NAMES | dict.fromkeys(("start", "end", "seconds"), ())
+"""A time beside embedded audio may be that of another recording, so it has to be chosen."""
 
-class FileKind(NamedTuple):
-    """Which corpus a Parquet file belongs to, and its columns."""
-
-    corpus: str
-    columns: base.Columns
-
-
-KindOf = Callable[[list[str], str], FileKind | None]
-"""The kind of a file, from the names of its columns and its path; None leaves the file out."""
-
-_READ_ALOUD: Final = FileKind(
-    "coral_read_aloud",
-    {**base.COLUMNS, "id": "id_recording", "speaker_id": "id_speaker"},
-)
-_CONVERSATION: Final = FileKind(
-    "coral_conversation",
-    {**base.COLUMNS, "id": "id_conversation,id_segment", "speaker_id": "id_speaker"},
-)
-
-_SUBSETS: Final = {
-    "read_aloud": _READ_ALOUD,
-    "conversation": _CONVERSATION,
-    "conversational": _CONVERSATION,
+_ID: Final = {"read_aloud": "id_recording", "conversation": "id_conversation,id_segment"}
+_SUBSETS: Final = {"read_aloud": "read_aloud", "conversation": "conversation"} | {
+    "conversational": "conversation"  # as v2 has it
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParquetSource(base.Source):
-    """A `Source` over Parquet files of any file system that fsspec supports."""
+class _File(NamedTuple):
+    """What is read of a file."""
 
-    location: Location
-    columns: Mapping[str, base.Columns]  # of each file
-    country_codes: bool = False  # see `metadata.country_of`
+    name: str
+    columns: dict[str, str]
+    corpus: str | None  # of CoRal; None: that of the options
+    names: list[str]
 
-    def ids(self, file: base.SourceFile) -> pa.Array:
-        """See `Source.ids`. Reads the id columns only."""
-        names = self.columns[file.name]["id"].split(",")
-        positions = pa.array([f"{file.name}:{row}" for row in range(file.rows)], pa.string())
-        with self.location.open_parquet(file.name) as parquet:
-            if not set(names) <= set(parquet.schema_arrow.names):
-                return positions
-            table = parquet.read(names)
-            parts = [_not_blank(table[name].combine_chunks().cast(pa.string())) for name in names]
-        return pc.coalesce(pc.binary_join_element_wise(*parts, "_"), positions)
 
-    def read(self, file: base.SourceFile, start: int, stop: int) -> Iterator[base.Utterance]:
-        """See `Source.read`."""
-        return self._read(file, start, stop, without="")
+def open_parquet(location: str, options: ConvertOptions) -> Source:
+    """Read the Parquet files of a folder or of a dataset on the hub."""
+    place = locate(location)
+    files = [*_files(place, location, options)]
+    if not files:
+        raise SourceError(f"{location}: found no Parquet files")
+    names = [*dict.fromkeys(name for file in files for name in file.names)]
+    check_chosen(names, options.columns)
+    is_coral = any(file.corpus for file in files)
+    builder = Builder(options, country_codes=is_coral)
+    for file in files:
+        with place.open_parquet(file.name) as parquet:
+            _add(builder, parquet, file)
+    rows = builder.table()
+    check_recordings(rows)
+    columns = {ours: theirs for file in files for ours, theirs in file.columns.items()}
+    read = {name for theirs in columns.values() for name in theirs.split(",")}
+    versions = (place.fingerprint(file.name) for file in files)
+    return Source(
+        name=location,
+        rows=rows,
+        fetch=_Fetch(place, {file.name: file.columns["audio"] for file in files}),
+        columns=columns,
+        ignored=() if is_coral else tuple(name for name in names if name not in read),
+        version=sha256(" ".join(versions).encode()).hexdigest(),
+    )
 
-    def without_audio(self, file: base.SourceFile) -> Iterator[base.Utterance]:
-        """See `Source.without_audio`. Reads the other columns only."""
-        return self._read(file, 0, file.rows, without=self.columns[file.name]["audio"])
 
-    def _read(
-        self, file: base.SourceFile, start: int, stop: int, *, without: str
-    ) -> Iterator[base.Utterance]:
-        columns = self.columns[file.name]
-        audio, wanted = columns["audio"], _names(columns) - {without}
-        with self.location.open_parquet(file.name) as parquet:
-            names = [name for name in parquet.schema_arrow.names if name in wanted]
-            labels = class_names(parquet.schema_arrow.metadata or {})
-            for row, values in _read_rows(parquet, start, stop, names):
-                if values is not None and audio in values:
-                    values[audio] = self._audio(file, values[audio])
-                if values is not None:
-                    for name in labels.keys() & values.keys():
-                        values[name] = class_name(labels[name], values[name])
-                yield utterance(values, columns, file, row, country_codes=self.country_codes)
+def _files(place: Location, location: str, options: ConvertOptions) -> Iterator[_File]:
+    """The files to read; a subset is a folder, or one of CoRal's."""
+    for name in place.parquet_files():
+        with place.open_parquet(name) as parquet:
+            schema = parquet.schema_arrow
+        coral = next(
+            (kind for kind, ids in _ID.items() if {*ids.split(",")} <= {*schema.names}), ""
+        )
+        if coral and not options.corpus and not options.columns:
+            if place.subset and place.subset not in _SUBSETS:
+                raise SourceError(f"{location}: CoRal has the subsets {', '.join(_SUBSETS)}")
+            if coral == _SUBSETS.get(place.subset or "", coral):
+                chosen = {"id": _ID[coral], "speaker_id": "id_speaker"}
+                columns = columns_of(schema.names, chosen, _USUAL)
+                yield _file(place, name, schema, columns, f"coral_{coral}")
+        elif not place.subset or name.startswith(f"{place.subset}/"):
+            _check_times(name, schema.names, options)
+            columns = columns_of(schema.names, options.columns, _USUAL)
+            yield _file(place, name, schema, columns, None)
 
-    def local_files(self, file: base.SourceFile) -> Iterator[Path]:
-        """See `Source.local_files`. A file has all of its audio inside if its first row has."""
-        if not self.location.local:
-            return
-        yield self._path(file)
-        first_row = next(self.read(file, 0, 1), None)
-        if first_row is None or isinstance(first_row.audio, bytes):
-            return
-        audio = self.columns[file.name]["audio"]
-        with self.location.open_parquet(file.name) as parquet:
-            in_struct = pa.types.is_struct(parquet.schema_arrow.field(audio).type)
-            names = [f"{audio}.path" if in_struct else audio]
-            for _, values in _read_rows(parquet, 0, file.rows, names):
-                path = self._audio(file, values and values.get(audio))
-                if isinstance(path, Path):
-                    yield path
 
-    def _audio(self, file: base.SourceFile, value: Any) -> bytes | Path | None:
+def _file(
+    place: Location, name: str, schema: pa.Schema, columns: dict[str, str], corpus: str | None
+) -> _File:
+    check_columns(f"{place.root}/{name}", schema.names, columns)
+    for theirs in (part for own in columns.values() for part in own.split(",")):
+        kind = schema.field(theirs).type
+        if not pa.types.is_nested(kind):
+            continue
+        inside = {field.name for field in kind} if pa.types.is_struct(kind) else set()
+        if theirs == columns["audio"] and {"bytes", "path"} & inside:
+            continue
+        found = (
+            "decoded audio, not files" if "array" in inside or theirs == columns["audio"] else ""
+        )
+        raise SourceError(
+            f"{name}: {theirs} holds {found or kind}; expected encoded audio files (`datasets`: "
+            "cast_column('audio', Audio(decode=False)) before to_parquet), or text and numbers in "
+            "other columns"
+        )
+    return _File(name, columns, corpus, schema.names)
+
+
+def _check_times(file: str, names: Iterable[str], options: ConvertOptions) -> None:
+    usual = {name for ours in ("start", "end") for name in USUAL_NAMES[ours]}
+    times = [name for name in names if name.lower() in usual]
+    if times and not options.columns.keys() & {"start", "end"}:
+        raise SourceError(
+            f"{file}: found {', '.join(times)}; are these times within the audio? Cut it with "
+            f"--column start={times[0]} --column end=COLUMN (or seconds=COLUMN), or read it whole "
+            "with --column start="
+        )
+
+
+def _add(builder: Builder, parquet: pq.ParquetFile, file: _File) -> None:
+    """Add the rows of a file, without their audio."""
+    columns, schema = file.columns, parquet.schema_arrow
+    labels = class_names(schema.metadata or {})
+    named = [name for name in schema.names if name.lower() == "split"][:1]
+    split = named[0] if named and file.corpus is None else None
+    read = {ours: theirs for ours, theirs in columns.items() if ours != "audio"}
+    wanted = {name for theirs in read.values() for name in theirs.split(",")} | {*named}
+    audio = _path_column(parquet, columns["audio"])
+    row = 0
+    for group in range(parquet.num_row_groups):
+        for batch in parquet.iter_batches(
+            _ROWS_AT_ONCE, [group], [*wanted, *([audio] if audio else [])], use_threads=False
+        ):
+            values = {name: _values(batch[name], labels.get(name)) for name in wanted}
+            count = len(batch)
+            raw: dict[str, list[Any]] = {
+                key_of(ours, theirs): values[theirs]
+                if theirs in values
+                else [*zip(*(values[name] for name in theirs.split(",")), strict=True)]
+                for ours, theirs in read.items()
+            }
+            if audio:
+                paths = _values(batch[columns["audio"]], None)
+                paths = [path["path"] if isinstance(path, dict) else path for path in paths]
+                folder = PurePosixPath(file.name).parent
+                raw["audio"] = [path and (folder / path).as_posix() for path in paths]
+            raw |= {"split": values[split]} if split else {}
+            raw |= {"corpus": [file.corpus] * count} if file.corpus else {}
+            raw |= {"file": [file.name] * count, "group": [group] * count}
+            builder.add(count, raw | {"row": [*range(row, row + count)]})
+            row += count
+
+
+def _path_column(parquet: pq.ParquetFile, name: str) -> str | None:
+    """What holds paths, if the audio of the first row is not in the file; reads that row."""
+    kind = parquet.schema_arrow.field(name).type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return name
+    if not pa.types.is_struct(kind):
+        return None
+    first = next(parquet.iter_batches(1, [0], [name]), None) if parquet.num_row_groups else None
+    value = first and len(first) and first[name][0].as_py()
+    is_path = isinstance(value, dict) and value.get("bytes") is None and value.get("path")
+    return f"{name}.path" if is_path else None
+
+
+def _values(column: pa.Array, labels: list[str] | None) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:  # a text that is not UTF-8; its row is refused
+        values = [_value(value) for value in column]
+    return values if labels is None else [class_name(labels, value) for value in values]
+
+
+def _value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return []  # what no column can have
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    """Reads the audio of rows; it crosses to worker processes."""
+
+    place: Location
+    columns: Mapping[str, str]  # of the audio, by file
+
+    def __call__(self, rows: pa.Table) -> Iterator[Audio]:
+        pairs = zip(rows["file"].to_pylist(), rows["row"].to_pylist(), strict=True)
+        for file, group in groupby(pairs, lambda pair: pair[0]):
+            wanted = [row for _, row in group]
+            with self.place.open_parquet(file) as parquet:
+                for value in _audio_of(parquet, self.columns[file], wanted):
+                    yield self._audio(file, value)
+
+    def _audio(self, file: str, value: Any) -> Audio:
         """Embedded bytes, or else the path of a local file, relative to the Parquet file."""
         if isinstance(value, dict):
             value = value.get("path") if value.get("bytes") is None else value["bytes"]
         if isinstance(value, bytes):
             return value
-        usable = value and isinstance(value, str) and self.location.local
-        return self._path(file).parent / value if usable else None
-
-    def _path(self, file: base.SourceFile) -> Path:
-        return Path(self.location.root, file.name)
-
-
-def is_coral(path: Path) -> bool:
-    """Whether a Parquet file, or the first one of a folder, has CoRal's ids."""
-    try:
-        place = locate(str(path))
-        with place.open_parquet(place.parquet_files()[0]) as parquet:
-            return not {"id_recording", "id_conversation"}.isdisjoint(parquet.schema_arrow.names)
-    except (SourceError, IndexError):
-        return False
-
-
-def open_coral(
-    location: str, options: base.SourceOptions, *, split: str | None = None
-) -> ParquetSource:
-    """Open a local copy of CoRal (any folder above its Parquet files), or CoRal on the hub."""
-    if options != base.SourceOptions():
-        raise SourceError(
-            "--corpus, --column and --split do not apply to CoRal; convert other Parquet files as "
-            f"hf-parquet:{location}"
-        )
-    place = locate(location)
-    if place.subset is not None and place.subset not in _SUBSETS:
-        raise SourceError(f"{location}: expected one of CoRal's subsets {', '.join(_SUBSETS)}")
-    wanted = _SUBSETS.get(place.subset or "")
-    place = replace(place, subset=None)  # CoRal's subsets are no folders
-
-    def kind_of(names: list[str], path: str) -> FileKind | None:
-        if "id_recording" in names:
-            kind = _READ_ALOUD
-        elif "id_conversation" in names:
-            kind = _CONVERSATION
-        else:
-            raise SourceError(
-                f"{path}: not a file of CoRal: expected id_recording or id_conversation; found "
-                f"{', '.join(names)}. Convert other Parquet files as hf-parquet:FOLDER"
-            )
-        if wanted not in (None, kind):
+        if not value or not isinstance(value, str) or not self.place.local:
             return None
-        own = base.usual_columns(kind.columns, names, kind.columns)
-        return kind._replace(columns={**own, "id": kind.columns["id"]})
-
-    listing = base.FileListing(location, options, "Parquet files")
-    return replace(open_parquet_files(listing, place, kind_of, split=split), country_codes=True)
+        return find_recording(Path(self.place.root, file).parent, value)
 
 
-def open_hf_parquet(location: str, options: base.SourceOptions) -> ParquetSource:
-    """Open the Parquet files of a folder or of a hub dataset, in which a subset is a folder."""
-    corpus, columns = options.checked_corpus(), options.checked_columns()
-    decided = any(pair.partition("=")[0] in {"start", "end"} for pair in options.columns)
-    listing = base.FileListing(location, options, "Parquet files")
-
-    def kind_of(names: list[str], path: str) -> FileKind:
-        times = start_columns(names)
-        if times and not decided:
-            raise SourceError(
-                f"{path}: found {', '.join(times)}; are these times within the audio? Cut the "
-                f"audio with --column start={times[0]} and --column end=COLUMN (or "
-                "seconds=COLUMN), or read it whole with --column start="
-            )
-        check_texts(path, names, options)
-        return FileKind(corpus, base.usual_columns(columns, names))
-
-    source = open_parquet_files(listing, locate(location), kind_of)
-    return replace(source, notes=listing.notes())
-
-
-def open_parquet_files(
-    listing: base.FileListing,
-    location: Location,
-    kind_of: KindOf,
-    *,
-    split: str | None = None,
-) -> ParquetSource:
-    """Open the Parquet files of a location, whose subset is a folder, of all splits or one."""
-    folder = f"{location.subset}/" if location.subset else ""
-    columns: dict[str, base.Columns] = {}
-    for name in location.parquet_files():
-        if not name.startswith(folder):
-            continue
-        root = Path(location.root if location.local else "")
-        own_split = listing.options.split_of(base.split_path(root, name))
-        if split not in {None, own_split}:
-            continue
-        path = f"{location.root}/{name}"
-        with location.open_parquet(name) as parquet:
-            names = parquet.schema_arrow.names
-            kind = kind_of(names, path)
-            if kind is None:
-                continue
-            _check_types(parquet.schema_arrow, kind.columns, path)
-            groups = map(parquet.metadata.row_group, range(parquet.num_row_groups))
-            row_groups = tuple(group.num_rows for group in groups)
-        file = base.SourceFile(
-            name=name,
-            corpus=kind.corpus,
-            split=own_split,
-            row_groups=row_groups,
-            fingerprint=location.fingerprint(name),
-        )
-        columns[name] = kind.columns
-        listing.add(file, names, kind.columns)
-    return ParquetSource(
-        name=listing.location,
-        files=listing.checked(),
-        location=location,
-        columns=columns,
-    )
-
-
-def _not_blank(values: pa.Array) -> pa.Array:
-    """The values, null where there is only white space."""
-    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(values), ""), None, values)
-
-
-def _names(columns: base.Columns) -> set[str]:
-    """The names of all columns that are read."""
-    return set(",".join(columns.values()).split(","))
-
-
-def _check_types(schema: pa.Schema, columns: base.Columns, path: str) -> None:
-    """Raise `SourceError` if a column holds lists or structures, or the audio holds samples."""
-    for field in schema:
-        if field.name not in _names(columns) or not pa.types.is_nested(field.type):
-            continue
-        expected = "text or numbers"
-        if field.name == columns["audio"]:
-            expected = "encoded audio files, as `datasets` writes them, or their paths,"
-            if pa.types.is_struct(field.type) and {"bytes", "path"} & {x.name for x in field.type}:
-                continue
-        raise SourceError(
-            f"{path}: expected {expected} in {field.name}; found {field.type}. Name another "
-            "column by --column"
-        )
-
-
-def _read_rows(
-    parquet: pq.ParquetFile | ArrowFile, start: int, stop: int, columns: list[str]
-) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Yield the positions and values of rows; None for a row with a text that is not UTF-8."""
+def _audio_of(parquet: pq.ParquetFile, column: str, wanted: list[int]) -> Iterator[Any]:
+    """The values of these rows, which ascend."""
     # One row group after another: Arrow would keep all that are read together in memory.
-    row = 0
+    row, places = 0, iter([*wanted, -1])
+    place = next(places)
     for index in range(parquet.num_row_groups):
         group = parquet.metadata.row_group(index)
-        if row >= stop or row + group.num_rows <= start:
+        if place >= row + group.num_rows or place < 0:
             row += group.num_rows
             continue
         # Few rows at a time if recordings are long.
-        rows = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
-        size = max(1, min(_BATCH_ROWS, rows, stop - start))
-        for batch in parquet.iter_batches(size, [index], columns, use_threads=False):
-            for offset in range(max(0, start - row), min(len(batch), stop - row)):
-                try:
-                    (values,) = batch.slice(offset, 1).to_pylist()
-                except UnicodeDecodeError:
-                    values = None
-                yield row + offset, values
+        most = _BATCH_BYTES * group.num_rows // max(1, group.total_byte_size)
+        size = max(1, min(_BATCH_ROWS, most, wanted[-1] - wanted[0] + 1))
+        for batch in parquet.iter_batches(size, [index], [column], use_threads=False):
+            while row <= place < row + len(batch):
+                yield batch[column][place - row].as_py()
+                place = next(places)
             row += len(batch)

@@ -24,12 +24,14 @@ import soxr
 from numpy.typing import NDArray
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, SourceError
-from danish_asr.base.files import publish, publish_first, sweep
+from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.errors import SourceError
+from danish_asr.base.files import publish, publish_text, sweep
 from danish_asr.base.workers import run_in_processes
-from danish_asr.corpus import DANISH
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.rows import Source
 from danish_asr.corpus.sources import voices
-from danish_asr.corpus.sources.languages import LANGUAGES
+from danish_asr.corpus.sources.parquet import open_parquet
 from danish_asr.text.numerals import spell_numerals
 
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
@@ -64,14 +66,12 @@ _CONVERSATION: Final = (
 )
 
 
-def draw_sentence(random: Random, split: str, *, conversation: bool, language: str = DANISH) -> str:
-    """Draw a sentence of a split, as it is written; Danish ones have digits and ``%``."""
+def draw_sentence(random: Random, split: str, *, conversation: bool) -> str:
+    """Draw a sentence of a split, as it is written; some have digits and ``%``."""
     # The order of the draws fixes the bytes of the corpus: these words, the template, the others.
     kinds = "opener noun place" if conversation else "name noun place numeral adjective"
     choices: Mapping[str, Sequence[str | int]] = _WORDS
     templates: Sequence[str] = _CONVERSATION if conversation else _READ_ALOUD
-    if language != DANISH:
-        _, choices, templates = LANGUAGES[language]
     while True:
         words = {kind: random.choice(choices[kind]) for kind in kinds.split()}
         template = random.choice(templates)
@@ -99,10 +99,7 @@ def split_of_sentence(written: str) -> str:
 
 _SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
 _SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
-"""The share of each subset in every split of the Danish corpus."""
-
-_RECORDINGS: Final = "recordings"
-"""The only subset of another language."""
+"""The share of each subset in every split."""
 
 _SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
 """CoRal's names for our splits."""
@@ -118,7 +115,6 @@ _CHECKS: Final = ("asr_prediction", "asr_validation_model", "asr_wer", "asr_cer"
 _IDS: Final = ("id_recording", "id_sentence", "id_speaker")
 _COLUMNS: Final = {
     "read_aloud": (*_IDS, "text", *_PLACE, "source_url", *_SPEAKER, "validated", "audio", *_CHECKS),
-    _RECORDINGS: ("id", "text", "speaker_id", "age", "gender", "audio"),
     "conversation": (
         *("id_conversation", "id_segment", "id_speaker", *_SPEAKER, "education", "occupation"),
         *(*_PLACE, "text", "audio"),
@@ -150,65 +146,59 @@ class _File(NamedTuple):
     split: str
     seed: str
     utterances: list[tuple[int, voices.SyntheticSpeaker]]
-    language: str
 
 
-def synthesise(
-    folder: Path,
-    *,
-    size: SyntheticSize,
-    seed: int = 1,
-    workers: int = 1,
-    language: str = DANISH,
-) -> None:
+def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
     """Make the files of the corpus that are missing.
 
     Raises:
-        ConfigError: There are no words of this language.
-        SourceError: The folder has a corpus of another seed, size or language.
+        SourceError: The folder has a corpus of another seed or size.
     """
     sizes = asdict(size)
-    if language not in {DANISH, *LANGUAGES}:
-        names = ", ".join([DANISH, *LANGUAGES])
-        raise ConfigError([f"--language: one of {names}; found {language}"], where="synthesize")
     voices.find_espeak()
     # Written before the first file, so that two corpora are never mixed.
-    other = {} if language == DANISH else {"language": language}
-    made, marker = json.dumps({"seed": seed, **sizes, **other}), folder / "synthetic.json"
+    made, marker = json.dumps({"seed": seed, **sizes}), folder / "synthetic.json"
     if not marker.is_file():
-        publish_first(marker, made + "\n")
+        publish_text(marker, made + "\n")
     earlier = marker.read_text(encoding="utf-8").strip()
     if earlier != made:
         raise SourceError(
             f"{folder}: holds a synthetic corpus of {earlier}, not {made}; use another"
         )
-    files = [file for file in _plan(folder, sizes, seed, language) if not file.path.is_file()]
+    files = [file for file in _plan(folder, sizes, seed) if not file.path.is_file()]
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for path in run_in_processes(_write_file, files, workers, fresh=True):
         console.print(f"synthesised {path}")
     sweep(folder)
 
 
-def _plan(folder: Path, sizes: Mapping[str, int], seed: int, language: str) -> Iterator[_File]:
-    subsets = _SUBSETS if language == DANISH else {_RECORDINGS: 1.0}
-    for subset, share in subsets.items():
+def open_synthetic(location: str, options: ConvertOptions) -> Source:
+    """Open a synthetic corpus; its speech is made first if it is missing."""
+    folder = Path(location)
+    if not (folder / "synthetic.json").is_file():
+        synthesise(folder, size=SyntheticSize(), workers=usable_cpus())
+    return open_parquet(location, options)
+
+
+def _plan(folder: Path, sizes: Mapping[str, int], seed: int) -> Iterator[_File]:
+    for subset, share in _SUBSETS.items():
         for name, split in _SPLITS.items():
             own_seed = f"{seed}/{subset}/{split}"
             random = Random(own_seed)  # noqa: S311 - not for cryptography
-            speakers = _draw_speakers(random, subset, split, sizes[split] * share, language)
+            speakers = _draw_speakers(random, subset, split, sizes[split] * share)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
                 path = folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet"
-                yield _File(path, subset, split, own_seed, utterances[part::parts], language)
+                yield _File(path, subset, split, own_seed, utterances[part::parts])
 
 
 def _draw_speakers(
-    random: Random, subset: str, split: str, rows: float, language: str
+    random: Random, subset: str, split: str, rows: float
 ) -> list[voices.SyntheticSpeaker]:
     """The speaker of each utterance; in dev and test, every dialect has 3 % of the rows."""
     least = 0.0 if split == "train" else rows * 0.03
-    own_voices = voices.voices_of(language)
+    own_voices = voices.DIALECT_VOICES
     total = sum(voice.share for voice in own_voices.values())
     # Every age group is in dev and test.
     groups = [] if split == "train" else list(range(len(voices.AGES)))
@@ -217,9 +207,7 @@ def _draw_speakers(
         own = max(1, round(max(rows * voice.share / total, least)))
         count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = [
-            voices.draw_speaker(
-                random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group, language
-            )
+            voices.draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
             for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
         ]
         drawn += [speakers[index % count] for index in range(own)]
@@ -264,7 +252,7 @@ def _row(
     """One row of the file; columns that are missing here are null."""
     random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
-    text = draw_sentence(random, file.split, conversation=conversation, language=file.language)
+    text = draw_sentence(random, file.split, conversation=conversation)
     speech = espeak.speak(speak(text), speaker)
     seed = random.getrandbits(64)
     before, after = (
@@ -278,8 +266,6 @@ def _row(
     return {  # from_pylist leaves out what is not a column of the subset
         "id_conversation": f"con_{file.split}_{number // 20:05d}",
         "id_segment": number % 20,
-        "id": f"{file.split}_{number:06d}",
-        "speaker_id": speaker.row["id_speaker"],
         "id_recording": f"rec_{file.split}_{number:06d}",
         "validated": "validated",
         **speaker.row,

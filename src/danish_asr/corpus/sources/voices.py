@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import MissingExtraError, SourceError
-from danish_asr.corpus import DANISH
-from danish_asr.corpus.sources.languages import LANGUAGES
-from danish_asr.corpus.sources.metadata import NON_NATIVE, SUB_DIALECTS
+from danish_asr.corpus.people import NON_NATIVE, SUB_DIALECTS
 
 
 class DialectVoice(NamedTuple):
@@ -73,22 +71,12 @@ class SyntheticSpeaker:
     gain_db: float  # level of the recording below full scale
 
 
-def voices_of(language: str) -> Mapping[str, DialectVoice]:
-    """The voices of Danish dialect groups, or those of another language, which is one group."""
-    if language not in LANGUAGES:
-        return DIALECT_VOICES
-    names = [LANGUAGES[language].voice + variant for variant in ("+f2", "+f3", "+m3", "+m5")]
-    return {language: DialectVoice(100, (*names[:2],), (*names[2:],), 165, 50, 50)}
-
-
-def draw_speaker(
-    random: Random, id_: str, dialect: str, age_group: int | None, language: str = DANISH
-) -> SyntheticSpeaker:
+def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) -> SyntheticSpeaker:
     """Draw a speaker of a dialect; ``age_group`` is an index into `AGES`, None for any.
 
     The order of the draws fixes the bytes of the corpus.
     """
-    settings = voices_of(language)[dialect]
+    settings = DIALECT_VOICES[dialect]
     if age_group is None:
         age_group = random.choices(range(len(AGES)), _AGE_SHARES)[0]
     gender = random.choices(list(_GENDER_SHARES), list(_GENDER_SHARES.values()))[0]

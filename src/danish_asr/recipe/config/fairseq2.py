@@ -7,15 +7,9 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.recipe.config.load import unstructure
-from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.schema import ONLY_DEFAULT, AsrConfig
 
 SectionT = TypeVar("SectionT")
-
-_OPTIMIZERS: Final[dict[str, type]] = {
-    "adamw": base.AdamWConfig,
-    "adafactor": base.AdafactorConfig,
-}
-"""Of the others, fairseq2 takes our own settings."""
 
 _SCHEDULES: Final[dict[str, type]] = {
     "tri_stage": base.TriStageLRConfig,
@@ -47,8 +41,10 @@ class Fairseq2Config:
 def sections_of(config: AsrConfig) -> Fairseq2Config:
     """Return the sections of a checked configuration, of a training or an evaluation."""
     tree = unstructure(config)
+    tree["model"]["family"] = ONLY_DEFAULT["model.family"]
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
-    tree["common"]["cluster"] = "none"
+    tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
+    tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
     if config.regime.part_of_epoch:  # the number of steps is known with the data
         tree["regime"]["validate_every_n_data_epochs"] = None
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
@@ -74,14 +70,15 @@ def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
 
 
 def _optimizer(config: AsrConfig) -> base.OptimizerSection:
+    """AdamW as fairseq2 has it; our own optimizers take our settings."""
     name, settings = config.optimizer.name, config.optimizer.config
-    return base.OptimizerSection(name=name, config=_settings(_OPTIMIZERS, name, settings))
+    of_fairseq2 = name == "adamw"
+    section = _section(base.AdamWConfig, unstructure(settings)) if of_fairseq2 else settings
+    return base.OptimizerSection(name=name, config=section)
 
 
 def _schedule(config: AsrConfig) -> base.LRSchedulerSection:
     name, settings = config.lr_scheduler.name, config.lr_scheduler.config
-    return base.LRSchedulerSection(name=name, config=_settings(_SCHEDULES, name, settings))
-
-
-def _settings(kinds: dict[str, type], name: str, settings: object) -> object:
-    return _section(kinds[name], unstructure(settings)) if name in kinds else settings
+    kind = _SCHEDULES.get(name)
+    section = _section(kind, unstructure(settings)) if kind else None
+    return base.LRSchedulerSection(name=name, config=section)

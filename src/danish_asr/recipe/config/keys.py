@@ -8,7 +8,7 @@ import inspect
 import json
 import types
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -39,12 +39,8 @@ _WORDS: Final = {
     Any: "any",
 }
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
-_DEFAULT_SETTINGS: Final = {
-    "optimizer": schema.AdamWConfig(),
-    "lr_scheduler": schema.TriStageConfig(),
-    "decoder": schema.BeamConfig(),
-}
-"""Sections whose ``name`` chooses the settings in ``config``: those that are described."""
+_SETTINGS: Final = {"lr_scheduler": schema.TriStageConfig(), "decoder": schema.BeamConfig()}
+"""Of sections whose ``name`` chooses the settings in ``config``: those that are described."""
 
 _SUGGESTED: Final = 3
 """Most keys that an unknown one may mean."""
@@ -54,39 +50,40 @@ class Key(NamedTuple):
     """A key of the configuration, or a section, which has no default and no values."""
 
     key: str
-    default: str
+    value: Any  # the default
     values: str
     effect: str
+
+    @property
+    def default(self) -> str:
+        """The default as one writes it after KEY=."""
+        is_text = isinstance(self.value, str) and self.value
+        return str(self.value) if is_text else json.dumps(self.value, default=str)
 
 
 @cache
 def table() -> tuple[Key, ...]:
     """Return the sections and their keys, in the order of the configuration."""
     config, rows = AsrConfig(), list[Key]()
-    for section in fields(config):
-        value = getattr(config, section.name)
-        about = " ".join(str(inspect.getdoc(type(value))).split())
-        rows += [Key(section.name, "", "", about), *_keys(value, section.name)]
-        chosen = _DEFAULT_SETTINGS.get(section.name)
-        rows += _keys(chosen, f"{section.name}.config") if chosen else ()
+    for name, section in vars(config).items():
+        about = " ".join(str(inspect.getdoc(section)).split())
+        rows += [Key(name, None, "", about), *_keys(section, name)]
+        if name in _SETTINGS:
+            rows += _keys(_SETTINGS[name], f"{name}.config")
     return tuple(rows)
 
 
 def _keys(section: Any, path: str) -> Iterator[Key]:
-    hints = get_type_hints(type(section), include_extras=True)
-    for field in fields(section):
-        dotted, value = join(path, field.name), getattr(section, field.name)
-        if is_dataclass(value) and field.name != "config":
-            yield from _keys(value, dotted)
-        elif not is_dataclass(value):
-            yield Key(
-                dotted, _as_text(value), _words(hints[field.name]), _help(section, field.name)
-            )
-
-
-def _as_text(value: object) -> str:
-    """Return a value as one writes it after KEY=."""
-    return value if isinstance(value, str) and value else json.dumps(value, default=str)
+    kind = type(section)
+    hints, texts = get_type_hints(kind, include_extras=True), _strings_below_fields(kind)
+    for name, value in vars(section).items():
+        key = join(path, name)
+        if name == "config" and path in _SETTINGS:
+            continue
+        if is_dataclass(value):
+            yield from _keys(value, key)
+        else:
+            yield Key(key, value, _words(hints[name]), texts.get(name, ""))
 
 
 def _words(hint: Any) -> str:
@@ -107,9 +104,8 @@ def _words(hint: Any) -> str:
     return {list: "list", dict: "mapping"}.get(origin) or _WORDS[hint]
 
 
-@cache
 def _strings_below_fields(kind: type) -> dict[str, str]:
-    """The help of the fields that a class defines itself."""
+    """The help of the fields of a class."""
     (body,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     strings = {}
@@ -120,22 +116,17 @@ def _strings_below_fields(kind: type) -> dict[str, str]:
     return strings
 
 
-def _help(section: object, name: str) -> str:
-    kinds = [kind for kind in type(section).__mro__ if is_dataclass(kind)]
-    return next((text for kind in kinds if (text := _strings_below_fields(kind).get(name))), "")
-
-
 def help_text(name: str, width: int = 80) -> str:
     """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
     lines = []
-    for key, default, values, effect in table():
-        if key != name and not key.startswith(f"{name}."):
+    for row in table():
+        if row.key != name and not row.key.startswith(f"{name}."):
             continue
-        if values:
-            lines += ["", f"{key}  ({values}; default: {default})"]
-            lines.append(fill(effect, width, initial_indent="    ", subsequent_indent="    "))
+        if row.values:
+            lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
+            lines.append(fill(row.effect, width, initial_indent="    ", subsequent_indent="    "))
         else:
-            lines.append(fill(effect, width))
+            lines.append(fill(row.effect, width))
     return "\n".join(lines).strip("\n")
 
 
@@ -151,20 +142,7 @@ def same_name(key: str) -> list[str]:
     return same if len(same) <= _SUGGESTED else []
 
 
-def names_in(section: str) -> list[str]:
-    """Return the names of the keys of a section."""
-    places = [row.key.rpartition(".") for row in table()]
-    return [name for place, _, name in places if place == section]
-
-
 @cache
 def defaults() -> dict[str, Any]:
     """Return the default of each dotted key."""
-    return {row.key: _from_text(row.default) for row in table() if row.values}
-
-
-def _from_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
+    return {row.key: row.value for row in table() if row.values}

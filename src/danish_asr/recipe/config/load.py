@@ -6,8 +6,8 @@ a text that begins with its dotted key.
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
-from danish_asr.recipe.config.keys import names_in, same_name
-from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TaskSection
+from danish_asr.recipe.config.keys import same_name
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
 from danish_asr.text.profiles import normalizer
 
 _RULES: Final = {
@@ -41,28 +41,29 @@ ALL_LAYERS: Final = "all"
 
 def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
     """Check a configuration, which errors call ``where``; raises `ConfigError` with all faults."""
-    tree, faults = _without_upstreams(tree)
-    config, more = _validated(AsrConfig, tree, "")
-    faults += more
-    for section, kinds in (("optimizer", schema.OPTIMIZERS), ("lr_scheduler", schema.SCHEDULES)):
-        name = value_of(tree, f"{section}.name") or getattr(AsrConfig(), section).name
-        settings = value_of(tree, f"{section}.config")
-        if name not in kinds:
-            continue  # a fault already
-        if settings is None and kinds[name] is not NoneType:
-            settings = {}
-        chosen, more = _validated(kinds[name], settings, f"{section}.config")
-        faults += more
-        if config is not None:
-            getattr(config, section).config = chosen
-    if config is not None and config.decoder.name == "beam":
-        faults += _validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
-    if config is not None and not faults:
-        faults += _broken_rules(config)
-    if config is None or faults:
+    ours, faults = _without_upstreams(tree)
+    config, more = validated(AsrConfig, ours, "")
+    schedule, of_schedule = _schedule(ours)
+    faults += [*more, *of_schedule]
+    if config is not None:
+        config.lr_scheduler.config = schedule
+        if config.decoder.name == "beam":
+            faults += validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
+        if not faults:
+            faults += _broken_rules(config)
+    if faults:
         raise ConfigError(faults, where=where)
     checked: AsrConfig = config
     return checked
+
+
+def _schedule(tree: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """Return the settings of the schedule that a configuration names, and their faults."""
+    kind = schema.SCHEDULES.get(value_of(tree, "lr_scheduler.name") or schema.ScheduleSection.name)
+    settings = value_of(tree, "lr_scheduler.config")
+    if kind is None:  # it has none, or its name is a fault already
+        return settings, []
+    return validated(kind, settings or {}, "lr_scheduler.config")
 
 
 def unstructure(config: object) -> Tree:
@@ -116,18 +117,25 @@ def in_steps(first: int | str, epoch: float = 1.0) -> float:
 
 
 def _without_upstreams(tree: Mapping[str, Any]) -> tuple[Tree, list[str]]:
-    """Leave out upstream's keys that are not ours; those that would change rows are faults."""
+    """Leave out upstream's keys that are not ours; values that would change a run are faults."""
     ours, faults = merge(tree), list[str]()
     for key, only in schema.ONLY_DEFAULT.items():
         value = value_of(tree, key)
         if value is not None and value != only:
             faults.append(f"{key} must be {_as_yaml(only)}, but is {_as_yaml(value)}")
     for key in (*schema.ONLY_DEFAULT, *schema.WITHOUT_EFFECT):
-        section, _, name = key.rpartition(".")
-        entries = value_of(ours, section)
-        if isinstance(entries, dict):
-            entries.pop(name, None)
+        _remove(ours, key)
     return ours, faults
+
+
+def _remove(tree: Tree, key: str) -> None:
+    """Remove a dotted key, and the sections that are empty without it."""
+    path, _, name = key.rpartition(".")
+    section = value_of(tree, path) if path else tree
+    if isinstance(section, dict) and name in section:
+        del section[name]
+        if path and not section:
+            _remove(tree, path)
 
 
 @cache
@@ -135,28 +143,33 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
-    """Return a value as its type, or None and its faults."""
+def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
+    """Return a value as its type, or None and its faults; ``path`` is its dotted key."""
     try:
         return _adapter(kind).validate_python(value), []
     except ValidationError as error:
-        rules = dict[str, dict[str, None]]()  # of a key, which may have several types
-        values = {}
-        for fault in error.errors(include_url=False):
-            key, rule = _described(kind, fault, path)
-            rules.setdefault(key, {})[rule] = None
-            values[key] = fault
-        return None, [_fault(key, " or ".join(rules[key]), fault) for key, fault in values.items()]
+        details = error.errors(include_url=False)
+    places = [_place(kind, detail["loc"], path) for detail in details]
+    faults = {}
+    for detail, (key, section) in zip(details, places, strict=True):
+        if detail["type"] == "unexpected_keyword_argument":
+            names = [field.name for field in fields(section)]
+            faults[key] = unknown_key(key, detail["loc"][-1], names, same_name(key))
+        elif detail["type"] == "missing":
+            faults[key] = f"{key} is missing"
+        elif detail["type"] == "value_error":
+            faults[key] = f"{key}: {detail['ctx']['error']}"
+        else:  # one for each type that the value may have
+            rules = [_rule(d) for d, place in zip(details, places, strict=True) if place[0] == key]
+            rule = " or ".join(dict.fromkeys(rules))
+            faults[key] = f"{key} must be {rule}, but is {_as_yaml(detail['input'])}"
+    return None, list(faults.values())
 
 
-def _fault(key: str, rule: str, fault: Mapping[str, Any]) -> str:
-    """Say what is wrong with the value of a key."""
-    if fault["type"] == "unexpected_keyword_argument":
-        section, _, name = key.rpartition(".")
-        return unknown_key(key, name, names_in(section), same_name(key))
-    if fault["type"] == "missing":
-        return f"{key} is missing"
-    return f"{key} must be {rule}, but is {_as_yaml(fault['input'])}"
+def _rule(detail: Mapping[str, Any]) -> str:
+    """What a value must be, by one fault of pydantic."""
+    message: str = detail["msg"]
+    return _RULES.get(detail["type"]) or message.removeprefix("Input should be ")
 
 
 def _as_yaml(value: object) -> str:
@@ -166,23 +179,22 @@ def _as_yaml(value: object) -> str:
     return repr(value)
 
 
-def _described(kind: type, fault: Mapping[str, Any], path: str) -> tuple[str, str]:
-    """Return the dotted key of one fault of pydantic, and the rule that its value breaks."""
-    place, hint = path, kind
-    for part in fault["loc"]:
+def _place(kind: type, parts: Sequence[int | str], path: str) -> tuple[str, Any]:
+    """Return the dotted key of a fault of pydantic, and the section that has the key."""
+    place, hint, section = path, kind, kind
+    for part in parts:
         if part == "[key]":  # the key itself is wrong, and not its value
             break
         if is_dataclass(hint):
-            place = join(place, part)
-            hint = _plain(get_type_hints(hint, include_extras=True).get(part, Any))
+            place, section = join(place, part), hint
+            hint = _plain(get_type_hints(hint, include_extras=True).get(str(part), Any))
         elif get_origin(hint) is list:
             place, hint = f"{place}[{part}]", _plain(get_args(hint)[0])
         elif get_origin(hint) is dict:
             place, hint = join(place, part), _plain(get_args(hint)[1])
         else:  # the name of one type of several
             break
-    rule = _RULES.get(fault["type"]) or fault["msg"].removeprefix("Input should be ")
-    return place, rule
+    return place, section
 
 
 def _plain(hint: Any) -> Any:
@@ -200,7 +212,7 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
     yield from _broken_rules_of_model(config)
     yield from _broken_rules_of_data(config.dataset)
     yield from _broken_rules_of_trainer(config)
-    yield from _broken_rules_of_optimizer(config)
+    yield from _broken_rules_of_schedule(config)
     yield from _broken_rules_of_regime(config)
     label = config.evaluator.label
     if label is not None and not re.fullmatch(r"\w[\w.+-]*", label):
@@ -211,11 +223,7 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
 
 def _broken_rules_of_model(config: AsrConfig) -> Iterator[str]:
     model = config.model
-    trained = model.name or model.path
-    if not trained and model.family != schema.CTC_FAMILY:
-        rule = f"must be {schema.CTC_FAMILY} (CTC models, not LLM models)"
-        yield f"model.family {rule}, but is {_as_yaml(model.family)}"
-    if model.head != schema.FULL and not trained:
+    if model.head != schema.FULL and not (model.name or model.path):
         yield "model.head must be full without a trained model (model.name or model.path)"
     if model.keep_layers != sorted({*model.keep_layers}):
         rule = "must be numbers of layers, from 0 on and ascending"
@@ -233,11 +241,6 @@ def _broken_rules_of_data(data: DatasetSection) -> Iterator[str]:
             "dataset.transforms must be empty with speed_factors or spec_aug_p; list `speed` and "
             "`spec_augment` among the transforms instead"
         )
-    for name in ("example_shuffle_window", "batch_shuffle_window"):
-        window, default = getattr(data.asr_task_config, name), getattr(TaskSection(), name)
-        if window not in {0, 1, default}:
-            rule = "must be 0, to shuffle all, or 1, not to shuffle"
-            yield f"dataset.asr_task_config.{name} {rule}, but is {window}"
     yield from _profile_faults("dataset.text_profile", data.text_profile)
 
 
@@ -250,8 +253,6 @@ def _profile_faults(key: str, profile: str) -> Iterator[str]:
 
 def _broken_rules_of_trainer(config: AsrConfig) -> Iterator[str]:
     trainer = config.trainer
-    if len(trainer.fp16_loss_scale) != 2:
-        yield f"trainer.fp16_loss_scale must be two numbers, but is {trainer.fp16_loss_scale}"
     if trainer.unfreeze and trainer.freeze_encoder_for_n_steps:
         yield "trainer.unfreeze must be empty with trainer.freeze_encoder_for_n_steps"
     if not _are_stages(trainer.unfreeze):
@@ -274,10 +275,9 @@ def _are_stages(unfreeze: Mapping[int | str, str]) -> bool:
     return not unfreeze or (min(map(in_steps, unfreeze)) == 0 and ascends and len(kinds) < 2)
 
 
-def _broken_rules_of_optimizer(config: AsrConfig) -> Iterator[str]:
+def _broken_rules_of_schedule(config: AsrConfig) -> Iterator[str]:
     schedule = config.lr_scheduler.config
-    endless = config.lr_scheduler.name in _ENDLESS or getattr(schedule, "cycle_len", None)
-    if not endless and config.regime.num_steps is None:
+    if config.lr_scheduler.name not in _ENDLESS and config.regime.num_steps is None:
         yield "regime.num_steps must be given for this schedule, but is null"
     ratio = getattr(schedule, "stage_ratio", [1.0])
     if not math.isclose(sum(ratio), 1.0) or len(ratio) not in {1, 3}:
@@ -315,7 +315,7 @@ def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
     for name, of in _MULTIPLES:
         interval, unit = getattr(regime, name), getattr(regime, of)
         if part is not None and name in {"validate_every_n_steps", "checkpoint_every_n_steps"}:
-            continue  # `set_steps` sets them
+            continue  # `with_steps` sets them
         if interval is not None and unit is not None and interval % unit:
             yield f"regime.{name} must be a multiple of regime.{of}, {unit}, but is {interval}"
     if regime.keep_best_n_checkpoints and regime.checkpoint_every_n_steps and not validates:
@@ -333,7 +333,5 @@ _MULTIPLES: Final = (
     ("checkpoint_every_n_steps", "publish_metrics_every_n_steps"),
     ("checkpoint_every_n_steps", "validate_every_n_steps"),
     ("keep_checkpoint_every_n_steps", "checkpoint_every_n_steps"),
-    ("validate_every_n_data_epochs", "publish_metrics_every_n_data_epochs"),
-    ("checkpoint_every_n_data_epochs", "publish_metrics_every_n_data_epochs"),
 )
 """Keys of ``regime`` that fairseq2 wants to be multiples of others."""

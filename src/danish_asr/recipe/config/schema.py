@@ -6,13 +6,18 @@ help. No PyTorch and no fairseq2 is imported, so that faults and help come at on
 turns these sections into those of fairseq2.
 """
 
+import math
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BeforeValidator, ConfigDict, Strict
+
+from danish_asr.base.config_tree import Tree, flatten
+from danish_asr.base.files import from_yaml
 
 # Strict: without it pydantic takes "5" for a number, and 1 for true.
 Bool = Annotated[bool, Strict()]
@@ -20,6 +25,7 @@ Count = Annotated[int, Strict(), Ge(0)]
 AtLeastOne = Annotated[int, Strict(), Ge(1)]
 AboveZero = Annotated[float, Strict(), Gt(0)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
+SpeedFactor = Annotated[float, Strict(), Ge(0.5), Le(2)]
 
 
 def _without_module(value: object) -> object:
@@ -30,7 +36,11 @@ def _without_module(value: object) -> object:
 DataType = Annotated[Literal["float32", "float16", "bfloat16"], BeforeValidator(_without_module)]
 
 FULL: Final = "full"
-CTC_FAMILY: Final = "wav2vec2_asr"
+ADAMW_8BIT: Final = "adamw_8bit"
+ADAMW_OFFLOAD: Final = "adamw_offload"
+
+_SMALLEST_8BIT: Final = 4096
+"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
 
 
 class Section:
@@ -49,9 +59,6 @@ class ModelSection(Section):
     path: Path | None = None
     """A run, one of its checkpoints, or a directory of Hugging Face, instead of a name."""
 
-    family: str | None = CTC_FAMILY
-    """The family of a model that `path` or `arch` gives."""
-
     arch: str | None = None
     """An architecture without weights, such as tiny or 300m."""
 
@@ -61,15 +68,9 @@ class ModelSection(Section):
     dtype: Annotated[Literal["float32"], BeforeValidator(_without_module)] = "float32"
     """The type of the weights; `trainer.mixed_precision` sets that of the computation."""
 
-    mmap: Bool = False
-    """Map the file of weights into memory instead of reading it."""
-
-    compile: Literal[False] = False
-    """fairseq2 0.6 does not compile this family."""
-
     head: Literal["full", "danish"] = FULL
     """`danish` keeps those rows of a trained head whose symbols the training text uses, below 100
-    of 10,000: head, softmax and CTC loss then need a fraction of their time and memory."""
+    of 10,000: head and CTC loss then need a fraction of their time and memory."""
 
     keep_layers: list[Count] = field(default_factory=list)
     """Of a trained model take these encoder layers alone, counted from 0 and ascending: `[0, 2,
@@ -83,28 +84,10 @@ class EncoderSection(Section):
     name: str | None = ""
     """A model's card, such as omniASR_W2V_300M."""
 
-    path: Path | None = None
-    """A checkpoint, instead of a name."""
-
-    family: str | None = "wav2vec2_ssl"
-    """The family of a model that `path` gives."""
-
-    arch: str | None = None
-    """The architecture of a model that `path` gives."""
-
-    config_overrides: dict[str, Any] | None = None
-    """Changes to the architecture."""
-
-    mmap: Bool = False
-    """Map the file of weights into memory instead of reading it."""
-
 
 @dataclass(kw_only=True)
 class MaskingSection(Section):
-    """Which share of the encoder's input is masked in training.
-
-    Null: as the model is configured, which is not at all for omniASR's models.
-    """
+    """Which share of the encoder's input is masked in training; null: as the model has it."""
 
     time: Share | None = None
     """wav2vec 2.0's mask probability: spans are drawn for this share of the frames. They may
@@ -161,11 +144,11 @@ class TaskSection(Section):
     spec_aug_time_mask_param: Count = 80
     """Frames that it masks at most."""
 
-    example_shuffle_window: Count = 0
-    """Shuffle rows within windows of this many; 0: the whole epoch, 1: not at all."""
+    example_shuffle_window: Literal[0, 1] = 0
+    """0: shuffle the rows of an epoch, 1: only its row groups."""
 
-    batch_shuffle_window: Count = 1000
-    """The same for batches."""
+    batch_shuffle_window: Literal[0, 1, 1000] = 1000
+    """1: batches come in the order of their first rows. Others: they are shuffled."""
 
 
 @dataclass(kw_only=True)
@@ -207,17 +190,15 @@ class DatasetSection(Section):
 
     train_subset: AtLeastOne | None = None
     """Train on about this many rows, counted before the filters, each dialect in its share. A
-    larger subset contains the smaller ones. Null: all rows."""
+    larger subset contains the smaller ones. Null: all."""
 
     train_share: Annotated[float, Strict(), Gt(0), Le(1)] | None = None
-    """Train on this share of the hours, counted before the filters: speakers in an order drawn by
-    `common.seed`, of each dialect its share. A larger share contains the smaller ones. Null: all
-    rows."""
+    """Train on this share of the hours, counted before the filters: of each dialect speakers in an
+    order that `common.seed` draws. A larger share contains the smaller ones. Null: all."""
 
     weights: list[WeightConfig] = field(default_factory=list)
-    """Show rows more or less often: `[{where: "corpus = 'ftspeech'", factor: 0.3}, {where: "dialect
-    = 'Bornholmsk'", factor: 4}]`, each a factor beside `beta_corpus`. A row with 0.3 is in three of
-    ten epochs. The log has hours, share and repeats of each."""
+    """Show rows more or less often, beside `beta_corpus`: `[{where: "corpus = 'ftspeech'", factor:
+    0.3}]`. A row with 0.3 is in three of ten epochs. The log has hours and repeats of each."""
 
     valid_split: str | None = "dev"
     """The splits to validate on, separated by commas; `test_<corpus>` is one corpus."""
@@ -234,19 +215,17 @@ class DatasetSection(Section):
     of attention grows so: fewer long utterances in a batch, more short ones. Null: as L."""
 
     valid_max_num_elements: AtLeastOne | Annotated[str, MinLen(2)] | None = None
-    """`asr_task_config.max_num_elements` for validation and evaluation, or a multiple of it (`3x`,
-    which is safe, because there are no gradients); scores do not depend on it. Null: as in
-    training."""
+    """`asr_task_config.max_num_elements` for validation and evaluation, or a multiple of it: `3x`
+    is safe, because there are no gradients. Scores do not depend on it. Null: as in training."""
 
     mixture_parquet_storage_config: StorageSection = field(default_factory=StorageSection)
     asr_task_config: TaskSection = field(default_factory=TaskSection)
 
     text_profile: str = "raw"
-    """Text normalisation of the training targets: a profile of `danish_asr.text`, or your own as
-    `package.module:function`. Models with a tokenizer of lower-case letters only (v1, or a
-    character tokenizer) need `coral`."""
+    """Text normalisation of the training targets: a profile, or `package.module:function`. Models
+    whose tokenizer has lower-case letters only (v1, or of characters) need `coral`."""
 
-    speed_factors: list[AboveZero] = field(default_factory=list)
+    speed_factors: list[SpeedFactor] = field(default_factory=list)
     """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher. A row
     that would break the length limits keeps its own speed."""
 
@@ -281,42 +260,13 @@ class TokenizerSection(Section):
     family: str | None = None
     """The family of the tokenizer that `path` gives: char_tokenizer."""
 
-    config_overrides: dict[str, Any] | None = None
-    """Changes to the tokenizer's configuration."""
-
 
 @dataclass(kw_only=True)
 class GangSection(Section):
     """The processes of a run."""
 
-    tensor_parallel_size: Literal[1] = 1
-    """CTC models fit one GPU."""
-
     timeout: Annotated[int, Strict(), Ge(1), Le(10_000_000)] = 15
     """Minutes, not seconds, that a process waits for the others. NCCL's limit too."""
-
-    high_priority: Bool = True
-    """Let GPUs communicate before they compute."""
-
-
-@dataclass(kw_only=True)
-class FsdpConfig(Section):
-    """PyTorch's sharding of a model over GPUs."""
-
-    version: Literal["v1", "v2"] = "v2"
-    """PyTorch's FSDP 1 or 2."""
-
-    granularity: Literal["model", "stack", "layer"] = "layer"
-    """What is sharded as one."""
-
-    hybrid: Bool = False
-    """Shard within a host, and copy between hosts."""
-
-    reshard_after_forward: Bool = True
-    """Give sharded weights back after the forward pass, for memory."""
-
-    fp32_reduce: Bool = True
-    """Sum gradients over GPUs in float32."""
 
 
 @dataclass(kw_only=True)
@@ -337,9 +287,6 @@ class AccumulationConfig(Section):
 
     num_batches: AtLeastOne = 4
     """Batches that a process sums in a step."""
-
-    no_sync: Bool = False
-    """Sum gradients over GPUs at the last batch of a step only."""
 
 
 @dataclass(kw_only=True)
@@ -375,7 +322,6 @@ class TrainerSection(Section):
     data_parallelism: Literal["ddp", "fsdp"] = "ddp"
     """On several GPUs: ddp copies the model to each, fsdp shards it."""
 
-    fsdp: FsdpConfig = field(default_factory=FsdpConfig)
     mixed_precision: MixedPrecisionConfig = field(default_factory=MixedPrecisionConfig)
     grad_accumulation: AccumulationConfig = field(default_factory=AccumulationConfig)
     activation_checkpointing: CheckpointingConfig = field(default_factory=CheckpointingConfig)
@@ -383,30 +329,16 @@ class TrainerSection(Section):
     max_grad_norm: AboveZero | None = 1.0
     """Clip gradients to this norm: without it a single bad batch can ruin a run. Null: none."""
 
-    fp16_loss_scale: list[AboveZero] = field(default_factory=lambda: [128.0, 0.0001])
-    """First and smallest scale of the loss in float16."""
-
-    gc_every_n_steps: AtLeastOne | None = 1000
-    """Collect Python's garbage every n steps. Null: automatically."""
-
-    grad_check: Bool = False
-    """Compare the gradients of the processes in each step, to find faults."""
-
-    anomaly_detection: Bool = False
-    """PyTorch's search for the operation that makes a NaN; slow."""
-
     freeze_encoder_for_n_steps: Count = 0
     """The encoder is frozen for the first n steps, while the new head settles."""
 
     unfreeze: dict[Count | str, str] = field(default_factory=dict)
-    """What learns after so many steps, in stages, instead of `freeze_encoder_for_n_steps`: `{0:
-    head, 1000: top 8, 3000: all}`; or after so many passes over the training data: `{0: head, 1
-    epoch: top 8, 2.5 epochs: all}`."""
+    """What learns after so many steps, in place of `freeze_encoder_for_n_steps`: `{0: head, 1000:
+    top 8, 3000: all}`; or after so many epochs: `{0: head, 1 epoch: top 8, 2.5 epochs: all}`."""
 
     stages: dict[AtLeastOne, StageConfig] = field(default_factory=dict)
-    """Rows and learning rate after so many steps: `{5000: {subset: 500_000}, 9000: {lr: 1e-5}}`.
-    The first stage has `dataset.train_where` and `dataset.train_subset`. A stage begins a new
-    epoch; the schedule is one for all stages."""
+    """Rows and learning rate after so many steps: `{5000: {subset: 500_000}, 9000: {lr: 1e-5}}`,
+    before that those of `dataset`. A stage begins a new epoch; all have one schedule."""
 
     effective_audio_minutes: AboveZero | None = None
     """Minutes of audio in a step, padding included, on any number of processes: sets
@@ -426,6 +358,8 @@ class TrainerSection(Section):
 
 Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2)]
 Rate = Annotated[float, Strict(), Gt(0), Le(1000)]
+Scale = Annotated[float, Strict(), Ge(0)]
+Scales = Scale | list[Scale]
 
 
 @dataclass(kw_only=True)
@@ -436,14 +370,12 @@ class GroupConfig(Section):
     """Regular expressions of names."""
 
     lr: Annotated[float, Strict(), Ge(0), Le(1000)] | Literal["default"] = "default"
-    betas: Betas | Literal["default"] = "default"
-    eps: AboveZero | Literal["default"] = "default"
-    weight_decay: Annotated[float, Strict(), Ge(0)] | Literal["default"] = "default"
+    weight_decay: Scale | Literal["default"] = "default"
 
 
 @dataclass(kw_only=True)
-class LeanAdamWConfig(Section):
-    """The settings of `adamw_8bit` and `adamw_offload`, and those that AdamW shares with them."""
+class AdamWConfig(Section):
+    """The settings of `adamw`, `adamw_8bit` and `adamw_offload`."""
 
     lr: Rate = 5e-05
     """The highest learning rate of the schedule."""
@@ -454,70 +386,59 @@ class LeanAdamWConfig(Section):
     eps: AboveZero = 1e-08
     """Added to the denominator."""
 
-    weight_decay: Annotated[float, Strict(), Ge(0)] = 0.0
+    weight_decay: Scale = 0.0
     """How much weights shrink in a step, times the rate."""
 
     groups: list[GroupConfig] = field(default_factory=list)
     """Values of their own for parameters: a list with `params`, a pattern of names."""
 
 
-@dataclass(kw_only=True)
-class AdamWConfig(LeanAdamWConfig):
-    """The settings of `adamw`."""
-
-    amsgrad: Bool = False
-    """The variant AMSGrad."""
-
-    maximize: Literal[False] = False
-    """The loss is minimised."""
-
-    capturable: Literal[False] = False
-    """For CUDA graphs, which torch refuses in the step."""
-
-    differentiable: Literal[False] = False
-    """For gradients of a step itself, which torch refuses in the step."""
-
-    impl: Literal["auto", "foreach", "fused", "naive"] = "auto"
-    """PyTorch's implementation; auto is fused on a GPU."""
+def _adamw_bytes(shape: Sequence[int]) -> int:
+    return 8 * math.prod(shape)  # two moments in float32
 
 
-@dataclass(kw_only=True)
-class AdafactorConfig(Section):
-    """The settings of `adafactor`."""
-
-    lr: Rate = 1e-2
-    beta2_decay: Annotated[float, Strict(), Le(0)] = -0.8
-    eps: list[AboveZero | None] = field(default_factory=lambda: [None, 0.001])
-    d: AboveZero = 1.0
-    weight_decay: Annotated[float, Strict(), Ge(0)] = 0.0
-    foreach: Bool | None = None
-    maximize: Literal[False] = False
-    groups: list[GroupConfig] = field(default_factory=list)
+def _8bit_bytes(shape: Sequence[int]) -> int:
+    elements = math.prod(shape)
+    if elements < _SMALLEST_8BIT:
+        return _adamw_bytes(shape)
+    # Two codes for each element, and two scales for each block of 256.
+    return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
 
-OPTIMIZERS: Final[dict[str, type]] = {
-    "adamw": AdamWConfig,
-    "adamw_8bit": LeanAdamWConfig,
-    "adamw_offload": LeanAdamWConfig,
-    "adafactor": AdafactorConfig,
+class OptimizerKind(NamedTuple):
+    """What is known about an optimizer before its code, which may need another library, is read."""
+
+    state_bytes: Callable[[Sequence[int]], int] = _adamw_bytes  # of a shape that learns
+    code: str | None = None  # ``package.module:Class``; None: fairseq2 makes it
+    on_host: bool = False  # its state is in the host's memory
+    extra: str | None = None  # the optional dependency, also the name of its library
+
+
+OPTIMIZERS: Final = {
+    "adamw": OptimizerKind(),
+    ADAMW_8BIT: OptimizerKind(
+        state_bytes=_8bit_bytes,
+        code="danish_asr.recipe.train.adamw_8bit:AdamW8bit",
+        extra="bitsandbytes",
+    ),
+    ADAMW_OFFLOAD: OptimizerKind(
+        code="danish_asr.recipe.train.learning:OffloadedAdamW", on_host=True
+    ),
 }
-"""The settings in ``optimizer.config`` for each ``optimizer.name``."""
+"""By ``optimizer.name``."""
 
 
 @dataclass(kw_only=True)
 class OptimizerSection(Section):
     """The optimizer."""
 
-    name: Literal["adamw", "adamw_8bit", "adamw_offload", "adafactor"] = "adamw"
+    name: Literal["adamw", "adamw_8bit", "adamw_offload"] = "adamw"
     """adamw_8bit needs a quarter of the memory for its moments, adamw_offload keeps them in the
     host's memory."""
 
-    config: Any = field(default_factory=AdamWConfig)
-    """Its settings; those of adamw are below."""
+    config: AdamWConfig = field(default_factory=AdamWConfig)
 
 
-Scale = Annotated[float, Strict(), Ge(0)]
-Scales = Scale | list[Scale]
 FinalScale = Annotated[float, Strict(), Gt(0), Le(1000)]  # at 0 fairseq2 takes its log
 
 
@@ -539,10 +460,7 @@ class TriStageConfig(Section):
 class CosineConfig(Section):
     """Warm-up, then a cosine."""
 
-    cycle_len: AtLeastOne | None = None
     num_warmup_steps: Count = 0
-    cycle_mul: AboveZero = 1.0
-    lr_mul: AboveZero = 1.0
     start_lr: Scales = 0.0
     final_lr: Scales | None = None
     final_lr_scale: Scales | None = 0.2
@@ -579,9 +497,8 @@ SCHEDULES: Final[dict[str, type]] = {
     "polynomial_decay": PolynomialConfig,
     "noam": NoamConfig,
     "myle": MyleConfig,
-    "passthrough": type(None),
 }
-"""The settings in ``lr_scheduler.config`` for each ``lr_scheduler.name``."""
+"""The settings in ``lr_scheduler.config`` for each ``lr_scheduler.name`` that has some."""
 
 
 @dataclass(kw_only=True)
@@ -616,13 +533,9 @@ class RegimeSection(Section):
     validate_every_n_steps: AtLeastOne | None = 1_000
     """Steps between validations; a multiple of `publish_metrics_every_n_steps`."""
 
-    validate_after_n_data_epochs: Count = 0
-    """No validation before this epoch."""
-
     validate_every_n_data_epochs: AboveZero | None = None
-    """Validate after so many passes over the training data. A part of one, such as 0.5, takes the
-    place of `validate_every_n_steps` and `checkpoint_every_n_steps`: so many steps, rounded to a
-    multiple of `publish_metrics_every_n_steps`."""
+    """Validate after so many epochs. A part of one, such as 0.5, sets `validate_every_n_steps` and
+    `checkpoint_every_n_steps`, rounded to a multiple of `publish_metrics_every_n_steps`."""
 
     score_metric: Literal["wer", "cer", "worst_group_wer", "loss"] = "wer"
     """What the best checkpoint is best by."""
@@ -633,18 +546,11 @@ class RegimeSection(Section):
     early_stopping_patience: AtLeastOne | None = None
     """Stop after this many validations in a row without a new best score. Null: never."""
 
-    stop_at_step: AtLeastOne | None = None
-    """Save and exit after this step, with status 0; a higher value or null continues. The schedule
-    stays that of `num_steps`. Null: never."""
-
     checkpoint_after_n_steps: Count = 0
     """No checkpoint before this step."""
 
     checkpoint_every_n_steps: AtLeastOne | None = 1_000
     """Steps between checkpoints."""
-
-    checkpoint_after_n_data_epochs: Count = 0
-    """No checkpoint before this epoch."""
 
     checkpoint_every_n_data_epochs: AtLeastOne | None = None
     """Epochs between checkpoints."""
@@ -652,9 +558,6 @@ class RegimeSection(Section):
     save_model_only: Bool | Literal["all", "all_but_last"] = False
     """all_but_last: of all but the newest checkpoint only the model. true or all: of all, so that
     no run can continue."""
-
-    export_hugging_face: Literal[False] = False
-    """`danish-asr export` does it."""
 
     keep_last_n_checkpoints: AtLeastOne | None = 2
     """How many of the newest are kept. With this, `keep_best_n_checkpoints` and
@@ -671,12 +574,6 @@ class RegimeSection(Section):
 
     publish_metrics_every_n_steps: AtLeastOne | None = 100
     """Steps between reports."""
-
-    publish_metrics_after_n_data_epochs: Count = 0
-    """No report before this epoch."""
-
-    publish_metrics_every_n_data_epochs: AtLeastOne | None = None
-    """Epochs between reports."""
 
     def with_steps(self, epoch: int) -> "RegimeSection":
         """Return the section with a part of an epoch, which has so many steps, in steps."""
@@ -783,20 +680,6 @@ class TorchConfig(Section):
     num_threads: AtLeastOne | None = None
     """CPU threads of PyTorch. Null: OMP_NUM_THREADS, else the CPUs at hand."""
 
-    allow_tf32: Bool = True
-    """Use TF32 for float32 matrices on a GPU."""
-
-    fp16_reduced_precision: Bool = True
-    """Sum float16 products in float16."""
-
-    bf16_reduced_precision: Bool = True
-    """Sum bfloat16 products in bfloat16."""
-
-    default_sdpa: Literal[
-        "torch", "torch_math", "torch_mem_efficient", "torch_flash", "flash2", "flash3", "naive"
-    ] = "torch"
-    """The implementation of attention."""
-
 
 @dataclass(kw_only=True)
 class TensorBoardConfig(Section):
@@ -819,20 +702,11 @@ class WandbConfig(Section):
     project: str | None = None
     """The project there."""
 
-    run_id: str | None = "persistent"
-    """persistent: a run that continues keeps its id."""
-
     run_name: str | None = None
     """The name that is shown. Null: a random one."""
 
     group: str | None = None
     """A group of runs."""
-
-    job_type: str | None = None
-    """A kind of run."""
-
-    resume_mode: Literal["allow", "never", "must", "auto"] | None = "allow"
-    """What W&B does with an id that it knows."""
 
 
 @dataclass(kw_only=True)
@@ -841,36 +715,6 @@ class RecordersConfig(Section):
 
     tensorboard: TensorBoardConfig = field(default_factory=TensorBoardConfig)
     wandb: WandbConfig = field(default_factory=WandbConfig)
-
-
-@dataclass(kw_only=True)
-class TorchProfilerConfig(Section):
-    """A trace of some steps."""
-
-    enabled: Bool = False
-    """Write a trace of some steps to OUTDIR/tb."""
-
-    skip_n_steps: Count = 4
-    """Steps before the first trace."""
-
-    wait_n_steps: Count = 0
-    """Steps between traces."""
-
-    num_warmup_steps: Count = 1
-    """Steps that are traced and dropped."""
-
-    num_active_steps: AtLeastOne = 4
-    """Steps in a trace."""
-
-    repeat: AtLeastOne = 1
-    """How many traces."""
-
-
-@dataclass(kw_only=True)
-class ProfilersConfig(Section):
-    """Where time goes."""
-
-    torch: TorchProfilerConfig = field(default_factory=TorchProfilerConfig)
 
 
 @dataclass(kw_only=True)
@@ -890,7 +734,6 @@ class CommonSection(Section):
 
     torch: TorchConfig = field(default_factory=TorchConfig)
     metric_recorders: RecordersConfig = field(default_factory=RecordersConfig)
-    profilers: ProfilersConfig = field(default_factory=ProfilersConfig)
     assets: AssetsConfig = field(default_factory=AssetsConfig)
 
     seed: Annotated[int, Strict(), Ge(0), Lt(4_000_000_000)] = 2
@@ -898,9 +741,6 @@ class CommonSection(Section):
 
     debug: Bool = False
     """Print what otherwise stands in OUTDIR/logs only."""
-
-    no_sweep_dir: Literal[True] = True
-    """OUTDIR is the directory of one run."""
 
 
 @dataclass(kw_only=True)
@@ -935,43 +775,69 @@ class AsrConfig(Section):
         return stages
 
 
-WITHOUT_EFFECT: Final = (
-    *("model.compile_options", "pretrained_encoder.compile_options", "pretrained_encoder.dtype"),
-    *("pretrained_encoder.compile", "dataset.manifest_storage_config", "dataset.task_mode"),
-    *(
-        f"dataset.mixture_parquet_storage_config.{key}"
-        for key in (
-            *("sync_batches", "sync_mode", "fragment_streaming", "fragment_loading"),
-            *("dataset_summary_path", "beta_language", "pa_cpu_count", "max_workers"),
-            *("num_prefetch", "parquet_path_name", "sampling_seed"),
-        )
-    ),
-    *(
-        f"dataset.asr_task_config.{key}"
-        for key in ("batch_size", "unified_audio_feature_keys", "npc", "seed", "num_prefetch")
-    ),
-    *("common.torch.compiled_region_activation_memory_budget", "common.cluster"),
-    "common.sweep_format",
-)
-"""Upstream's keys and sections that are accepted, and named in one note."""
-
 _STORAGE: Final = "dataset.mixture_parquet_storage_config"
 _TASK: Final = "dataset.asr_task_config"
 
-ONLY_DEFAULT: Final[dict[str, object]] = {
-    "dataset.storage_mode": "MIXTURE_PARQUET",
-    f"{_STORAGE}.split_column": "split",
-    f"{_STORAGE}.fragment_streaming.partition_filters": None,
-    f"{_STORAGE}.fragment_streaming.limit": None,
-    f"{_STORAGE}.fragment_loading.filters": None,
-    f"{_STORAGE}.fragment_loading.drop_null": False,
-    f"{_TASK}.batching_strategy": "LENGTH",
-    f"{_TASK}.max_bucket_size": None,
-    f"{_TASK}.drop_remainder": False,
-    f"{_TASK}.filter_long_text_threshold": None,
-    f"{_TASK}.remove_unknown": False,
-    f"{_TASK}.use_fbank": False,
-    f"{_TASK}.no_padding": False,
-    f"{_TASK}.max_num_batches": None,
-}
-"""Upstream's keys that would change rows or labels, with the one value that is accepted."""
+WITHOUT_EFFECT: Final = [
+    f"{section}.{name}"
+    for section, names in {
+        "model": "compile_options",
+        "pretrained_encoder": "compile compile_options dtype",
+        "dataset": "manifest_storage_config task_mode",
+        _STORAGE: "beta_language dataset_summary_path fragment_loading fragment_streaming "
+        "max_workers num_prefetch pa_cpu_count parquet_path_name sampling_seed sync_batches "
+        "sync_mode",
+        _TASK: "batch_size npc num_prefetch seed unified_audio_feature_keys",
+        "common": "cluster profilers sweep_format",
+        "common.torch": "compiled_region_activation_memory_budget",
+    }.items()
+    for name in names.split()
+]
+"""Keys and sections of upstream and fairseq2 that are accepted, and named in one note."""
+
+ONLY_DEFAULT: Final[Tree] = dict(
+    flatten(
+        from_yaml("""
+model: {family: wav2vec2_asr, compile: false, mmap: false}
+pretrained_encoder:
+  {path: null, family: wav2vec2_ssl, arch: null, config_overrides: null, mmap: false}
+tokenizer: {config_overrides: null}
+dataset:
+  storage_mode: MIXTURE_PARQUET
+  mixture_parquet_storage_config:
+    split_column: split
+    fragment_streaming: {partition_filters: null, limit: null}
+    fragment_loading: {filters: null, drop_null: false}
+  asr_task_config:
+    {batching_strategy: LENGTH, max_bucket_size: null, drop_remainder: false, max_num_batches: null,
+     filter_long_text_threshold: null, remove_unknown: false, use_fbank: false, no_padding: false}
+gang: {tensor_parallel_size: 1, high_priority: true}
+trainer:
+  fsdp:
+    {version: v2, granularity: layer, hybrid: false, reshard_after_forward: true, fp32_reduce: true}
+  grad_accumulation: {no_sync: false}
+  fp16_loss_scale: [128.0, 0.0001]
+  gc_every_n_steps: 1000
+  grad_check: false
+  anomaly_detection: false
+optimizer:
+  config:
+    {amsgrad: false, maximize: false, capturable: false, differentiable: false, impl: auto}
+lr_scheduler: {config: {cycle_len: null, cycle_mul: 1.0, lr_mul: 1.0}}
+regime:
+  validate_after_n_data_epochs: 0
+  checkpoint_after_n_data_epochs: 0
+  publish_metrics_after_n_data_epochs: 0
+  publish_metrics_every_n_data_epochs: null
+  export_hugging_face: false
+common:
+  no_sweep_dir: true
+  torch:
+    {allow_tf32: true, fp16_reduced_precision: true, bf16_reduced_precision: true,
+     default_sdpa: torch}
+  metric_recorders: {wandb: {run_id: persistent, job_type: null, resume_mode: allow}}
+  profilers: {torch: {enabled: false}}
+""")
+    )
+)
+"""Keys of upstream and fairseq2 that few set, with the one value that is accepted."""

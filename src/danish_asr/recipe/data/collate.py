@@ -6,21 +6,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq2.data._memory import MemoryBlock
-from fairseq2.data.audio import AudioDecoder
 from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
+from danish_asr.base import audio
 from danish_asr.base.audio_beyond_libsndfile import open_flac
 from danish_asr.base.errors import DatasetError, user_code
-from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.recipe.data.epochs import EpochLengths
-from danish_asr.recipe.data.index import TARGET, Index
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.data.epochs import Epoch
+from danish_asr.recipe.data.index import PATH, TARGET, TEXT, Index
 from danish_asr.recipe.data.sampler import Rows
 from danish_asr.recipe.data.targets import Targets
-from danish_asr.recipe.data.transforms import Transform, Waveform
+from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +36,7 @@ class Collate:
         index: With targets (`Index.with_targets`).
         normalize: Each waveform to mean 0 and variance 1.
         shortest: Shorter waveforms are padded to so many samples: the model's first frame.
-        transforms: Those that keep the length; others come with the epoch's lengths.
+        transforms: Of training; speeds come with the epoch.
     """
 
     index: Index
@@ -49,7 +48,7 @@ class Collate:
     pin_memory: bool
 
     def __call__(
-        self, rows: Rows, epoch_lengths: EpochLengths, *, seed: Sequence[int], first: int
+        self, rows: Rows, epoch: Epoch, *, seed: Sequence[int], first: int
     ) -> Seq2SeqBatch:
         """Load rows of the index, of which the first has this place in the epoch.
 
@@ -60,13 +59,13 @@ class Collate:
                 or a transform returns another length than it may.
         """
         example = self._metadata(rows.tolist())
-        sizes = epoch_lengths.lengths[rows]
+        sizes = epoch.lengths[rows]
         lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
         for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
             waveforms[number, size:] = 0
             try:
-                self._fill(waveforms[number, :size], row, epoch_lengths, [*seed, first + number])
+                self._fill(waveforms[number, :size], row, epoch, [*seed, first + number])
             except ValueError as error:
                 raise DatasetError(
                     f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
@@ -74,7 +73,7 @@ class Collate:
                 ) from error
         targets = [self.targets(text) for text in self.index.values(TARGET, rows)]
         example["target_size"] = [len(target) for target in targets]
-        target_lengths = [max(1, len(target)) for target in targets]
+        target_lengths = [max(1, size) for size in example["target_size"]]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
         for number, target in enumerate(targets):
             padded[number, : len(target)] = target
@@ -86,31 +85,37 @@ class Collate:
             example=example,
         )
 
-    def _fill(
-        self, out: Waveform, row: int, epoch_lengths: EpochLengths, seed: Sequence[int]
-    ) -> None:
+    def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
         """Decode and transform the waveform of a row into its place in the batch."""
         encoded = self.index.audio.read(row)
-        if epoch_lengths.draws:
-            waveform = np.empty(int(self.index.lengths[row]), np.float32)
-            decode(encoded, waveform)
-            out[:] = epoch_lengths.change(waveform, row)
-        else:
+        speed = 1.0 if epoch.speeds is None else float(epoch.speeds[row])
+        if speed == 1:
             decode(encoded, out)
-        if self.transforms:
-            rng = np.random.default_rng(seed)
-            described = self.index.audio.describe(row)
-        for transform in self.transforms:
-            if not transform.after_normalization:
-                _apply(transform, out, rng, described)
+        else:
+            recorded = np.empty(int(self.index.lengths[row]), np.float32)
+            decode(encoded, recorded)
+            out[:] = at_speed(recorded, speed, len(out))
+        rng = np.random.default_rng(seed)
+        self._transform(out, row, rng, after_normalization=False)
         if self.normalize:
             tensor = torch.from_numpy(out)
             # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads
             # then spin: three times the processor time for the whole reader.
             out[:] = layer_norm(tensor, tensor.shape).numpy()
+        self._transform(out, row, rng, after_normalization=True)
+
+    def _transform(
+        self, out: Waveform, row: int, rng: np.random.Generator, *, after_normalization: bool
+    ) -> None:
+        """Change a waveform in place; errors of a user's transform name the row."""
         for transform in self.transforms:
-            if transform.after_normalization:
-                _apply(transform, out, rng, described)
+            if transform.after_normalization != after_normalization:
+                continue
+            with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                changed = np.asarray(transform(out, rng), np.float32)
+                if changed.shape != out.shape:
+                    raise ValueError(f"returned {changed.shape}, expected {out.shape}")
+            out[:] = changed
 
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
@@ -119,34 +124,14 @@ class Collate:
     def _metadata(self, rows: list[int]) -> dict[str, list[Any]]:
         """The columns of ``example``."""
         index = self.index
-        partitions = [index.partitions[code] for code in index.partition_of[rows]]
-        columns = {name: index.values(name, rows) for name in ("id", "text", *METADATA_COLUMNS)}
-        return columns | {
-            "corpus": [partition.corpus for partition in partitions],
-            "language": [partition.language for partition in partitions],
+        return {name: index.values(name, rows) for name in (*TEXT, *PATH)} | {
             "split": [index.split] * len(rows),
             "audio_size": index.lengths[rows].tolist(),
         }
 
 
-def _apply(transform: Transform, out: Waveform, rng: np.random.Generator, described: str) -> None:
-    """Change a waveform in place; errors of the transform name its rows."""
-    with user_code(transform, f"on {described}"):
-        changed = np.asarray(transform(out, rng), np.float32)
-        if changed.shape != out.shape:
-            raise ValueError(f"returned {changed.shape}, expected {out.shape}")
-    out[:] = changed
-
-
-_decode_other = AudioDecoder(dtype=torch.float32)
-
-
 def decode(encoded: bytes, out: Waveform) -> None:
-    """Decode an utterance to mono float32 at 16 kHz; thread-safe.
-
-    Args:
-        encoded: The audio file.
-        out: ``(samples,)``, contiguous, to be filled.
+    """Decode an utterance to mono float32 at 16 kHz into ``out``, ``(samples,)``; thread-safe.
 
     Raises:
         ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
@@ -159,14 +144,13 @@ def decode(encoded: bytes, out: Waveform) -> None:
                     f"the audio is damaged: {read} of {len(out)} samples can be decoded"
                 )
             return
-    # What is not FLAC, or has channels to average, goes through libsndfile.
+    # What is not FLAC, or has channels to average.
     try:
-        output = _decode_other(MemoryBlock(encoded))
-    except (RuntimeError, ValueError) as error:
+        waveform, rate = audio.decode(encoded)
+    except audio.AudioError as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
-    waveform = output["waveform"]
-    _check_form(output["sample_rate"], len(waveform), len(out))
-    out[:] = (waveform.mean(dim=1) if waveform.ndim == 2 else waveform).numpy()
+    _check_form(rate, len(waveform), len(out))
+    out[:] = waveform
 
 
 def _check_form(rate: float, samples: int, expected: int) -> None:

@@ -1,80 +1,51 @@
-"""The batches of each epoch of training: rows that the filters keep, mixed by weight, at speeds.
+"""The batches of each epoch of training: which rows it shows, how often, and how fast they play.
 
-The lengths are drawn for an epoch, from seed and epoch alone, before its batches are made, so that
-the sampler plans with the lengths that come out.
+A corpus's weight is ``(its share of the hours) ** beta_corpus``, normalised, as in upstream's
+``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*, and the epoch
+is as long as it must be to show every row at least once: the corpus that its weight favours least
+is read once, the others more often. A beta of 1, or null, leaves everything as it is.
+
+Then ``dataset.weights`` multiply this by the factors of all conditions that a row fulfils. A row
+with 0.3 repeats is in three of ten epochs, one with 1.3 is in each, and in three of ten twice.
+
+All that is random follows from seed and epoch alone. Speeds are drawn before the batches are made,
+which are planned with the lengths that come out.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+import hashlib
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from danish_asr.base.errors import ConfigError, DatasetError, user_code
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.mix import epoch_entries, make_mix
-from danish_asr.recipe.data.sampler import Batches, BatchLimits, RandomStream, training_batches
+from danish_asr.recipe.data.sampler import (
+    Batches,
+    BatchLimits,
+    RandomStream,
+    Rows,
+    training_batches,
+)
 from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
-from danish_asr.recipe.data.transforms import AnyTransform, LengthTransform, Waveform
+from danish_asr.recipe.data.transforms import Speed, samples_at_speed
+
+_WIDEST: Final = 60  # characters of a condition in the table
+_GOLDEN: Final = (5**0.5 - 1) / 2
 
 
-@dataclass(frozen=True, eq=False)
-class EpochLengths:
-    """The lengths of all rows in one epoch, and the draws that they follow from.
+class Epoch(NamedTuple):
+    """The batches of an epoch, and how its rows are played."""
 
-    Attributes:
-        lengths: Samples of every row of the index, ``(rows,)``.
-        draws: For each length transform its value for every row, and whether it acts on the row.
-    """
-
-    lengths: NDArray[np.int32]
-    draws: tuple[tuple[LengthTransform, NDArray[Any], NDArray[np.bool_]], ...] = ()
-
-    @classmethod
-    def draw(
-        cls,
-        transforms: Sequence[AnyTransform],
-        lengths: NDArray[np.int32],
-        fits: Callable[[NDArray[np.int32]], NDArray[np.bool_]],
-        *,
-        seed: int,
-        epoch: int,
-    ) -> Self:
-        """Draw an epoch's values; a row acts only if it ``fits`` with its new length."""
-        rng = RandomStream.LENGTHS.generator(seed, epoch)
-        draws = []
-        for transform in transforms:
-            if isinstance(transform, LengthTransform):
-                with user_code(transform, "in `draw` and `lengths`"):
-                    values = transform.draw(len(lengths), rng)
-                    changed = np.asarray(transform.lengths(lengths, values))
-                    if changed.shape != lengths.shape or changed.dtype.kind not in "iu":
-                        raise TypeError(f"expected {lengths.shape} integers from `lengths`")
-                acts = fits(changed)
-                lengths = np.where(acts, changed, lengths)
-                draws.append((transform, values, acts))
-        return cls(lengths, tuple(draws))
-
-    def change(self, waveform: Waveform, row: int) -> Waveform:
-        """Apply the length transforms that act on a row of the index."""
-        for transform, values, acts in self.draws:
-            if acts[row]:
-                with user_code(transform, "changing a waveform"):
-                    waveform = np.asarray(transform(waveform, values[row]), np.float32)
-        if len(waveform) != self.lengths[row]:
-            names = ", ".join(type(transform).__name__ for transform, _, _ in self.draws)
-            raise ValueError(
-                f"{names} returned {len(waveform)} samples, `lengths` stated {self.lengths[row]}"
-            )
-        return waveform
+    batches: Batches
+    lengths: NDArray[np.int32]  # samples of every row of the index as it is played, (rows,)
+    speeds: NDArray[np.float64] | None = None  # of every row; None: as recorded
 
 
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
-
-    ``beta_corpus`` is upstream's key, ``quadratic`` is ``dataset.quadratic_seconds`` in samples.
 
     Attributes:
         filtered: What the filters kept and removed.
@@ -90,15 +61,14 @@ class TrainingEpochs:
         index: Index,
         targets: Targets,
         frames: FrameCount,
-        task: TaskSection,
+        section: DatasetSection,
         *,
-        beta_corpus: float | None,
-        transforms: Sequence[AnyTransform],
+        speed: Speed | None,
         seed: int,
-        quadratic: float | None,
     ) -> None:
-        self._index, self._frames, self._task = index, frames, task
-        self._transforms, self._seed, self._quadratic = transforms, seed, quadratic
+        self._index, self._frames, self._speed, self._seed = index, frames, speed, seed
+        self._task = task = section.asr_task_config
+        self._limits = BatchLimits.of(section)
         self._needed = NeededFrames(index, targets)
         self._kept, self.filtered = select_rows(index, self._needed, task, frames)
         if not self._kept.size:
@@ -107,45 +77,45 @@ class TrainingEpochs:
                 "look at min_audio_len, max_audio_len and min_samples_per_char in "
                 "dataset.asr_task_config"
             )
-        limit = task.max_num_elements
         longest = int(index.lengths[self._kept].max())
-        if longest > limit:
+        if longest > task.max_num_elements:
             fault = (
                 "dataset.asr_task_config.max_num_elements: expected room for the longest training "
-                f"utterance ({longest} samples), found {limit}; raise it, or lower max_audio_len"
+                f"utterance ({longest} samples), found {task.max_num_elements}; raise it, or lower "
+                "max_audio_len"
             )
             raise ConfigError([fault])
-        self._longest = min(task.max_audio_len, limit)
         self._trained = np.isin(np.arange(len(index)), self._kept)
-        self.mix = make_mix(index, self._kept, beta_corpus)
+        self.mix = make_mix(index, self._kept, section.mixture_parquet_storage_config.beta_corpus)
 
-    def make(self, epoch: int) -> tuple[Batches, EpochLengths]:
-        """The batches of an epoch, counted from 0, and the lengths that its rows have."""
+    def make(self, epoch: int) -> Epoch:
+        """Return the batches of an epoch, counted from 0."""
         index, seed = self._index, self._seed
-        lengths = EpochLengths.draw(
-            self._transforms, index.lengths, self._fit, seed=seed, epoch=epoch
-        )
-        entries = epoch_entries(self._kept, self.mix, seed=seed, epoch=epoch)
+        entries = epoch_entries(self._kept, self.mix.repeats, seed=seed, epoch=epoch)
         if not entries.size:
             raise DatasetError(
                 f"dataset.weights: no row is left in epoch {epoch}, because every row has a factor "
                 "far below 1; raise them all"
             )
+        speeds, lengths = self._speeds(epoch), index.lengths
+        if speeds is not None:
+            lengths = samples_at_speed(lengths, speeds)
         batches = training_batches(
-            lengths.lengths,
-            index.row_group_of,
-            entries,
-            self._task,
-            self._quadratic,
-            seed=seed,
-            epoch=epoch,
+            lengths, index.row_group_of, entries, self._task, self._limits, seed=seed, epoch=epoch
         )
-        return batches, lengths
+        return Epoch(batches, lengths, speeds)
 
-    def _fit(self, lengths: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which rows may have these lengths."""
-        allowed = (lengths >= self._task.min_audio_len) & (lengths <= self._longest)
-        return self._needed.fit(self._frames(lengths), self._trained & allowed)
+    def _speeds(self, epoch: int) -> NDArray[np.float64] | None:
+        """Draw the speed of each row; one that would break a limit keeps its own."""
+        if self._speed is None:
+            return None
+        rng = RandomStream.SPEEDS.generator(self._seed, epoch)
+        speeds = self._speed.draw(len(self._index), rng)
+        lengths, task = samples_at_speed(self._index.lengths, speeds), self._task
+        longest = min(task.max_audio_len, task.max_num_elements)
+        allowed = (lengths >= task.min_audio_len) & (lengths <= longest)
+        fit = self._needed.fit(self._frames(lengths), self._trained & allowed)
+        return np.where(fit, speeds, 1.0)
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
@@ -155,9 +125,97 @@ class TrainingEpochs:
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
             "seed": self._seed,
-            "limits": str(BatchLimits.of(self._task, self._quadratic)),
+            "limits": str(self._limits),
             "example_shuffle_window": self._task.example_shuffle_window,
             "batch_shuffle_window": self._task.batch_shuffle_window,
             "repeats": ", ".join(repeats),
             "weights": f"{', '.join(weights)} {self.mix.digest()}" if weights else "none",
         }
+
+
+class MixRow(NamedTuple):
+    """The part in an epoch of a corpus, or of the rows that fulfil a condition."""
+
+    name: str
+    rows: int
+    hours: float  # of these rows
+    share: float  # of the epoch's hours
+    repeats: float  # how often the epoch shows a row, on average
+
+
+class Mix(NamedTuple):
+    """The effective mix of an epoch."""
+
+    rows: list[MixRow]  # per corpus
+    weighted: list[MixRow]  # per condition
+    repeats: NDArray[np.float64]  # of each row that training uses
+
+    def lines(self) -> list[str]:
+        """A plain table."""
+        width = max(32, *(min(len(row.name), _WIDEST) for row in (*self.rows, *self.weighted)))
+        lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
+        lines += [_line(row, width) for row in self.rows]
+        if self.weighted:
+            lines.append("of them, by dataset.weights")
+        return lines + [_line(row, width) for row in self.weighted]
+
+    def digest(self) -> str:
+        """A hash of how often each row is shown."""
+        return hashlib.blake2b(self.repeats.round(6).tobytes(), digest_size=8).hexdigest()
+
+
+def _line(row: MixRow, width: int) -> str:
+    name = row.name if len(row.name) <= _WIDEST else f"{row.name[: _WIDEST - 3]}..."
+    counts = f"{name:{width}} {row.rows:>10,} {row.hours:>10,.2f}"
+    return f"{counts} {row.share:>7.1%} {row.repeats:>8.2f}"
+
+
+def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
+    """The mix of the rows that training uses; without beta and weights every row comes once."""
+    repeats = np.ones(len(kept))
+    if beta_corpus is not None:
+        repeats = _repeats_of_corpora(index, kept, beta_corpus)
+    for weight in index.weights:
+        repeats *= np.where(weight.rows[kept], weight.factor, 1.0)
+    own_hours = index.lengths[kept] / SAMPLE_RATE / 3600
+    shown_hours = own_hours * repeats
+
+    def row(name: str, chosen: NDArray[np.bool_]) -> MixRow:
+        own, shown = float(own_hours[chosen].sum()), float(shown_hours[chosen].sum())
+        share = shown / float(shown_hours.sum())
+        return MixRow(name, int(chosen.sum()), own, share, shown / own if own else 0.0)
+
+    codes, corpora = index.groups("corpus")
+    return Mix(
+        rows=[row(corpora[code], codes[kept] == code) for code in np.unique(codes[kept])],
+        weighted=[row(weight.name, weight.rows[kept]) for weight in index.weights],
+        repeats=repeats,
+    )
+
+
+def _repeats_of_corpora(index: Index, kept: Rows, beta_corpus: float) -> NDArray[np.float64]:
+    """How often the rows that training uses are shown, at least once."""
+    corpus_of, _ = index.groups("corpus")
+    samples = np.bincount(corpus_of, index.lengths).astype(np.float64)
+    kept_samples = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(samples))
+    repeats = corpus_shares(samples, beta_corpus)[corpus_of[kept]] / kept_samples[corpus_of[kept]]
+    return np.asarray(repeats / repeats.min())
+
+
+def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.float64]:
+    """The share of an epoch's hours of each corpus; they add up to 1."""
+    powers = (hours / hours.sum()) ** beta_corpus
+    return np.asarray(powers / powers.sum())
+
+
+def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch: int) -> Rows:
+    """The rows of an epoch in ascending order, repeated rows several times.
+
+    A row with 1.37 repeats comes once in each epoch, and in 37 of 100 a second time. Rows with the
+    same repeats take turns, in an order that the seed draws, so that each epoch has its part.
+    """
+    rng = RandomStream.REPEATED_ROWS.generator(seed, 0)
+    turns = np.empty(len(kept))
+    turns[np.lexsort((rng.random(len(kept)), repeats))] = np.arange(len(kept)) * _GOLDEN % 1
+    times = np.floor((epoch + 1) * repeats + turns) - np.floor(epoch * repeats + turns)
+    return np.repeat(kept, times.astype(np.int64))

@@ -19,9 +19,8 @@ from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.excluded import read_excluded
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
-from danish_asr.corpus.shards import Partition, Shard, find_shards, shards_of_split, split_names
+from danish_asr.corpus.shards import Shard, find_shards, shards_of_split, split_names
 from danish_asr.recipe.data.audio import Audio, ShardAudio
 from danish_asr.text.profiles import normalizer
 
@@ -29,6 +28,8 @@ DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 """Upstream's name, so that its cards and YAML files keep working."""
 UNKNOWN_DIALECT: Final = "unknown"
 TEXT: Final = ("id", "text", *METADATA_COLUMNS)
+PATH: Final = ("corpus", "language")
+"""What a shard's path says of its rows."""
 TARGET: Final = "target"
 """The column of normalised texts, see `Index.with_targets`."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
@@ -58,7 +59,8 @@ class DanishAsrDataset:
     @property
     def root(self) -> Path:
         """The directory with the cards and the manifest of the dataset."""
-        return _root(self.path.resolve())
+        path = self.path.resolve()
+        return path.parent if path.name == VERSION_DIR else path
 
     @property
     def splits(self) -> list[str]:
@@ -68,14 +70,9 @@ class DanishAsrDataset:
     def read_index(
         self, split: str, where: str | None = None, weights: Sequence[tuple[str, float]] = ()
     ) -> "Index":
-        """The rows of a split, or those that fulfil an SQL condition; conditions with factors.
-
-        Raises:
-            DatasetError: No such split (the message names those that exist), or unreadable files.
-            ConditionError: A condition is faulty, or no row fulfils it.
-        """
+        """As the function `read_index`; `DatasetError` names the splits if there is no such one."""
         shards = shards_of_split(self.path, split)
-        return read_index(shards, split, root=self.path, where=where, weights=weights)
+        return read_index(shards, split, where=where, weights=weights)
 
 
 class Weight(NamedTuple):
@@ -90,10 +87,6 @@ class Weight(NamedTuple):
         """As a table shows it."""
         return f"{self.factor:g} x {self.where}"
 
-    def of(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        """The factor of each of these rows, 1 for those that do not fulfil the condition."""
-        return np.where(self.rows[rows], self.factor, 1.0)
-
 
 @dataclass(frozen=True, eq=False)
 class Index:
@@ -101,12 +94,10 @@ class Index:
 
     name: str  # of the split or subset: `test` or `test_<corpus>`
     split: str  # that the rows belong to: `test`
-    rows: pl.DataFrame  # id, text (as the corpus has it) and the metadata columns, as strings;
+    rows: pl.DataFrame  # id, text (as the corpus has it), metadata, corpus and language: strings;
     # the column `TARGET` after `with_targets`
     lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
-    partition_of: NDArray[np.int16]  # index into `partitions`, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
-    partitions: tuple[Partition, ...]
     audio: Audio = field(repr=False)
     rows_in_split: int  # also those that do not fulfil the condition
     weights: tuple[Weight, ...] = ()
@@ -120,7 +111,11 @@ class Index:
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the names that occur, by code; null is ``unknown``."""
-        column = self.rows["dialect"].fill_null(UNKNOWN_DIALECT)
+        return self.groups("dialect")
+
+    def groups(self, column_name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """As `dialects`, of any column."""
+        column = self.rows[column_name].fill_null(UNKNOWN_DIALECT)
         names = column.unique(maintain_order=True)
         codes = column.cast(pl.Enum(names)).to_physical()
         return codes.cast(pl.Int32).to_numpy(), names.to_list()
@@ -142,7 +137,6 @@ class Index:
             self,
             rows=self.rows[rows],
             lengths=self.lengths[rows],
-            partition_of=self.partition_of[rows],
             row_group_of=self.row_group_of[rows],
             audio=self.audio.take(rows),
             weights=tuple(weight._replace(rows=weight.rows[rows]) for weight in self.weights),
@@ -173,10 +167,8 @@ class Index:
 
         Units of rows are taken in the order of a hash of seed, corpus and name.
         """
-        corpora = pl.Series("corpus", [partition.corpus for partition in self.partitions])
-        names = self.rows.select(
-            pl.format("{} {} {}", pl.lit(seed), corpora[self.partition_of], unit.fill_null(""))
-        ).to_series()
+        named = pl.format("{} {} {}", pl.lit(seed), pl.col("corpus"), unit.fill_null(""))
+        names = self.rows.select(named).to_series()
         digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
         place_of = np.frombuffer(b"".join(digests), "<u8")
         codes, _ = self.dialects()
@@ -205,23 +197,24 @@ def read_index(
     shards: Sequence[Shard],
     split: str,
     *,
-    root: Path,
     where: str | None = None,
     weights: Sequence[tuple[str, float]] = (),
 ) -> Index:
     """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``root`` is the dataset's ROOT or ``version=0`` directory; ``weights`` are conditions with
-    factors. Strings in a condition are in single quotes; a null fulfils no comparison.
+    ``weights`` are conditions with factors. Strings in a condition are in single quotes; a null
+    fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, or a needed column is missing.
         ConditionError: A condition is faulty, or no row fulfils it.
     """
     conditions = [*([where] if where else []), *(condition for condition, _ in weights)]
-    columns = {*TEXT, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
+    columns = {*TEXT, *PATH, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        contents = list(pool.map(lambda shard: _read_shard(shard, columns), shards))
     audio, frames, row_groups = list[ShardAudio](), list[pl.DataFrame](), 0
-    for number, (frame, shard_audio) in enumerate(_read_shards(shards, columns)):
+    for number, (frame, shard_audio) in enumerate(contents):
         row_group = np.searchsorted(shard_audio.group_ends, frame[_ROW].to_numpy(), side="right")
         frames.append(
             frame.with_columns(
@@ -231,7 +224,7 @@ def read_index(
         )
         row_groups += len(shard_audio.group_ends)
         audio.append(shard_audio)
-    frame = _joined(frames, root)
+    frame = pl.concat(frames, how="diagonal_relaxed")
     if frame.is_empty():
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
     masks = {text: _fulfilled(frame, text, shards, split) for text in conditions}
@@ -239,33 +232,16 @@ def read_index(
     rows_in_split = len(frame)
     frame = frame.filter(chosen) if where else frame  # a filter copies all texts
     shard_of = frame[_SHARD].to_numpy()
-    partition_of_shard = [shard.partition for shard in shards]
-    partitions = tuple(sorted({partition_of_shard[number] for number in np.unique(shard_of)}))
-    codes = {partition: code for code, partition in enumerate(partitions)}
-    code_of_shard = np.array([codes.get(partition, -1) for partition in partition_of_shard])
     return Index(
         name=split,
         split=shards[0].keys["split"],
-        rows=frame.select(pl.col(name).cast(pl.String) for name in TEXT),
+        rows=frame.select(pl.col(name).cast(pl.String) for name in (*TEXT, *PATH)),
         lengths=frame["audio_size"].cast(pl.Int32).to_numpy(),
-        partition_of=code_of_shard[shard_of].astype(np.int16),
         row_group_of=frame[_ROW_GROUP].to_numpy(),
-        partitions=partitions,
         audio=Audio(audio, shard_of, frame[_ROW].to_numpy()),
         rows_in_split=rows_in_split,
         weights=tuple(Weight(text, factor, masks[text][chosen]) for text, factor in weights),
     )
-
-
-def _root(path: Path) -> Path:
-    return path.parent if path.name == VERSION_DIR else path
-
-
-def _joined(frames: Sequence[pl.DataFrame], root: Path) -> pl.DataFrame:
-    """The rows of all frames, without those that the dataset leaves out."""
-    frame = pl.concat(frames, how="diagonal_relaxed")
-    excluded = [*read_excluded(_root(root))]
-    return frame.filter(~pl.col("id").is_in(excluded)) if excluded else frame
 
 
 def _columns_of(condition: str) -> list[str]:
@@ -308,19 +284,12 @@ def _content(column: pl.Series) -> str:
     return f"{column.name} has {values or 'nulls only'}"
 
 
-def _read_shards(
-    shards: Sequence[Shard], columns: Collection[str]
-) -> list[tuple[pl.DataFrame, ShardAudio]]:
-    """Some columns of each shard, with the row's number in the file, and where its audio is.
+def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
+    """Some columns of a shard, with the row's number in the file, and where its audio is.
 
-    Columns that a shard does not have are left out, but those of ``TEXT`` are made, and those of
+    Columns that the shard does not have are left out, but those of ``TEXT`` are made, and those of
     the path are added.
     """
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        return list(pool.map(lambda shard: _read_shard(shard, columns), shards))
-
-
-def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
     try:
         # The columns are small pieces between the audio; pre-buffering fetches many at a time,
         # which is what a network file system needs.
@@ -330,14 +299,15 @@ def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, S
                 raise DatasetError(
                     f"{shard.path}: column {', '.join(sorted(missing))} is missing; found {names}"
                 )
-            read = [name for name in names if name in columns and name != "audio_bytes"]
+            of_path = {"audio_bytes", *shard.keys}
+            read = [name for name in names if name in columns and name not in of_path]
             table = file.read(read, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
     for name in {"text", "audio_size", "encoded_size"} & {*read}:
         if nulls := table.column(name).null_count:
             raise DatasetError(f"{shard.path}: column {name} has {nulls} nulls; expected none")
-    added = {name: pl.lit(shard.keys[name]) for name in shard.keys.keys() & {*columns} - {*read}}
+    added = {name: pl.lit(shard.keys[name]) for name in shard.keys.keys() & {*columns}}
     added |= {name: pl.lit(None, pl.String) for name in {*TEXT} & {*columns} - {*read}}
     if "id" in added:
         stem = "/".join(part.partition("=")[2] or part for part in shard.path.parts[-4:])

@@ -1,6 +1,6 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,21 +14,13 @@ from typing_extensions import override
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.collate import Collate
-from danish_asr.recipe.data.epochs import EpochLengths, TrainingEpochs
+from danish_asr.recipe.data.epochs import Epoch, Mix, TrainingEpochs
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.mix import Mix
-from danish_asr.recipe.data.sampler import (
-    Batches,
-    BatchLimits,
-    Rows,
-    Sharding,
-    evaluation_batches,
-)
-from danish_asr.recipe.data.settings import transforms_of_training
+from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
-from danish_asr.recipe.data.transforms import Transform
+from danish_asr.recipe.data.transforms import Speed, Transform, transforms_of_training
 
 
 class EpochSize(NamedTuple):
@@ -46,13 +38,13 @@ class _Source(NamedTuple):
     """What a stage of training reads."""
 
     collate: Collate
-    make_epoch: Callable[[int], tuple[Batches, EpochLengths]]
+    make_epoch: Callable[[int], Epoch]
 
 
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
-    ``make_epoch`` makes the batches of an epoch, counted from 0, and the lengths of its rows.
+    ``make_epoch`` makes an epoch, counted from 0.
 
     The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
     on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
@@ -76,7 +68,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def __init__(
         self,
         collate: Collate,
-        make_epoch: Callable[[int], tuple[Batches, EpochLengths]],
+        make_epoch: Callable[[int], Epoch],
         sharding: Sharding,
         *,
         seed: int,
@@ -88,7 +80,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.frees_layers: Collection[int] = ()
         self._sharding = sharding
         self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
-        self._begin_epoch(0, 0, [])
+        self._begin_epoch(0)
         if training:
             self._read_largest_first()
         if not self._steps:
@@ -107,11 +99,10 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def _due_stage(self) -> int:
         return max(first for first in self.stages if first <= self.step)
 
-    def _begin_epoch(self, epoch: int, position: int, carried: list[Rows], stage: int = 0) -> None:
-        self._stage = stage
-        self.epoch, self._position, self._carried = epoch, position, carried
-        batches, self._lengths = self.stages[stage].make_epoch(epoch)
-        self._batches = batches.after(carried)
+    def _begin_epoch(self, number: int, stage: int = 0, position: int = 0) -> None:
+        self.epoch, self._stage, self._position = number, stage, position
+        self._read = self.stages[stage].make_epoch(number)
+        self._batches = self._read.batches
         self._reordered: list[tuple[int, int, int]] = []
         self._share_out()
 
@@ -131,7 +122,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             place = self._position, self._sharding.world_size, self._sharding.num_accumulate
         position, world_size, num_accumulate = place
         sharding = Sharding(0, world_size, num_accumulate)
-        self._batches = sharding.largest_first(self._batches, position, self._lengths.lengths)
+        self._batches = sharding.largest_first(self._batches, position, self._read.lengths)
         self._reordered.append(place)
         self._share_out()
 
@@ -151,7 +142,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def epoch_size(self) -> EpochSize:
         """The size of the current epoch."""
-        batches, lengths = self._batches, self._lengths.lengths
+        batches, lengths = self._batches, self._read.lengths
         played = lengths[batches.rows]
         return EpochSize(
             steps=len(self._sharding.steps(batches, 0, keep_all=self._keep_all)),
@@ -164,7 +155,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def largest_memory(self) -> float:
         """`Batches.memory` of the largest batch of the current epoch."""
-        return float(self._batches.memory(self._lengths.lengths).max())
+        return float(self._batches.memory(self._read.lengths).max())
 
     @property
     @override
@@ -199,19 +190,12 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     @override
     def reset(self) -> None:
         if self._keep_all:
-            self._begin_epoch(0, 0, [])
+            self._begin_epoch(0)
             return
-        if self._stage != self._due_stage:
-            self._begin_epoch(self.epoch + 1, 0, [], self._due_stage)
+        changes = self._stage != self._due_stage
+        self._begin_epoch(self.epoch + 1, self._due_stage)
+        if changes:
             self._read_largest_first()
-            return
-        carried = self._sharding.remainder(self._batches, self._position)
-        if self._lengths.draws and carried:
-            # In the next epoch these rows, fewer than processes, have other lengths, at which they
-            # might not fit a batch together.
-            rows = np.concatenate(carried)
-            carried = np.split(rows, len(rows))
-        self._begin_epoch(self.epoch + 1, 0, carried, self._stage)
 
     @override
     def state_dict(self) -> dict[str, object]:
@@ -219,7 +203,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             "epoch": self.epoch,
             "stage": self._stage,
             "position": self._position,
-            "carried": [batch.tolist() for batch in self._carried],
             "reordered": list(self._reordered),
             "processes": self._sharding.world_size,
             "fingerprint": dict(self.fingerprint),
@@ -241,8 +224,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                 "its data position cannot be used; restore them, or start a new output directory, "
                 "with the checkpoint's model as model.path"
             )
-        carried = [np.array(batch, np.int32) for batch in state["carried"]]
-        self._begin_epoch(state["epoch"], state["position"], carried, state["stage"])
+        self._begin_epoch(state["epoch"], state["stage"], state["position"])
         for place in state["reordered"]:
             self._read_largest_first(place)
         if state["processes"] != self._sharding.world_size:
@@ -254,13 +236,13 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
         collate = self.stages[self._stage].collate
-        rows, lengths = self._batches.rows, self._lengths
+        rows, epoch = self._batches.rows, self._read
         seed = (self._seed, self.epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
             begin, end = spans[number]
             try:
-                return collate(rows[begin:end], lengths, seed=seed, first=begin)
+                return collate(rows[begin:end], epoch, seed=seed, first=begin)
             except DanishAsrError as error:
                 return error  # an exception would lose its place in the order of the batches
 
@@ -275,24 +257,20 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
 def create_reader(
     index: Index,
+    section: DatasetSection,
     *,
     tokenizer: Tokenizer,
     gangs: Gangs,
     dtype: torch.dtype,
     num_accumulate: int,
-    task_config: TaskSection,
     training: bool,
     seed: int,
-    beta_corpus: float | None = None,
-    speed_factors: Sequence[float] = (),
-    transforms: Sequence[Mapping[str, object]] = (),
-    quadratic_seconds: float | None = None,
     num_frames: FrameCount | None = None,
 ) -> BatchReader:
-    """Read the rows of an index in batches; no section is modified.
+    """Read the rows of an index in batches; the section is not modified.
 
-    In training rows are filtered, mixed, shuffled and transformed as the sections say. In
-    evaluation every row comes exactly once over all processes, whatever they say.
+    In training rows are filtered, mixed, shuffled and transformed as the section says. In
+    evaluation every row comes exactly once over all processes, whatever it says.
 
     The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
     Waveforms are normalised in float32 and then cast to ``dtype``. The index has targets
@@ -303,38 +281,27 @@ def create_reader(
         ConfigError: A setting is impossible, with these rows or at all.
         DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
-    chosen = transforms_of_training(task_config, speed_factors=speed_factors, transforms=transforms)
+    chosen = transforms_of_training(section) if training else []
     frames, targets = num_frames or FrameCount(), Targets(tokenizer)
     collate = Collate(
         index=index,
         targets=targets,
         dtype=dtype,
-        normalize=task_config.normalize_audio,
+        normalize=section.asr_task_config.normalize_audio,
         shortest=frames.shortest_input(),
-        transforms=[t for t in chosen if training and isinstance(t, Transform)],
+        transforms=[transform for transform in chosen if isinstance(transform, Transform)],
         pin_memory=gangs.root.device.type == "cuda",
     )
     sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
     if not training:
-        batches = evaluation_batches(index.lengths, BatchLimits.of(task_config))
-        epoch = batches, EpochLengths(index.lengths)
+        limits = BatchLimits.of_evaluation(section)
+        epoch = Epoch(evaluation_batches(index.lengths, limits), index.lengths)
         return BatchReader(
             collate, lambda _: epoch, sharding, seed=seed, training=False, fingerprint={}
         )
-    epochs = TrainingEpochs(
-        index,
-        targets,
-        frames,
-        task_config,
-        beta_corpus=beta_corpus,
-        transforms=chosen,
-        seed=seed,
-        quadratic=quadratic_seconds and quadratic_seconds * SAMPLE_RATE,
-    )
-    fingerprint = epochs.fingerprint() | {
-        "speed_factors": list(speed_factors),
-        "transforms": str([dict(entry) for entry in transforms]),
-    }
+    speed = next((transform for transform in chosen if isinstance(transform, Speed)), None)
+    epochs = TrainingEpochs(index, targets, frames, section, speed=speed, seed=seed)
+    fingerprint = epochs.fingerprint() | {"transforms": str(chosen)}
     reader = BatchReader(
         collate, epochs.make, sharding, seed=seed, training=True, fingerprint=fingerprint
     )

@@ -6,7 +6,6 @@ continue with another number of processes.
 """
 
 import math
-from collections.abc import Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
@@ -15,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.schema import TaskSection
+from danish_asr.recipe.config.schema import DatasetSection, TaskSection
 
 Rows = NDArray[np.int32]
 """Row numbers of an index."""
@@ -42,7 +41,7 @@ class RandomStream(IntEnum):
     ROW_ORDER = 0
     BATCH_ORDER = 1
     REPEATED_ROWS = 2
-    LENGTHS = 3
+    SPEEDS = 3
 
     def generator(self, seed: int, epoch: int) -> np.random.Generator:
         """The generator of this stream in an epoch."""
@@ -57,9 +56,18 @@ class BatchLimits(NamedTuple):
     quadratic: float | None = None  # q: a row of L samples counts as L + L²/q
 
     @classmethod
-    def of(cls, task: TaskSection, quadratic: float | None = None) -> Self:
-        """The limits in upstream's section."""
+    def of(cls, section: DatasetSection) -> Self:
+        """The limits of training in a configuration."""
+        task, seconds = section.asr_task_config, section.quadratic_seconds
+        quadratic = seconds * SAMPLE_RATE if seconds else None
         return cls(task.max_num_elements, task.num_seqs_multiple_of, quadratic)
+
+    @classmethod
+    def of_evaluation(cls, section: DatasetSection) -> Self:
+        """The limits of validation and evaluation."""
+        training = cls.of(section)
+        most = section.valid_elements or training.max_samples
+        return training._replace(max_samples=most, quadratic=None)
 
     def rows(self, longest: int) -> int:
         """How many rows fit if the longest has this many samples; at least 1."""
@@ -79,10 +87,6 @@ class Batches:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def batch(self, number: int) -> Rows:
-        """The rows of one batch."""
-        return self.rows[self.offsets[number] : self.offsets[number + 1]]
-
     def padded_samples(self, lengths: NDArray[np.int32]) -> NDArray[np.int64]:
         """Samples of each batch including padding, ``(batches,)``."""
         return np.asarray(self._longest(lengths) * np.diff(self.offsets), np.int64)
@@ -98,13 +102,6 @@ class Batches:
         """Share of the padded samples that is padding."""
         samples = int(lengths[self.rows].sum(dtype=np.int64))
         return 1 - samples / int(self.padded_samples(lengths).sum())
-
-    def after(self, batches: Sequence[Rows]) -> Self:
-        """These batches with others before them."""
-        rows = np.concatenate([*batches, self.rows]).astype(np.int32)
-        ends = np.cumsum([0, *map(len, batches)])
-        offsets = np.concatenate([ends, self.offsets[1:] + ends[-1]]).astype(np.int64)
-        return type(self)(rows, offsets)
 
     def take(self, numbers: NDArray[np.int64]) -> Self:
         """Some of the batches, in the given order."""
@@ -126,7 +123,7 @@ def training_batches(
     row_group_of: NDArray[np.int32],
     entries: Rows,
     task: TaskSection,
-    quadratic: float | None = None,
+    limits: BatchLimits,
     *,
     seed: int,
     epoch: int,
@@ -140,7 +137,6 @@ def training_batches(
     ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
     the epoch's rows in ascending order, repeated rows several times.
     """
-    limits = BatchLimits.of(task, quadratic)
     rng = RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _by_row_group(row_group_of, entries, rng)
     bucketing_window = BUCKETING_ROWS
@@ -209,26 +205,24 @@ class Sharding(NamedTuple):
         A step takes ``world_size * num_accumulate`` consecutive batches, of which rank r takes the
         r-th block; hence two processes compute the loss that one computes with twice the
         accumulation. The last step takes what is left, its largest batches halved until their
-        number divides by ``world_size``: all processes always have equally many. Batches for which
-        that is impossible, fewer rows than processes, are the :meth:`remainder`, or, with
-        ``keep_all`` (evaluation), go to the first processes; the others have an empty step.
+        number divides by ``world_size``: all processes always have equally many. Where that is
+        impossible, some rows remain, fewer than processes. Training leaves them out, others in
+        each epoch; with ``keep_all`` (evaluation) the first processes take them.
         """
-        batches_per_step = self.world_size * self.num_accumulate
-        full_steps = (len(batches) - position) // batches_per_step
-        steps = []
-        for number in range(full_steps):
-            begin = position + number * batches_per_step
-            offsets = batches.offsets[begin : begin + batches_per_step + 1]
-            steps.append(self._step(offsets, self.num_accumulate, batches_per_step))
-        tail = batches.offsets[position + full_steps * batches_per_step :]
-        consumed = len(tail) - 1
-        parts = _split(tail, self.world_size)
-        count = len(parts) - 1
-        if count % self.world_size and not keep_all:
-            count -= count % self.world_size
-            parts, consumed = tail[: count + 1], count
-        if count > 0:
-            steps.append(self._step(parts, math.ceil(count / self.world_size), consumed))
+        per_step = self.world_size * self.num_accumulate
+        offsets = batches.offsets[position:]
+        end_of_full_steps = (len(offsets) - 1) // per_step * per_step
+        steps = [
+            self._step(offsets[begin : begin + per_step + 1], self.num_accumulate, per_step)
+            for begin in range(0, end_of_full_steps, per_step)
+        ]
+        left = offsets[end_of_full_steps:]
+        parts = _split(left, self.world_size)
+        if not keep_all:
+            parts = parts[: len(parts) - (len(parts) - 1) % self.world_size]
+        if len(parts) > 1:
+            count = math.ceil((len(parts) - 1) / self.world_size)
+            steps.append(self._step(parts, count, len(left) - 1))
         return steps
 
     def largest_first(self, batches: Batches, position: int, lengths: NDArray[np.int32]) -> Batches:
@@ -245,12 +239,6 @@ class Sharding(NamedTuple):
         dealt = largest.reshape(steps, self.num_accumulate, self.world_size).swapaxes(1, 2).ravel()
         others = np.setdiff1d(np.arange(position, len(batches)), largest)
         return batches.take(np.concatenate([np.arange(position), dealt, others]))
-
-    def remainder(self, batches: Batches, position: int) -> list[Rows]:
-        """The batches that :meth:`steps` leaves out; they begin the next epoch."""
-        steps = self.steps(batches, position, keep_all=False)
-        done = position + sum(step.consumed for step in steps)
-        return [batches.batch(number) for number in range(done, len(batches))]
 
     def _step(self, offsets: NDArray[np.int64], count: int, consumed: int) -> Step:
         """This rank's block of ``count`` of the batches between these offsets."""

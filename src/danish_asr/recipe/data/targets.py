@@ -3,7 +3,7 @@
 Evaluation is never filtered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
@@ -16,7 +16,6 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import TaskSection
 from danish_asr.recipe.data.index import TARGET, Index
 from danish_asr.recipe.data.sampler import Rows
-from danish_asr.text.profiles import is_word_or_emoji, normalizer
 
 TOO_SHORT: Final = "shorter than min_audio_len"
 TOO_LONG: Final = "longer than max_audio_len"
@@ -169,57 +168,31 @@ def _seconds(lengths: NDArray[np.int32]) -> float:
 
 @dataclass(frozen=True)
 class UnknownSymbols:
-    """How much of a split's text the tokenizer cannot write, and the text profile removes."""
+    """How much of a split's text the tokenizer cannot write."""
 
     characters: int
     unknown: int
     symbols: tuple[tuple[str, int], ...]  # the unknown characters, the most frequent first
-    removed: tuple[tuple[str, int], ...] = ()  # letters, digits and emoji, in the same order
-    raw_characters: int = 0
 
     @property
     def share(self) -> float:
         """Unknown characters per character."""
         return self.unknown / self.characters if self.characters else 0.0
 
-    @property
-    def removed_share(self) -> float:
-        """Removed letters, digits and emoji per character of the raw text."""
-        return sum(n for _, n in self.removed) / self.raw_characters if self.raw_characters else 0.0
 
-
-def count_unknown(index: Index, targets: Targets, text_profile: str) -> UnknownSymbols:
+def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
     """Count the characters that a tokenizer maps to its unknown symbol, each seen on its own.
 
     Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
-    unknown token of many characters in a row, which would hide most of them. Counts also what the
-    profile leaves nothing of, without punctuation, symbols and space.
-
-    The index has the targets of ``text_profile``.
+    unknown token of many characters in a row, which would hide most of them.
     """
-    normalize = normalizer(text_profile)
-    counts, raw_counts = np.zeros((2, 0x110000), np.int64)
+    counts = np.zeros(0x110000, np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.
-    for rows in index.rows.select("text", TARGET).iter_slices(_ROWS_AT_ONCE):
-        _add_characters(rows[TARGET], counts)
-        if text_profile != "raw":  # which removes nothing
-            _add_characters(rows["text"], raw_counts)
-    unknown = _most_frequent(counts, lambda symbol: not targets.can_write(symbol))
-    removed = _most_frequent(raw_counts, lambda c: is_word_or_emoji(c) and not normalize(c))
-    total = int(counts.sum())
-    of_unknown = sum(count for _, count in unknown)
-    return UnknownSymbols(total, of_unknown, unknown, removed, int(raw_counts.sum()))
-
-
-def _add_characters(texts: pl.Series, counts: NDArray[np.int64]) -> None:
-    codes = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
-    occurrences = np.bincount(codes)
-    counts[: len(occurrences)] += occurrences
-
-
-def _most_frequent(
-    counts: NDArray[np.int64], chosen: Callable[[str], bool]
-) -> tuple[tuple[str, int], ...]:
-    pairs = ((chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist())
-    selected = [pair for pair in pairs if chosen(pair[0])]
-    return tuple(sorted(selected, key=lambda pair: (-pair[1], pair[0])))
+    for rows in index.rows.select(TARGET).iter_slices(_ROWS_AT_ONCE):
+        codes = np.frombuffer("".join(rows[TARGET]).encode("utf-32-le"), np.uint32)
+        occurrences = np.bincount(codes)
+        counts[: len(occurrences)] += occurrences
+    seen = {chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+    unknown = {symbol: count for symbol, count in seen.items() if not targets.can_write(symbol)}
+    symbols = sorted(unknown.items(), key=lambda pair: (-pair[1], pair[0]))
+    return UnknownSymbols(sum(seen.values()), sum(unknown.values()), tuple(symbols))

@@ -1,34 +1,41 @@
-"""Transforms of training waveforms: SpecAugment, noise, rooms and speed.
+"""Transforms of training waveforms: speed, SpecAugment, noise and rooms.
 
-docs/howto/add-a-transform.md adds one. A :class:`Transform` keeps the length; it draws from a
-generator that is seeded with the utterance's place in the epoch. Levels are relative to the
-utterance's own, so that they hold for quiet recordings too. A :class:`LengthTransform` changes the
-length.
+In: the keys of ``dataset``. Out: transforms in the order in which they act. `Speed` alone changes
+the length, for which the batches of an epoch are planned. Every other one is a `Transform`, which
+draws from a generator that is seeded with the utterance's place in the epoch. Levels are relative
+to the utterance's own, so that they hold for quiet recordings too. docs/howto/add-a-transform.md
+adds one.
 """
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.fft
 import soundfile
 import soxr
 import torch
+from annotated_types import Ge, Le, MaxLen, MinLen
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 from typing_extensions import override
 
 from danish_asr.base.audio import RESAMPLING_QUALITY
-from danish_asr.base.errors import RunFailedError
+from danish_asr.base.errors import ConfigError, RunFailedError, find_named, user_code
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.recipe.config.load import validated
+from danish_asr.recipe.config.schema import Count, DatasetSection, Share, SpeedFactor
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""
+
+Decibels: TypeAlias = Annotated[float, Ge(-100), Le(100)]
 
 _N_FFT: Final = 400
 _HOP: Final = 200
@@ -38,13 +45,50 @@ _RESPONSES: Final = 256  # with a second of echo each, 40 MB
 _MAPPED_FILES: Final = 4_096
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
-_SUFFIXES = {".flac", ".ogg", ".wav"}
+_SUFFIXES: Final = {".flac", ".ogg", ".wav"}
 
-_RANGES: Final = {
-    ("probability",): (0, 1),
-    ("least_db", "most_db"): (-100, 100),
-}
-"""Fields whose values, in this order, ascend from one limit to the other."""
+
+def transforms_of_training(section: DatasetSection) -> "list[Transform | Speed]":
+    """Create the transforms of a configuration; raises `ConfigError` with all faults."""
+    entries = list(section.transforms)
+    task = section.asr_task_config
+    if section.speed_factors:
+        entries.append({"name": "speed", "factors": section.speed_factors})
+    if task.spec_aug_p:
+        masks = {
+            "max_frequency": task.spec_aug_freq_mask_param,
+            "max_time": task.spec_aug_time_mask_param,
+        }
+        entries.append({"name": "spec_augment", "probability": task.spec_aug_p, **masks})
+    made, faults = list[Transform | Speed](), list[str]()
+    for number, entry in enumerate(entries):
+        try:
+            made.append(_made(entry, f"dataset.transforms[{number}]"))
+        except ConfigError as error:
+            faults += error.faults
+    if sum(isinstance(transform, Speed) for transform in made) > 1:
+        faults.append("dataset.transforms must have `speed` once at most")
+    if faults:
+        raise ConfigError(faults)
+    return made
+
+
+def _made(entry: Mapping[str, Any], key: str) -> "Transform | Speed":
+    """Create the transform of one entry of ``dataset.transforms``."""
+    values = dict(entry)
+    if "name" not in values:
+        raise ConfigError([f"{key}.name is missing, as in [{{name: speed, factors: [0.9, 1.1]}}]"])
+    name = values.pop("name")
+    kind: Any = find_named(str(name), TRANSFORMS, f"{key}.name")
+    is_transform = isinstance(kind, type) and issubclass(kind, Transform | Speed)
+    if not is_transform or "__dataclass_fields__" not in dir(kind):
+        raise ConfigError([f"{key}.name must be a dataclass that derives from Transform: {name}"])
+    with user_code(kind, "checking its settings"):
+        transform, faults = validated(kind, values, key)
+    if faults:
+        raise ConfigError(faults)
+    checked: Transform | Speed = transform
+    return checked
 
 
 class Transform(ABC):
@@ -58,6 +102,7 @@ class Transform(ABC):
             ``normalize_audio``.
     """
 
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
     after_normalization: ClassVar[bool] = False
 
     @abstractmethod
@@ -65,67 +110,35 @@ class Transform(ABC):
         """Return a waveform of the same length; the input may be changed in place."""
 
 
-class LengthTransform(ABC):
-    """Changes a training waveform and its length, by a rule that needs no audio.
-
-    Batches are made of the new lengths, so all that is random is drawn for the whole epoch first.
-    A row that would break a limit (``min_audio_len``, ``max_audio_len``, ``max_num_elements``, the
-    frames that CTC needs) is not transformed in that epoch. Acts before normalisation. A subclass
-    is a dataclass, as a :class:`Transform` is.
-    """
-
-    @abstractmethod
-    def draw(self, count: int, rng: np.random.Generator) -> NDArray[Any]:
-        """A value for each of ``count`` rows, ``(count,)``."""
-
-    @abstractmethod
-    def lengths(self, lengths: NDArray[np.int32], values: NDArray[Any]) -> NDArray[np.int32]:
-        """The samples that come out for rows of these lengths with these values, ``(rows,)``."""
-
-    @abstractmethod
-    def __call__(self, waveform: Waveform, value: Any) -> Waveform:
-        """Return a waveform with exactly the samples that :meth:`lengths` states for the value."""
-
-
 @dataclass(frozen=True)
-class Speed(LengthTransform):
+class Speed:
     """Plays each row at one of several speeds, drawn evenly.
 
     Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
     resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
     """
 
-    factors: Sequence[float]
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for factors that cannot be used."""
-        factors = list(self.factors)
-        if not factors or len(set(factors)) < len(factors) or len(factors) > 255:
-            raise ValueError(f"expected 1 to 255 factors, each once, found {factors}")
-        if not all(0.5 <= factor <= 2 for factor in factors):
-            raise ValueError(f"expected factors from 0.5 to 2, found {factors}")
+    factors: Annotated[list[SpeedFactor], MinLen(1), MaxLen(255)]
 
-    @override
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        codes = rng.integers(1, len(self.factors), count, np.uint8, endpoint=True)
-        return np.asarray(np.array(self.factors)[codes - 1], np.float64)
-
-    @override
-    def lengths(self, lengths: NDArray[np.int32], values: NDArray[np.float64]) -> NDArray[np.int32]:
-        return np.asarray(np.rint(lengths / values), np.int32)
-
-    @override
-    def __call__(self, waveform: Waveform, value: float) -> Waveform:
-        if value == 1:
-            return waveform
-        rate = SAMPLE_RATE * value
-        played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
-        # soxr's odd sample is cut, or a zero fills its place.
-        samples = int(np.rint(len(waveform) / value))
-        return np.pad(played[:samples], (0, max(0, samples - len(played))))
+        """A factor for each of ``count`` rows."""
+        drawn = rng.integers(0, len(self.factors), count, np.uint8)
+        return np.asarray(np.array(self.factors, np.float64)[drawn])
 
 
-AnyTransform: TypeAlias = Transform | LengthTransform
+def samples_at_speed(samples: NDArray[np.int32], factors: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The samples of rows that are played at these speeds, ``(rows,)``."""
+    return np.asarray(np.rint(samples / factors), np.int32)
+
+
+def at_speed(waveform: Waveform, factor: float, samples: int) -> Waveform:
+    """Play a waveform at a speed, in as many samples as `samples_at_speed` has for it."""
+    rate = SAMPLE_RATE * factor
+    played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
+    # soxr's odd sample is cut, or a zero fills its place.
+    return np.pad(played[:samples], (0, max(0, samples - len(played))))
 
 
 @dataclass(frozen=True)
@@ -144,16 +157,9 @@ class SpecAugment(Transform):
 
     after_normalization: ClassVar[bool] = True
 
-    probability: float
-    max_frequency: int = 80
-    max_time: int = 80
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for values that are impossible."""
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"probability: expected 0 to 1, found {self.probability}")
-        if min(self.max_frequency, self.max_time) < 0:
-            raise ValueError("max_frequency, max_time: expected 0 or more")
+    probability: Share
+    max_frequency: Count = 80
+    max_time: Count = 80
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
@@ -177,17 +183,7 @@ class SpecAugment(Transform):
 
 @dataclass(frozen=True, kw_only=True)
 class _Sometimes(Transform):
-    probability: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for values that are impossible."""
-        for names, (least, most) in _RANGES.items():
-            values = np.ravel([getattr(self, name) for name in names if hasattr(self, name)])
-            if (np.diff([least, *values, most]) < 0).any():
-                raise ValueError(
-                    f"{', '.join(names)}: expected {least} to {most}, ascending, found "
-                    f"{', '.join(map(str, values.tolist()))}"
-                )
+    probability: Share = 1.0
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
@@ -207,7 +203,6 @@ class _FromFolder(_Sometimes):
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a folder without recordings."""
-        super().__post_init__()
         if not self._files:
             raise ValueError(f"folder: no WAV, FLAC or Ogg files in {self.folder}")
 
@@ -221,8 +216,14 @@ class _FromFolder(_Sometimes):
 class Noise(_FromFolder):
     """Adds recorded noise, such as MUSAN's or ESC-50's, at a signal-to-noise ratio in a range."""
 
-    least_db: float = 5.0
-    most_db: float = 30.0
+    least_db: Decibels = 5.0
+    most_db: Decibels = 30.0
+
+    @override
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.least_db > self.most_db:
+            raise ValueError(f"least_db must be at most most_db, {self.most_db:g}")
 
     @override
     def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
@@ -346,3 +347,12 @@ def _at_16_khz(mono: Waveform, rate: int) -> Waveform:
 def _level(waveform: Waveform) -> float:
     """Root mean square; not by ``np.dot``, which may wake a pool of threads."""
     return float(np.sqrt(np.einsum("i,i->", waveform, waveform) / len(waveform)))
+
+
+TRANSFORMS: Final[dict[str, type[Transform | Speed]]] = {
+    "noise": Noise,
+    "reverb": Reverb,
+    "spec_augment": SpecAugment,
+    "speed": Speed,
+}
+"""Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""

@@ -52,15 +52,18 @@ from danish_asr.scoring.predictions import from_row
 _COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
 
 
-def run(request: cli.Request, tree: Tree) -> None:
-    """Score a split; `danish_asr.recipe.entry.run` has the exit statuses."""
+def run(request: cli.Request, tree: Tree) -> Path | None:
+    """Score a split, and return where its predictions are, None if there are none.
+
+    `danish_asr.recipe.entry.run` has the exit statuses.
+    """
     hide_progress_bar()
     output_dir = cast(Path, request.output_dir)
     with exit_on_error():
         selection = select(output_dir, tree, where=request.where)
         if request.dump_config:
             dump(selection.config, where=request.where)
-            return
+            return None
         selection, resolved = selection.resolved(request.where)
         rank = rank_info().rank
         if rank == 0:
@@ -69,6 +72,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             write_configuration(selection.config, selection.output_dir)
             recipe = AsrEvalRecipe(selection, resolved)
             run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
+    return selection.output_dir
 
 
 def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:

@@ -7,15 +7,13 @@ from typing import Any, final
 from fairseq2.gang import Gang
 
 from danish_asr.base.errors import RunFailedError
-from danish_asr.base.files import publish_json
-from danish_asr.base.next_step import next_step
+from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.recipe.evaluate.selection import CONFIGURATION, Selection
-from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
+from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS, PREDICTIONS_SHA256
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.preflight import Resolved
-from danish_asr.scoring.digests import digests_of
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 
 
@@ -23,7 +21,7 @@ from danish_asr.scoring.predictions import Prediction, read_predictions, write_p
 class Results:
     """Gathers the predictions of all processes and writes them as one file.
 
-    ``about`` is the content of ``evaluation.json``, without the hashes of the predictions.
+    ``about`` is the content of ``evaluation.json``, without the hash of the predictions file.
     """
 
     def __init__(self, directory: Path, gang: Gang, about: Mapping[str, Any]) -> None:
@@ -68,6 +66,7 @@ def about_evaluation(selection: Selection, resolved: Resolved, decoder: Decoder)
         "weights": selection.weights,
         "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
         CONFIGURATION: selection.configuration_sha256,
+        "score_profile": config.regime.score_profile,
     }
     if config.decoder.name != GREEDY:
         about["decoder"] = dict(vars(config.decoder))
@@ -85,16 +84,15 @@ def _publish(
     directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
 ) -> None:
     rows = sum(about["rows"].values())
-    if len({p.id for p in predictions}) != rows or len(predictions) != rows:
+    if len({p.key for p in predictions}) != rows or len(predictions) != rows:
         raise RunFailedError(
             f"{len(predictions)} predictions were made for {rows} rows; every row must "
             "be scored once. `danish-asr verify` finds ids that occur twice."
         )
     file = directory / PREDICTIONS
-    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id)))
-    of_file = {"predictions": PREDICTIONS, **digests_of(predictions)._asdict()}
+    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
+    of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(file)}
     publish_json(directory / EVALUATION, {**about, **of_file})
     log.info("{} predictions written to {}.", rows, file)
-    log.info("{}", next_step("score", file, why="rates with intervals, and a page"))
     if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
         log.warning("{}", NOTHING_HELD_OUT)

@@ -1,6 +1,5 @@
-"""Models: a name, a run, a checkpoint or a directory of Hugging Face comes in, an asset goes out.
+"""Models: a name, a run, a checkpoint or a directory of Hugging Face comes in, a card goes out.
 
-``cards.py`` says what ``model.path`` means and where cards are searched; read it first.
-``assets.py`` finds and opens what a configuration names; ``hugging_face.py`` reads a directory of
-transformers in place, and writes the names and sizes of its models.
+``cards.py`` says what ``model.path`` means and opens what a configuration names; read it first.
+``hugging_face.py`` converts models of transformers, in both directions.
 """

@@ -29,10 +29,10 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
-from danish_asr.base.config_tree import Tree, merge, unknown_key
+from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.fairseq2_private import library_container
-from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
 from danish_asr.corpus.sources.location import source_of_dataset
 from danish_asr.recipe.config.schema import (
     AsrConfig,
@@ -42,7 +42,6 @@ from danish_asr.recipe.config.schema import (
     TokenizerSection,
 )
 from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
-from danish_asr.recipe.extension import card_directories, without_nested
 from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
@@ -247,18 +246,6 @@ def open_tokenizer(file: Path) -> Tokenizer:
         raise ConfigError([f"tokenizer {file}: {error}"]) from None
 
 
-def named_tokenizer(name_or_file: str, directories: Collection[Path]) -> Tokenizer:
-    """Open a tokenizer by its file or by the name of its card; raises `ConfigError`."""
-    assets = Assets(AssetsConfig(extra_paths=[*directories]))
-    section = TokenizerSection(name=name_or_file)
-    if Path(name_or_file).is_file():
-        section = TokenizerSection(path=Path(name_or_file))
-    try:
-        return open_tokenizer(assets.tokenizer_file(section))
-    except ConfigError as error:
-        raise ConfigError(error.faults, where="--tokenizer") from None
-
-
 def tokenizer_of(card: AssetCard | None) -> str | None:
     """The tokenizer that a model's or dataset's card names, or that it holds itself."""
     if card is None:
@@ -448,7 +435,9 @@ def _unknown_overrides(overrides: Mapping[str, Any], tree: Tree, path: str) -> I
     for name, value in overrides.items():
         key = f"{path}.{name}"
         if name not in tree:
-            yield unknown_key(key, name, get_close_matches(name, tree, n=1))
+            close = get_close_matches(name, tree, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(tree)}"
+            yield f"{key} is not a key of this configuration; {hint}"
         elif isinstance(tree[name], dict) and isinstance(value, Mapping):
             yield from _unknown_overrides(value, tree[name], key)
 

@@ -39,13 +39,10 @@ _MAY_CHANGE: Final = (
     "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
     # A step of two processes takes what one takes in two batches.
     *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
-    *("trainer.max_wall_minutes", "trainer.gc_every_n_steps"),
-    *("trainer.anomaly_detection", "trainer.grad_check"),
+    "trainer.max_wall_minutes",
 )
 """Keys and sections that a run may change when it continues. All others shape the weights, the
 data or the saved state."""
-
-_DATA: Final = {".flac", ".mp3", ".ogg", ".opus", ".parquet", ".wav"}
 
 _MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
 """Exceptions to :data:`_MAY_CHANGE`."""
@@ -82,22 +79,13 @@ def noted(output_dir: Path) -> Iterator[None]:
         raise
 
 
-def check_new_run(output_dir: Path, dataset: str | None) -> None:
-    """Refuse, with RunError, a new run among data, or with the name of its dataset.
-
-    Two cards would have that name.
-    """
-    path = output_dir.resolve()
-    if (path / CONFIG_FILE).is_file():
-        return
-    if path.name == dataset:
+def check_name(output_dir: Path, dataset: str | None) -> None:
+    """Refuse, with RunError, a run with the name of its dataset: two cards would have it."""
+    if output_dir.resolve().name == dataset:
         raise RunError(
             f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
             "name; name another directory"
         )
-    for file in (*path.glob("*"), *path.glob("*/*")):
-        if file.suffix.lower() in _DATA:
-            raise RunError(f"OUTDIR {output_dir}: it holds data ({file.name}); name another")
 
 
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zipfile import BadZipFile, ZipFile
 
 from danish_asr.base.errors import PredictionsError, RunError
+from danish_asr.base.files import sha256_of
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.scoring.digests import Digests
 
 CONFIG_FILE: Final = "config.yaml"
 CHECKPOINTS: Final = "checkpoints"
@@ -20,7 +20,10 @@ ENVIRONMENT: Final = "environment.json"
 MODEL_CARD: Final = "model.yaml"
 PREDICTIONS: Final = "predictions.jsonl"
 EVALUATION: Final = "evaluation.json"
-"""What was evaluated, with the name and the hashes of the predictions beside it."""
+"""What was evaluated, with the name and the SHA-256 of the predictions file beside it."""
+
+PREDICTIONS_SHA256: Final = "predictions_sha256"
+"""The key of that hash in ``evaluation.json``."""
 
 TRAINING_DATA: Final = "training_data.json"
 """The utterances that a run trains on, and their hours, after the filters."""
@@ -112,31 +115,80 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     return about
 
 
-def evaluation_of(predictions: Path, digests: Digests) -> dict[str, Any]:
-    """Return the ``evaluation.json`` beside a file; empty if there is none or it is another's.
-
-    It is of the file whose rows have its hashes, whatever the name and the format of the file.
+def evaluation_of(predictions: Path) -> dict[str, Any]:
+    """Return the ``evaluation.json`` beside a file; empty if there is none or it names another.
 
     Raises:
-        PredictionsError: It is broken, or names this file and has other hashes.
+        PredictionsError: It is broken, or the file is not the one that was evaluated.
     """
     file = predictions.parent / EVALUATION
     if not file.is_file():
         return {}
     about = read_evaluation(file)
-    differ = [name for name, value in digests._asdict().items() if about.get(name) != value]
-    if not differ:
-        return about
     if predictions.name != about.get("predictions", PREDICTIONS):
         return {}
-    if any(name in about for name in differ):
-        fault = "the file is not the one that was evaluated"
-    else:
-        fault = "it has no hashes of the predictions"
-    raise PredictionsError(
-        f"{file}: {' and '.join(differ)} are not those of {predictions.name}: {fault}; evaluate "
-        f"again, restore the file, or remove {EVALUATION} to score without it"
+    if about.get(PREDICTIONS_SHA256) != sha256_of(predictions):
+        raise PredictionsError(
+            f"{file}: {PREDICTIONS_SHA256} is not that of {predictions.name}: the file is not the "
+            f"one that was evaluated; evaluate again, restore the file, or remove {EVALUATION} to "
+            "score without it"
+        )
+    return about
+
+
+class Evaluation(NamedTuple):
+    """A finished evaluation of a run; ``about`` is its ``evaluation.json``."""
+
+    predictions: Path
+    about: Mapping[str, Any]
+
+    @property
+    def is_of_own_test(self) -> bool:
+        """Whether it is of the whole test split of the run's own dataset, decoded greedily."""
+        return (
+            [*(self.about.get("rows_in_split") or ())] == ["test"]
+            and not {"where", "decoder"} & {*self.about}
+            and not any("@" in part for part in self.predictions.parts[-4:])
+        )
+
+
+def evaluations(run: Path) -> list[Evaluation]:
+    """Return the finished evaluations of a run: those of its own test split come first.
+
+    Of several, the best checkpoint's come first; those with a decoder or a condition last.
+    """
+    files = [file.with_name(PREDICTIONS) for file in (run / "eval").rglob(EVALUATION)]
+    made = [
+        Evaluation(file, read_evaluation(file.with_name(EVALUATION)))
+        for file in sorted(files)
+        if file.is_file()
+    ]
+    special = ("where", "decoder")
+    return sorted(
+        made,
+        key=lambda one: (
+            not one.is_of_own_test,
+            *(key in one.about for key in special),
+            one.about.get("checkpoint") != "best",
+        ),
     )
+
+
+def predictions_of(path: Path) -> Path:
+    """Return the predictions file that a path means: the first evaluation of a run's directory.
+
+    Raises:
+        PredictionsError: It is a directory without an evaluation.
+    """
+    if not path.is_dir():
+        return path
+    if (path / PREDICTIONS).is_file():
+        return path / PREDICTIONS
+    made = evaluations(path)
+    if not made:
+        fix = f"`danish-asr evaluate {path}` makes one of a run"
+        raise PredictionsError(f"{path}: no evaluation in this directory; {fix}")
+    return made[0].predictions
 
 
 def evaluated_model(about: Mapping[str, Any]) -> str:

@@ -74,10 +74,6 @@ _FOR_USERS: Final = (
 _CLOSE_SECONDS: Final = 60.0
 
 
-class StoppedAtStep(TaskStopException):
-    """The run is at ``regime.stop_at_step``; the same command takes no further step."""
-
-
 @contextmanager
 def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
     """Request a stop at the first signal; a second Ctrl-C interrupts at once."""
@@ -185,8 +181,6 @@ def exit_on_error() -> Iterator[None]:
     try:
         with exception_at_stops():
             yield
-    except StoppedAtStep:
-        pass  # a job that ended with 75 would be started again, for nothing
     except TaskStopException:
         log.info("Stopped before the end; run the same command again.")
         sys.exit(EXIT_STOPPED)

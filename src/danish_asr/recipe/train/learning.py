@@ -24,9 +24,9 @@ from torch.optim.adamw import adamw
 from typing_extensions import override
 
 from danish_asr.base.errors import MissingExtraError
+from danish_asr.recipe.config import schema
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
-from danish_asr.recipe.config.optimizers import OPTIMIZERS
-from danish_asr.recipe.config.schema import AsrConfig, GroupConfig, LeanAdamWConfig
+from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, GroupConfig
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -99,7 +99,9 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
     kind = OPTIMIZERS[name]
     if kind.code is not None:
         factory = partial(_create, kind.code)
-        register_component(container, Optimizer, name, config_kls=LeanAdamWConfig, factory=factory)
+        register_component(
+            container, Optimizer, name, config_kls=schema.AdamWConfig, factory=factory
+        )
 
 
 def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:

@@ -26,7 +26,7 @@ from danish_asr.recipe.config.load import top_layers, unstructure
 from danish_asr.recipe.config.schema import AsrConfig, DecoderSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.rows import OpenRows, open_rows
-from danish_asr.recipe.data.settings import transforms_of_training
+from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
     Assets,
     ModelDescription,
@@ -116,13 +116,7 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
     if config.trains:
         faults.extend(optimizer_faults(config.optimizer.name))
         config = faults.attempt(with_accumulation, config) or config
-    section = config.dataset
-    faults.attempt(
-        transforms_of_training,
-        section.asr_task_config,
-        speed_factors=section.speed_factors,
-        transforms=section.transforms,
-    )
+    faults.attempt(transforms_of_training, config.dataset)
     faults.extend(_decoder_faults(config.decoder))
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
     faults.raise_any(where)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
@@ -50,13 +49,12 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
     if index.audio.decoded_shards:
         log.info(
-            "{:,} Parquet files lack the column encoded_size, so reading is slower; convert the "
-            "dataset again",
+            "{:,} Parquet files have no column encoded_size, or compressed audio, so reading is "
+            "slower; `danish-asr convert` writes both as they are read fastest",
             index.audio.decoded_shards,
         )
-    unknown = count_unknown(index, Targets(tokenizer), section.text_profile)
-    report_removed(unknown, section.text_profile)
-    report_languages({partition.language for partition in index.partitions}, section.text_profile)
+    unknown = count_unknown(index, Targets(tokenizer))
+    report_languages(index.groups("language")[1], section.text_profile)
     check_symbols(unknown, config, models_own=models_own)
 
 
@@ -132,17 +130,6 @@ def report_languages(languages: Collection[str], profile: str) -> None:
         )
 
 
-def report_removed(symbols: UnknownSymbols, profile: str) -> None:
-    """Warn of letters, digits and emoji that the text profile leaves out of the targets."""
-    if symbols.removed:
-        worst = " ".join(f"{symbol!r} ({count})" for symbol, count in symbols.removed[:20])
-        log.warning(
-            "The text profile '{}' removes letters, digits or emoji, {:.2%} of the characters of "
-            "the training text: {}",
-            *(profile, symbols.removed_share, worst),
-        )
-
-
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, models_own: bool) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them.
 
@@ -170,23 +157,15 @@ def open_reader(
     setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool
 ) -> BatchReader:
     """Open the rows of an index as the configuration says."""
-    section = config.dataset
-    task = section.asr_task_config
-    if not training and section.valid_elements is not None:
-        task = replace(task, max_num_elements=section.valid_elements)
     return create_reader(
         index,
+        config.dataset,
         tokenizer=setup.tokenizer,
         gangs=setup.gangs,
         dtype=waveform_dtype(setup.gangs, config),
         num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
-        task_config=task,
         training=training,
         seed=config.common.seed,
-        beta_corpus=section.mixture_parquet_storage_config.beta_corpus,
-        speed_factors=section.speed_factors,
-        transforms=section.transforms,
-        quadratic_seconds=section.quadratic_seconds,
         num_frames=setup.frames,
     )
 

@@ -30,8 +30,7 @@ from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.optimizers import OPTIMIZERS
-from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, WandbConfig
 from danish_asr.recipe.data.targets import FilterStatistics
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run_directory import (
@@ -69,7 +68,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     state = 0
     for parameter in module.parameters():
         if parameter.requires_grad:
-            state += state_bytes(parameter)
+            state += state_bytes(parameter.shape)
     beside_newest = regime.keep_best_n_checkpoints or 0
     if regime.num_steps and regime.keep_checkpoint_every_n_steps:
         beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps

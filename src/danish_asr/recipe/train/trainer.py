@@ -33,7 +33,7 @@ from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
 from danish_asr.recipe.train.console import log, step_line
-from danish_asr.recipe.train.ending import StoppableTask, StoppedAtStep, on_stop_signals
+from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
 
@@ -92,10 +92,7 @@ class StoppableTraining(StoppableTask):
             data_reader=reader,
             validator=self._validator,
             early_stopper=self._stopper or NOOP_EARLY_STOPPER,
-            no_sync_grad_accumulation=section.grad_accumulation.no_sync,
             max_grad_norm=section.max_grad_norm,
-            grad_check=section.grad_check,
-            anomaly_detection=section.anomaly_detection,
             max_num_steps=self._regime.num_steps,
             **regime,
             **shared,
@@ -158,9 +155,8 @@ class StoppableTraining(StoppableTask):
         if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return True
         for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
-            after = getattr(regime, f"{what}_after_n_{unit}")
             every = getattr(regime, f"{what}_every_n_{unit}")
-            if every and count > after and count % every == 0:
+            if every and count and count % every == 0:
                 return True
         return False
 
@@ -181,10 +177,6 @@ class StoppableTraining(StoppableTask):
         self._step_began = now
         if self._reader.epochs_read >= (regime.num_data_epochs or inf):
             return  # it ends anyway
-        if regime.stop_at_step is not None and step >= regime.stop_at_step:
-            text = "At step {}, with regime.stop_at_step={}; a later step, or null, continues it."
-            log.info(text, step, regime.stop_at_step)
-            self.stop(StoppedAtStep())
         # At the time limit, a run that continues takes one step at least.
         if self.began and self.must_stop():
             self.stop()
@@ -203,15 +195,15 @@ class StoppableTraining(StoppableTask):
             text = "The learning rate follows the schedule of {} steps, at most {:g}."
             log.info(text, self._regime.num_steps, max(new["base_lrs"]))
 
-    def stop(self, reason: StoppedAtStep | None = None) -> NoReturn:
+    def stop(self) -> NoReturn:
         """End the run, between two steps, with a checkpoint of the last one.
 
         Raises:
-            TaskStopException: The ``reason``, or that the same command continues the run.
+            TaskStopException: The same command continues the run.
             RunFailedError: The time limit is too short even for a validation.
         """
         step = self.step_nr
-        if not (self.began or reason or self._any_rank(self._stop_requested)):
+        if not (self.began or self._any_rank(self._stop_requested)):
             raise RunFailedError(
                 "the validation takes longer than trainer.max_wall_minutes allows for the whole "
                 "run; raise it, or validate on fewer rows (dataset.valid_subset)"
@@ -227,7 +219,7 @@ class StoppableTraining(StoppableTask):
                 step, state, self._model, self._optimizer, self._reader, blocking=True
             )
             self._delete_stale_checkpoints()
-        raise reason or TaskStopException
+        raise TaskStopException
 
     def _delete_stale_checkpoints(self) -> None:
         regime = self._regime

@@ -79,7 +79,7 @@ def run(request: cli.Request, tree: Tree) -> None:
 
 def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
     """Refuse, with RunError, a directory in which this run cannot begin or continue."""
-    continuing.check_new_run(output_dir, config.dataset.name)
+    continuing.check_name(output_dir, config.dataset.name)
     continuing.check_continuation(output_dir, unstructure(config))
     batches = config.trainer.grad_accumulation.num_batches
     if note := continuing.check_processes(output_dir, processes, batches):

@@ -1,0 +1,72 @@
+"""Files of a corpus: walking a folder, and the file that a name means."""
+
+import os
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from danish_asr.base.schema import INVENTORY_FILE, VERSION_DIR, WORK_DIR
+
+AUDIO_SUFFIXES: Final = (
+    *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff"),
+    *(".m4a", ".mp4", ".aac", ".webm", ".wma"),
+)
+"""Endings of recordings, in lower case."""
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Yield each folder below one and the names of its files, sorted; hidden ones are left out.
+
+    Links to folders are followed last, and no folder is walked twice: a link may lead to a folder
+    above it. Datasets of this program are left out: what was converted is no source.
+    """
+    waiting, walked = [folder], set[Path]()
+    while waiting:
+        for parent, folders, names in os.walk(waiting.pop(0)):
+            own = Path(parent).resolve()
+            if own in walked or is_ours(own):
+                folders.clear()  # not walked then
+                continue
+            walked.add(own)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            waiting += filter(Path.is_symlink, (Path(parent, name) for name in folders))
+            yield Path(parent), sorted(name for name in names if not name.startswith("."))
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether a folder holds a dataset of ``danish-asr convert``, perhaps unfinished."""
+    finished = (folder / INVENTORY_FILE).is_file() and (folder / VERSION_DIR).is_dir()
+    return finished or (folder / WORK_DIR).is_dir()
+
+
+def file_of_name(path: Path) -> Path | None:
+    """The file at a path; its name may be in another Unicode form there, as from a Mac."""
+    try:
+        if path.is_file():
+            return path
+        if str(path).isascii():
+            return None
+        for form in ("NFC", "NFD"):
+            if (other := Path(unicodedata.normalize(form, str(path)))).is_file():
+                return other
+        folder = path.parent if path.parent.is_dir() else _folder_of_name(path.parent)
+        return _entry_of(folder, path.name) if folder else None
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+
+
+def _folder_of_name(folder: Path) -> Path | None:
+    """A folder of which some parts may be in another Unicode form."""
+    if folder.is_dir() or folder == folder.parent:
+        return folder
+    above = _folder_of_name(folder.parent)
+    return _entry_of(above, folder.name) if above and above.is_dir() else None
+
+
+def _entry_of(folder: Path, name: str) -> Path | None:
+    wanted = unicodedata.normalize("NFC", name)
+    entries = folder.iterdir() if folder.is_dir() else ()
+    return next(
+        (path for path in entries if unicodedata.normalize("NFC", path.name) == wanted), None
+    )

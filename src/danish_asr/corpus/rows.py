@@ -1,0 +1,505 @@
+"""One table of all rows of a corpus, without their audio: everything is decided on it.
+
+Comes in: records of a reader, mappings with our names of columns. Goes out: a table of `ROWS`.
+A row that cannot be used has a reason in ``refused``, and goes to the ledger with it.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from danish_asr.base.audio import AudioError
+from danish_asr.base.errors import SourceError
+from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
+from danish_asr.base.tables import read_valid_rows
+from danish_asr.corpus import COLUMNS, DANISH, ConvertOptions, people
+
+ROWS: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in ("corpus", "split", "file")),
+        ("row", pa.int64()),  # position in its file, from 0
+        ("line", pa.int64()),  # where people find it in a table, from 1; null elsewhere
+        ("group", pa.int32()),  # of rows that are cheapest to read together, in its file
+        *((name, pa.string()) for name in ("id", "text", "audio")),
+        ("start", pa.float64()),
+        ("seconds", pa.float64()),  # null: to the end
+        ("channel", pa.int32()),
+        ("whole", pa.bool_()),  # no time is given: the recording is the utterance
+        *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
+        ("age", pa.int64()),
+        *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
+        # As the corpus has them, where that is something else.
+        *((name, pa.string()) for name in ("own_age", "own_gender", "country")),
+        ("refused", pa.string()),
+    ]
+)
+"""``audio`` is the path of a recording below the source's root, or null if it is embedded."""
+
+_PATH_NAMES: Final = (
+    "audio_filepath path audio_path file filename file_name wav wav_filename lydfil"
+)
+
+USUAL_NAMES: Final = {
+    "audio": ("audio", *_PATH_NAMES.split()),
+    "text": ("text", "sentence", "transcript", "transcription", "tekst"),
+    "speaker_id": ("speaker_id", "speaker", "client_id", "taler"),
+    "dialect": ("dialect", "accent", "accents", "dialekt"),
+    "age": ("age", "alder"),
+    "gender": ("gender", "sex", "speaker_gender", "køn"),
+    "start": ("offset", "start", "start_time", "start_ms"),
+    "seconds": ("duration", "seconds", "duration_ms"),
+    "end": ("end", "end_time", "slut", "end_ms"),
+}
+"""Names that corpora use for our columns, in lower case; the first that is there is taken."""
+
+_TIMES: Final = ("start", "end", "seconds")
+_APART: Final = 0.1
+"""Seconds by which rounding may set an end and a duration apart."""
+
+_CHUNK: Final = 10_000
+_ROWS_TOGETHER: Final = 100
+_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:[.,]\d+)?)")
+_MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
+
+DUPLICATE: Final = "duplicate id"
+
+
+def columns_of(
+    names: Sequence[str],
+    chosen: Mapping[str, str],
+    usual: Mapping[str, Sequence[str]] = USUAL_NAMES,
+) -> dict[str, str]:
+    """The names that a table has for our columns, by ours: the chosen ones, or usual ones.
+
+    Capitals, and spaces for "_", do not matter. A chosen id may be several names with commas.
+    """
+    by_lower_case = {name.lower().replace(" ", "_"): name for name in reversed(names)}
+    columns: dict[str, str] = {}
+    for ours in COLUMNS:
+        if ours in chosen:
+            theirs = chosen[ours] if {*chosen[ours].split(",")} <= {*names} else None
+        else:
+            candidates = (by_lower_case.get(name) for name in usual.get(ours, (ours,)))
+            theirs = next(filter(None, candidates), None)
+        if theirs:
+            columns[ours] = theirs
+    return columns
+
+
+def check_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> None:
+    """Raise `SourceError` if a column of ``--column`` is not there."""
+    wanted = [name for theirs in chosen.values() for name in theirs.split(",") if name]
+    if missing := [name for name in wanted if name not in names]:
+        raise SourceError(f"--column: there is no {', '.join(missing)}; found {', '.join(names)}")
+
+
+def values_of(row: Mapping[str, Any], theirs: str) -> Any:
+    """The value of a column of `columns_of`; of several columns a tuple."""
+    if theirs in row or "," not in theirs:
+        return row.get(theirs)
+    return tuple(row.get(name) for name in theirs.split(","))
+
+
+def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
+    """Raise `SourceError` if text or audio is missing, or a choice between texts has to be made."""
+    for ours in ("text", "audio"):
+        if ours not in columns:
+            shown = ", ".join(name[:60] for name in names[:20])
+            raise SourceError(
+                f"{where}: no column of {ours}; found {shown}. Name it: --column {ours}=COLUMN. If "
+                "the first line is a row, write a header above it, such as path,text,speaker"
+            )
+    texts = [name for name in names if name.lower() in USUAL_NAMES["text"]]
+    if len(texts) > 1 and columns["text"] == texts[0]:
+        raise SourceError(
+            f"{where}: found several columns of text: {', '.join(texts)}; choose one: "
+            f"--column text={texts[0]}"
+        )
+
+
+def key_of(ours: str, theirs: str) -> str:
+    """The key of a value in a record: that of a time says if its column has milliseconds."""
+    return f"{ours}_ms" if ours in _TIMES and _MILLISECONDS.fullmatch(theirs) else ours
+
+
+def table_of(
+    records: Iterable[Mapping[str, Any] | None],
+    options: ConvertOptions,
+    *,
+    file: str = "",
+    country_codes: bool = False,
+) -> pa.Table:
+    """The table of records with our names of columns; None stands for a row that is malformed.
+
+    A record may also have ``corpus``, ``split``, ``file``, ``row``, ``line``, ``group``,
+    ``age_group`` and ``refused``. Without ``row``, rows are counted in the order of the records.
+    """
+    builder = Builder(options, country_codes=country_codes)
+    remaining = iter(records)
+    while chunk := [*islice(remaining, _CHUNK)]:
+        values = [record or {"refused": "malformed row"} for record in chunk]
+        names = dict.fromkeys(name for record in values for name in record)
+        builder.add(
+            len(chunk), {name: [record.get(name) for record in values] for name in names}, file
+        )
+    return builder.table()
+
+
+@dataclass
+class Builder:
+    """Turns columns of raw values into a table of `ROWS`, a chunk at a time."""
+
+    options: ConvertOptions
+    country_codes: bool = False  # see `people.country_of`
+    _chunks: list[pa.RecordBatch] = field(default_factory=list)
+    _counts: dict[str, int] = field(default_factory=dict)  # rows so far, by file
+
+    def table(self) -> pa.Table:
+        """All rows that were added."""
+        return pa.Table.from_batches(self._chunks, ROWS)
+
+    def add(self, count: int, raw: Mapping[str, list[Any]], file: str = "") -> None:
+        """Add ``count`` rows; ``raw`` has a list for each column that there is."""
+        nulls = [None] * count
+        refused: list[str | None] = list(raw.get("refused", nulls))
+
+        def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
+            return _converted(raw.get(name), convert, refused, name, count)
+
+        files = raw.get("file") or [file] * count
+        rows = raw.get("row") or [self._next(name) for name in files]
+        ids = [
+            own or f"{name}:{row}"
+            for own, name, row in zip(read("id", _id), files, rows, strict=True)
+        ]
+        validated = read("validated", people.clean)
+        text = read("text", _text)
+        sub_dialects = read("dialect", people.clean)
+        births = read("country_birth", people.clean)
+        own_genders, own_ages = read("gender", people.clean), read("age", people.clean)
+        times = {name: self._times(name, raw, read) for name in _TIMES}
+        channels = read("channel", _channel)
+        lengths = _lengths(times, refused)
+        for place, value in enumerate(validated):
+            if value and value.lower() == "rejected":
+                refused[place] = "rejected"
+        countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
+        dialects = sub_dialects
+        if self.options.language == DANISH:
+            born = zip(sub_dialects, countries, strict=True)
+            dialects = [people.dialect_of(own, country) for own, country in born]
+        genders = [people.gender_of(gender) for gender in own_genders]
+        ages = [people.age_of(age) for age in own_ages]
+        pairs = zip(ages, own_ages, strict=True)
+        groups = raw.get("age_group") or [people.age_group(age, own) for age, own in pairs]
+        columns = {
+            "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
+            "split": raw.get("split", nulls),
+            "file": files,
+            "row": rows,
+            "line": raw.get("line", nulls),
+            "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
+            "id": ids,
+            "text": text,
+            "audio": read("audio", _path),
+            "start": [start or 0.0 for start in times["start"]],
+            "seconds": lengths,
+            "channel": channels,
+            "whole": [
+                start is None and end is None
+                for start, end in zip(times["start"], times["end"], strict=True)
+            ],
+            "speaker_id": read("speaker_id", people.speaker_of),
+            "dialect": dialects,
+            "sub_dialect": sub_dialects,
+            "age": ages,
+            "age_group": groups,
+            "gender": genders,
+            "country_birth": births,
+            "own_age": [
+                own if age is None else None for own, age in zip(own_ages, ages, strict=True)
+            ],
+            "own_gender": [
+                own if own != gender else None
+                for own, gender in zip(own_genders, genders, strict=True)
+            ],
+            "country": countries,
+            "refused": refused,
+        }
+        arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
+        self._chunks.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+
+    def _next(self, file: str) -> int:
+        row = self._counts.get(file, 0)
+        self._counts[file] = row + 1
+        return row
+
+    @staticmethod
+    def _times(
+        name: str, raw: Mapping[str, list[Any]], read: Callable[..., list[Any]]
+    ) -> list[float | None]:
+        if f"{name}_ms" in raw:
+            return read(f"{name}_ms", lambda value: _seconds(value, 1000))
+        return read(name, _seconds)
+
+
+def _converted(
+    values: list[Any] | None,
+    convert: Callable[[Any], Any],
+    refused: list[str | None],
+    name: str,
+    count: int,
+) -> list[Any]:
+    """The values of a column; a row of which one cannot be read is refused."""
+    if values is None:
+        return [None] * count
+    read: list[Any] = []
+    for place, value in enumerate(values):
+        if value is None:
+            read.append(None)
+            continue
+        try:
+            read.append(convert(value))
+        except (TypeError, ValueError):
+            read.append(None)
+            refused[place] = refused[place] or f"malformed {name.removesuffix('_ms')}"
+    return read
+
+
+def _lengths(
+    times: Mapping[str, list[float | None]], refused: list[str | None]
+) -> list[float | None]:
+    """The length of each row, from its end if it has no duration."""
+    lengths: list[float | None] = []
+    triples = zip(times["start"], times["end"], times["seconds"], strict=True)
+    for place, (start, end, seconds) in enumerate(triples):
+        until_end = None if end is None else end - (start or 0.0)
+        if until_end is not None and until_end < 0:
+            refused[place] = refused[place] or "end before its start"
+        elif until_end is not None and seconds is not None and abs(until_end - seconds) > _APART:
+            refused[place] = refused[place] or "end and duration differ"
+        lengths.append(until_end if seconds is None else seconds)
+    return lengths
+
+
+def _id(value: Any) -> str | None:
+    """The id; of several columns a tuple, joined. None if one is missing or blank."""
+    parts = [people.plain(part) for part in (value if isinstance(value, tuple) else (value,))]
+    if any(part is None or not str(part).strip() for part in parts):
+        return None
+    return "_".join(map(str, parts))
+
+
+def _text(value: Any) -> str:
+    text = people.plain(value)
+    if not isinstance(text, str | int):  # a table may hold a whole number
+        raise TypeError
+    return str(text)
+
+
+def _path(value: Any) -> str | None:
+    if not isinstance(value, str | Path):
+        raise TypeError
+    str(value).encode()
+    return str(value) or None
+
+
+def _seconds(value: Any, scale: float = 1.0) -> float | None:
+    """Seconds of a number, of ``0,5`` as in Danish tables, or of ``1:02:03,5``."""
+    if isinstance(value, str):
+        value = value.strip()
+        if not value:
+            return None
+        if clock := _CLOCK.fullmatch(value):
+            hours, minutes, seconds = clock.groups()
+            return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds.replace(",", "."))
+        value = value.replace(",", ".")
+    elif isinstance(value, float) and math.isnan(value):
+        return None  # a gap in a column of pandas
+    seconds = float(value) / scale
+    if not 0 <= seconds < math.inf:
+        raise ValueError
+    return seconds
+
+
+def _channel(value: Any) -> int | None:
+    if not str(value).strip() or (isinstance(value, float) and math.isnan(value)):
+        return None
+    channel = float(value)  # "1.0", as pandas writes a column with a gap
+    if channel < 1 or not channel.is_integer():
+        raise ValueError
+    return int(channel)
+
+
+def place_of(row: Mapping[str, Any]) -> str:
+    """Where people find a row of the table."""
+    where = f"row {row['row']}" if row["line"] is None else f"line {row['line']}"
+    return f"{row['file']}, {where}"
+
+
+def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.Table:
+    """The table with our names of splits: of ``--split``, or of the rows, or of their files.
+
+    Raises:
+        SourceError: A split is unknown, or cannot be told.
+    """
+    if options.own_split is not None:
+        return replaced(rows, split=pa.repeat(pa.scalar(options.own_split), len(rows)))
+    summed = rows.group_by(["file", "split"]).aggregate([("line", "min"), ([], "count_all")])
+    split_of: dict[tuple[str, str | None], str] = {}
+    for pair in summed.sort_by("file").to_pylist():
+        split_of[pair["file"], pair["split"]] = _split_of(pair, options, root)
+    keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
+    splits = pa.array((split_of[key] for key in keys), pa.string(), size=len(rows))
+    table = replaced(rows, split=splits)
+    own = sorted({*split_of.values()} - {"train"})
+    if options.split_by_speaker and own:
+        raise SourceError(
+            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
+            "to keep them, or divide all rows anew with --split train"
+        )
+    return table
+
+
+def _split_of(pair: Mapping[str, Any], options: ConvertOptions, root: str) -> str:
+    file, own = pair["file"], (pair["split"] or "").strip()
+    names = (*SPLITS, *SPLIT_ALIASES)
+    if own:
+        split = SPLIT_ALIASES.get(own.lower(), own.lower())
+        if split in SPLITS:
+            return split
+        raise SourceError(
+            f"{file}: {pair['count_all']:,} rows have the split {own!r} (line {pair['line_min']}); "
+            f"expected one of {', '.join(names)}, or --split train for all rows"
+        )
+    path = PurePosixPath(root if root.lower() in names else "", file)
+    if split := split_of_path(path):
+        return split
+    if options.split_by_speaker:
+        return "train"
+    at_line = "" if pair["line_min"] is None else f" (line {pair['line_min']})"
+    raise SourceError(
+        f"{file}: {pair['count_all']:,} rows have no split{at_line}; name a file or a folder "
+        f"{', '.join(names)}, or add --split train or --split-by-speaker 80/10/10"
+    )
+
+
+def split_of_path(path: PurePosixPath) -> str | None:
+    """The split that the name of a file or of a folder above it begins with, if one does."""
+    for part in (path.name, *reversed(path.parent.parts)):
+        name = part.lower().removeprefix("split=")  # as in Hive's folders
+        beginning = re.split("[-_.]", name)[0]
+        split = SPLIT_ALIASES.get(beginning, beginning)
+        if split in SPLITS:
+            return split
+    return None
+
+
+def refuse(rows: pa.Table, mask: np.ndarray[Any, Any] | pa.ChunkedArray, reason: str) -> pa.Table:
+    """The table in which rows of ``mask`` without another reason are refused for this one."""
+    chosen = pc.and_(
+        pa.array(mask) if isinstance(mask, np.ndarray) else mask, pc.is_null(rows["refused"])
+    )
+    return replaced(rows, refused=pc.if_else(chosen, reason, rows["refused"]))
+
+
+def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
+    """The table with other values in some columns."""
+    for name, values in columns.items():
+        rows = rows.set_column(rows.column_names.index(name), ROWS.field(name), values)
+    return rows
+
+
+def without_duplicates(rows: pa.Table) -> pa.Table:
+    """The table in which all rows but the first of a corpus and id are refused."""
+    _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
+    repeated = np.ones(len(rows), np.bool_)
+    repeated[first] = False
+    return refuse(rows, repeated, DUPLICATE)
+
+
+def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
+    """A hash of some columns of each row; Arrow's own grouping would copy all strings."""
+    parts = [np.empty(0, np.int64)]
+    for batch in rows.select(names).to_batches():
+        columns = (column.to_pylist() for column in batch.columns)
+        parts.append(np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(batch)))
+    return np.concatenate(parts)
+
+
+def read_without(path: Path) -> pa.Table:
+    """The rows of a list of ``--without``: corpus (null: any) and id.
+
+    Raises:
+        SourceError: It cannot be read, or has no column ``id``.
+    """
+    listed = []
+    for line, row in read_valid_rows(path, SourceError):
+        if row.get("id") in {None, ""}:
+            raise SourceError(f"{path}:{line}: expected the columns corpus and id; found {[*row]}")
+        listed.append({"corpus": row.get("corpus") or None, "id": str(row["id"])})
+    if not listed:
+        raise SourceError(f"{path}: has no rows")
+    return pa.Table.from_pylist(listed, pa.schema({"corpus": pa.string(), "id": pa.string()}))
+
+
+def is_listed(rows: pa.Table, listed: pa.Table) -> pa.ChunkedArray:
+    """Which rows a list of `read_without` names."""
+    anywhere = listed.filter(pc.is_null(listed["corpus"]))["id"]
+    keys = pc.binary_join_element_wise(rows["corpus"], rows["id"], "\t")
+    wanted = pc.binary_join_element_wise(listed["corpus"], listed["id"], "\t").drop_null()
+    return pc.or_(
+        pc.is_in(keys, wanted.combine_chunks()), pc.is_in(rows["id"], anywhere.combine_chunks())
+    )
+
+
+def check_recordings(rows: pa.Table) -> None:
+    """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
+    spoken = pc.match_substring_regex(rows["text"], r"\S")
+    usable = pc.and_(pc.and_(rows["whole"], pc.is_null(rows["refused"])), spoken)
+    usable = pc.fill_null(pc.and_(usable, pc.is_valid(rows["audio"])), fill_value=False)
+    chosen = usable.to_numpy()
+    recordings = _hashes(rows, "audio", "channel")[chosen]
+    texts = _hashes(rows, "audio", "channel", "text")[chosen]
+    _, first, counts = np.unique(texts, return_index=True, return_counts=True)
+    if len(counts) == len(np.unique(recordings)):
+        return
+    own, number = np.unique(recordings[first], return_counts=True)
+    several = own[number > 1]
+    places = np.flatnonzero(chosen)[first[recordings[first] == several[0]][:2]]
+    one, other = rows.take(np.sort(places)).to_pylist()
+    raise SourceError(
+        f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
+        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds (--column "
+        "start=COLUMN --column end=COLUMN), or keep one row of each recording"
+    )
+
+
+Audio = bytes | Path | AudioError | None
+"""An encoded file in memory, or where one is, or why there is none."""
+
+Fetch = Callable[[pa.Table], Iterator[Audio]]
+"""Yields the audio of each row of a slice of the table, in order. It must pickle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A corpus that was read: all rows, and what fetches their audio."""
+
+    name: str  # in the user's words
+    rows: pa.Table  # of `ROWS`, the rows of a file together
+    fetch: Fetch
+    columns: Mapping[str, str] = field(default_factory=dict)  # names that were read, by ours
+    ignored: tuple[str, ...] = ()  # names that were not
+    counts: Mapping[str, int] = field(default_factory=dict)  # of what the reader saw or removed
+    version: str = ""  # changes with audio that is embedded
+    in_tables: bool = True  # else each file is one recording, and may be lost alone

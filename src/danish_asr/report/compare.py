@@ -1,0 +1,272 @@
+"""``danish-asr compare``: runs on the same rows, as a table, files and a figure.
+
+In: two or more runs, each a directory, one or more files, or rows. `compare` returns the
+comparison; `compare_files` is the command, which writes files and prints the same numbers.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from math import isnan
+from os.path import realpath
+from pathlib import Path
+from typing import Any, Final
+
+import pandas as pd
+from rich.console import Console
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import AnyPath, publish_text
+from danish_asr.metrics import Denominator
+from danish_asr.recipe.run.run_directory import EVALUATION
+from danish_asr.report import COMPARE_OUTPUTS
+from danish_asr.report.score import (
+    about_of,
+    listed,
+    outputs_by_end,
+    profile_of,
+    rows_in_split,
+    sources_of,
+    to_csv,
+    to_json,
+)
+from danish_asr.report.tables import (
+    NOT_RESOLVABLE,
+    Terminal,
+    bounds,
+    count,
+    in_grouping,
+    light_table,
+    p_value,
+    percent,
+    print_table,
+    say,
+    warn,
+)
+from danish_asr.scoring.compare import Comparison, compare_runs
+from danish_asr.scoring.intervals import ALPHA, RATES, Interval
+from danish_asr.scoring.predictions import Source, load
+from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+HEADINGS: Final = {
+    "group": "group",
+    "run": "run",
+    "wer": "WER %",
+    "wer_difference": "diff.",
+    "wer_interval": "95 % interval",
+    "wer_p": "p (Holm)",
+    "cer": "CER %",
+    "cer_difference": "diff. CER",
+    "cer_p": "p CER",
+    "rows": "rows",
+    "speakers": "speakers",
+}
+_NARROW: Final = 6  # columns of a terminal that has no place for all
+_WIDE_ENOUGH: Final = 120
+
+
+def compare(
+    *runs: Source,
+    by: str | Sequence[str] | None = DEFAULT_BY,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    profile: str | None = None,
+    row_filter: str = "all",
+    denominator: Denominator = "standard",
+) -> Comparison:
+    """Return the differences between runs over the same rows and the first of them.
+
+    A run is what `danish_asr.score` takes, or a list of such paths, one per seed. Runs are called
+    A, B, ...; a single mapping of names to runs gives them other names. Groups and speakers are the
+    first one's. All other arguments are as for `danish_asr.score`. Rates and differences are
+    fractions; a negative difference has fewer errors than the first run.
+
+    Raises:
+        ConfigError: A setting or a column is unknown, or there are fewer than two runs.
+        PredictionsError: A file cannot be read, or the runs have different rows or references.
+        DatasetError: There is no such dataset or split.
+    """
+    names = [chr(ord("A") + number) for number in range(len(runs))]
+    named: Mapping[str, Source] = dict(zip(names, runs, strict=True))
+    if len(runs) == 1 and isinstance(runs[0], Mapping):
+        (named,) = runs
+    sources: dict[str, dict[str, Source]] = {}
+    for run, own in named.items():
+        seeds = sources_of(own)
+        sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
+    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
+    settings = Settings(
+        profile=profile or profile_of(abouts.values()),
+        row_filter=row_filter,
+        denominator=denominator,
+    )
+    normalize = settings.normalizer()
+    predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
+    sizes: dict[str, int | None] = {}
+    for run, own in sources.items():
+        for name, source in own.items():
+            loaded = load(
+                [source], columns=columns, dataset=dataset, split=split, normalize=normalize
+            )
+            predictions[run][name] = loaded.rows
+            sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
+    return compare_runs(
+        predictions,
+        by=listed(by),
+        settings=settings,
+        rows_in_split=sizes,
+        where={name: about.get("where") for name, about in abouts.items()},
+    )
+
+
+def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
+    """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
+    runs: dict[str, list[Path]] = {}
+    faults: list[str] = []
+    if len(arguments) < 2:
+        faults.append("expected two or more runs; the first is the baseline")
+    for number, argument in enumerate(arguments):
+        name, equals, files = argument.partition("=")
+        name = name.strip()
+        paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
+        if not equals or Path(argument).exists():
+            name, paths = chr(ord("A") + number), [Path(argument)]
+        if not (name and paths):
+            faults.append(f"run '{name}': expected NAME=FILE[,FILE...]")
+        if name in runs:
+            faults.append(f"two runs have the name '{name}'")
+        runs[name] = [*runs.get(name, []), *paths]
+    uses = Counter(realpath(file) for files in runs.values() for file in files)
+    faults += [f"{file} is given twice" for file, times in uses.items() if times > 1]
+    if faults:
+        raise ConfigError(faults, where="the list of runs")
+    return runs
+
+
+def compare_files(
+    runs: Mapping[str, Sequence[Path]],
+    *,
+    outputs: Sequence[AnyPath] = (),
+    console: Console | None = None,
+    **options: Any,
+) -> Comparison:
+    """Compare runs, each with a file per seed, with the first; write ``outputs`` and print.
+
+    ``options`` are those of `compare`, as is what is raised; then nothing was written.
+    """
+    console = console or Terminal()
+    files = [Path(file) for own in runs.values() for file in sources_of([*own])]
+    inputs = [*files, *(file.parent / EVALUATION for file in files)]
+    of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS, inputs)
+    comparison = compare(runs, **options)
+    for end, path in of_ends.items():
+        if end == ".json":
+            publish_text(path, to_json(comparison.to_dict()))
+        elif end == ".csv":
+            publish_text(path, to_csv(comparison.to_pandas()))
+        elif end == ".tex":
+            publish_text(path, comparison_latex(comparison))
+        else:
+            from danish_asr.report.figures import save_forest_plot  # noqa: PLC0415 - slow
+
+            save_forest_plot(comparison, path)
+    print_comparison(comparison, console)
+    for path in of_ends.values():
+        say(f"wrote {path}", console)
+    return comparison
+
+
+def print_comparison(comparison: Comparison, console: Console) -> None:
+    """Print the table, and for each run whether it differs from the baseline."""
+    for run, names in comparison.runs.items():
+        say(f"{run}: {', '.join(names)}", console)
+    for name, rows in comparison.rows.items():
+        for warning in rows.warnings(name):
+            warn(warning, console)
+    (first, base), *others = comparison.rows.items()
+    for name, rows in others:
+        if base.splits and rows.splits and base.splits != rows.splits:
+            splits = f"{' and '.join(base.splits)}, {name} of split {' and '.join(rows.splits)}"
+            warn(f"{first} is of split {splits}; compare runs over one split", console)
+    say(_summary(comparison), console)
+    narrow = console.is_terminal and console.width < _WIDE_ENOUGH
+    columns = [*HEADINGS][: _NARROW if narrow else None]
+    tables = _tables(comparison, columns)
+    for lines in tables.values():
+        for number, cells in enumerate(lines):
+            if number % len(comparison.runs):
+                cells[0] = ""  # the group is named once
+    print_table(light_table(HEADINGS[column] for column in columns), tables, console)
+    say("", console)
+    for line in _verdicts(comparison):
+        say(line, console)
+
+
+def comparison_latex(comparison: Comparison) -> str:
+    """Return a table for LaTeX, which needs the package booktabs."""
+    rows = [
+        [in_grouping(name, label), *cells]
+        for name, lines in _tables(comparison, [*HEADINGS]).items()
+        for label, *cells in lines
+    ]
+    table = pd.DataFrame(rows, columns=[*HEADINGS.values()])
+    alignment = "ll" + "r" * (len(HEADINGS) - 2)
+    notes = [_summary(comparison), *_verdicts(comparison)]
+    comments = "".join(f"% {note}\n" for note in notes)
+    return comments + table.to_latex(index=False, escape=True, column_format=alignment)
+
+
+def _summary(comparison: Comparison) -> str:
+    rows = next(iter(comparison.rows.values()))
+    paired = f"{count(rows.scored)} rows paired by id{rows.of_split()}"
+    return f"{comparison.settings.in_words()}, {paired}"
+
+
+def _tables(comparison: Comparison, columns: Sequence[str]) -> dict[str, list[list[str]]]:
+    """Return the rows of each grouping; those of all rows have an empty name."""
+    tables: dict[str, list[list[str]]] = {}
+    for line in comparison.table.to_dict("records"):
+        cells = _cells(line)
+        name = "" if line["grouping"] == "all" else line["grouping"]
+        tables.setdefault(name, []).append([cells[column] for column in columns])
+    return tables
+
+
+def _cells(line: Mapping[Hashable, Any]) -> dict[str, str]:
+    """Return the cells of `HEADINGS`; the baseline has no differences."""
+    cells = dict.fromkeys(HEADINGS, "") | {"group": line["group"], "run": line["run"]}
+    for name in RATES:
+        deviation, difference = line[f"{name}_deviation"], line[f"{name}_difference"]
+        spread = "" if isnan(deviation) else f" ±{100 * deviation:.2f}"
+        cells[name] = percent(line[name]) + spread
+        if not isnan(difference):
+            low, high = line[f"{name}_low"], line[f"{name}_high"]
+            cells[f"{name}_difference"] = percent(difference, "+")
+            cells[f"{name}_interval"] = bounds(None if isnan(low) else Interval(low, high), "+")
+            cells[f"{name}_p"] = p_value(line[f"{name}_p_adjusted"])
+    return cells | {"rows": count(line["rows"]), "speakers": count(line["speakers"])}
+
+
+def _verdicts(comparison: Comparison) -> list[str]:
+    """What the overall difference of each run from the baseline means, and what "±" is."""
+    baseline, *others = comparison.table[: len(comparison.runs)].to_dict("records")
+    lines: list[str] = []
+    for run in others:
+        p = run["wer_p_adjusted"]
+        if isnan(p):
+            reason = run["wer_not_resolvable"]
+            verdict = f"the difference from {baseline['run']} is {NOT_RESOLVABLE}: {reason}"
+        elif p >= ALPHA:
+            verdict = f"no significant difference from {baseline['run']} (p {p_value(p)})"
+        else:
+            better = "better" if run["wer_difference"] < 0 else "worse"
+            verdict = f"{better} than {baseline['run']} (p {p_value(p)})"
+        lines.append(f"{run['run']}: {verdict}")
+    if len(comparison.table) > 2:
+        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
+    if comparison.table["seeds"].max() > 1:
+        lines.append(
+            "±: standard deviation over the seeds of a run; intervals and p-values of two runs "
+            "with several seeds each hold for other seeds too, all others for these models only"
+        )
+    return lines

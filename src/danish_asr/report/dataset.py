@@ -1,0 +1,347 @@
+"""The rows of a built dataset as one table, what its columns tell, and audio of some rows.
+
+In: the root of a dataset. Out: an Arrow table of all rows, sums per group, and clips for pages.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from danish_asr.base.audio import AudioError, decode, to_flac, without_mean
+from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.errors import DatasetError
+from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
+from danish_asr.corpus.shards import find_shards
+from danish_asr.recipe.data.index import Index, read_index
+from danish_asr.report.components import audio_url
+from danish_asr.scoring.table import FloatArray
+
+UNKNOWN: Final = "unknown"
+
+MAX_CLIP_SECONDS: Final = 20.0
+MAX_PAGE_BYTES: Final = 20_000_000
+"""FLAC on the page; base64 makes it a third larger."""
+
+SILENCE: Final = 40.0
+"""Windows this much (dB) below the loudest one are silence, if they are at an end."""
+
+FEW_HOURS: Final = 1.0
+"""Training data below this is reported as little."""
+
+_WINDOW: Final = SAMPLE_RATE // 50
+_FULL_SCALE: Final = 0.999  # as in the conversion's suspects
+_FLOOR: Final = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of the splits, numbered from 0."""
+
+    indexes: tuple[Index, ...]  # one per split
+    table: pa.Table
+    """id, text, speaker_id (may be null), dialect, age_group, gender, split, corpus, seconds."""
+
+    def find(self, corpus: str | None, row_id: str) -> int | None:
+        """The number of a row; None: there is none, or more than one if the corpus is unknown."""
+        of_corpora = self._by_id.get(unicodedata.normalize("NFC", row_id), {})
+        if corpus is None and len(of_corpora) == 1:
+            return next(iter(of_corpora.values()))
+        return of_corpora.get(corpus or "")
+
+    @cached_property
+    def _by_id(self) -> dict[str, dict[str, int]]:
+        numbers = defaultdict[str, dict[str, int]](dict)
+        corpora, ids = (self.table[name].to_pylist() for name in ("corpus", "id"))
+        for number, (corpus, row_id) in enumerate(zip(corpora, ids, strict=True)):
+            numbers[unicodedata.normalize("NFC", row_id)][corpus] = number
+        return numbers
+
+    @property
+    def seconds(self) -> FloatArray:
+        """The length of each row."""
+        values: FloatArray = self.table["seconds"].to_numpy()
+        return values
+
+    def audio(self, row: int) -> bytes:
+        """The FLAC file of a row; thread-safe."""
+        for index in self.indexes:
+            if row < len(index):
+                break
+            row -= len(index)
+        return index.audio.read(row)
+
+    def entry(self, row: int) -> dict[str, Any]:
+        """What a page shows of a row, without its audio."""
+        names = ("id", "text", "speaker_id", "dialect", "split", "seconds")
+        return {name: self.table[name][row].as_py() for name in names}
+
+
+def read_rows(root: Path, splits: Collection[str] | None = None) -> Rows:
+    """Read the index of every split, or of some.
+
+    Raises:
+        DatasetError: There is no built dataset, it has no rows, or a shard is damaged.
+    """
+    shards = [s for s in find_shards(root) if splits is None or s.keys["split"] in splits]
+    names = sorted({shard.keys["split"] for shard in shards}, key=lambda name: (order(name), name))
+    indexes = []
+    for name in names:
+        own = [shard for shard in shards if shard.keys["split"] == name]
+        try:
+            indexes.append(read_index(own, name))
+        except DatasetError as error:
+            hint = f"`danish-asr verify {root}` lists all faults of a dataset"
+            raise DatasetError(f"{error}; {hint}") from None
+    if not indexes:
+        raise DatasetError(f"{root}: no rows of {', '.join(splits or ())}")
+    return Rows(tuple(indexes), pa.concat_tables(map(_columns, indexes)))
+
+
+def order(split: str) -> int:
+    """The place of a split in tables."""
+    return SPLITS.index(split) if split in SPLITS else len(SPLITS)
+
+
+def _columns(index: Index) -> pa.Table:
+    table = index.rows.to_arrow()
+    for name in set(METADATA_COLUMNS) - {"speaker_id"}:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
+    columns = {
+        "split": pa.repeat(pa.scalar(index.split), len(index)),
+        "seconds": pa.array(index.lengths / SAMPLE_RATE),
+    }
+    for name, values in columns.items():
+        if name in table.column_names:
+            table = table.drop_columns([name])
+        table = table.append_column(name, values)
+    return table
+
+
+class Group(NamedTuple):
+    """Sums over the rows with these values."""
+
+    names: tuple[str, ...] = ()
+    hours: float = 0.0
+    rows: int = 0
+    speakers: int = 0
+
+
+def groups(table: pa.Table, *keys: str) -> list[Group]:
+    """Sums per combination of values that occurs, in the order of tables."""
+    sums = [("seconds", "sum"), ("id", "count"), ("speaker_id", "count_distinct")]
+    summed = table.select([*keys, *(name for name, _ in sums)]).group_by(keys).aggregate(sums)
+    made = [
+        Group(
+            names=tuple(line[key] for key in keys),
+            hours=line["seconds_sum"] / 3600,
+            rows=line["id_count"],
+            speakers=line["speaker_id_count_distinct"],
+        )
+        for line in summed.to_pylist()
+    ]
+    return sorted(made, key=lambda group: [_place(name) for name in group.names])
+
+
+def _place(name: str) -> tuple[bool, int, str]:
+    return name == UNKNOWN, order(name), name
+
+
+class Line(NamedTuple):
+    """A group of the dataset with its hours per split, and what it lacks to be learnt or scored."""
+
+    name: str
+    rows: int
+    speakers: int
+    test_speakers: int
+    hours: dict[str, float]
+    lacks: str  # empty if nothing
+
+
+def lines(table: pa.Table, key: str) -> list[Line]:
+    """A line per value of a column that occurs.
+
+    What the whole dataset lacks, a split or hours or speakers, is not said of each group.
+    """
+    parts = defaultdict[str, dict[str, Group]](dict)
+    for group in groups(table, key, "split"):
+        parts[group.names[0]][group.names[1]] = group
+    of_split = {group.names[0]: group for group in groups(table, "split")}
+    all_train, all_test = of_split.get("train", Group()), of_split.get("test", Group())
+    made = []
+    for group in groups(table, key):
+        (name,) = group.names
+        own = parts[name]
+        train, test = own.get("train", Group()), own.get("test", Group())
+        few = test.speakers < MIN_SPEAKERS <= all_test.speakers
+        little = 0 < train.hours < FEW_HOURS <= all_train.hours
+        faults = {
+            "no test data": "test" in of_split and not test.rows,
+            "unknown test speakers": test.rows and not test.speakers,
+            f"fewer than {MIN_SPEAKERS} test speakers": test.speakers and few,
+            "no training data": "train" in of_split and not train.rows,
+            f"less than {FEW_HOURS:g} h of training": little,
+        }
+        lacks = ", ".join(fault for fault, is_so in faults.items() if is_so and name != UNKNOWN)
+        hours = {split: part.hours for split, part in own.items()}
+        made.append(Line(name, group.rows, group.speakers, test.speakers, hours, lacks))
+    return made
+
+
+def has_values(table: pa.Table, key: str) -> bool:
+    """Whether a column has a known value."""
+    return bool({*table[key].unique().to_pylist()} - {None, UNKNOWN})
+
+
+def vocabulary(rows: Rows) -> list[dict[str, Any]]:
+    """Words, distinct words and the share that train lacks, per split."""
+    lower = pc.utf8_lower(rows.table["text"])
+    plain = pc.replace_substring_regex(lower, r"[^\p{L}\p{M}\p{N}]+", " ")
+    counts: dict[str, Counter[str]] = {}
+    for index in rows.indexes:
+        own = plain.filter(pc.equal(rows.table["split"], index.split))
+        counts[index.split] = Counter(" ".join(own.to_pylist()).split())
+    made = []
+    for name, own in counts.items():
+        line = {"split": name, "words": own.total(), "distinct": len(own), "unseen": None}
+        if "train" in counts and name != "train" and own:
+            new = sum(count for word, count in own.items() if word not in counts["train"])
+            line["unseen"] = new / own.total()
+        made.append(line)
+    return made
+
+
+def characters(texts: pa.ChunkedArray) -> list[tuple[str, str, int]]:
+    """Each character of raw texts with its Unicode name and count, the rarest first."""
+    counts: Counter[str] = Counter()
+    for chunk in texts.chunks:
+        counts.update("".join(chunk.to_pylist()))
+    return [
+        (char, f"U+{ord(char):04X} {unicodedata.name(char, '')}", number)
+        for char, number in sorted(counts.items(), key=lambda item: (item[1], item[0]))
+    ]
+
+
+def reasons(path: Path) -> list[tuple[str, str, int]]:
+    """Reason, dialect and rows of the ledger, the most frequent first."""
+    columns = ["reason", "dialect"]
+    counted = _read(path, columns).group_by(columns).aggregate([([], "count_all")])
+    made = [
+        (line["reason"], line["dialect"] or UNKNOWN, line["count_all"])
+        for line in counted.to_pylist()
+    ]
+    return sorted(made, key=lambda line: (-line[2], line))
+
+
+class Suspects(NamedTuple):
+    """The rows of the conversion's list that have a reason."""
+
+    rows: int
+    first: list[tuple[int, str]]  # some of them, and what was measured
+
+
+def suspects(path: Path, rows: Rows, most: int) -> dict[str, Suspects]:
+    """The conversion's list by reason, the most frequent first, with up to ``most`` rows each."""
+    listed = defaultdict[str, list[tuple[tuple[str, str], float]]](list)
+    for line in _read(path, ["reason", "corpus", "id", "value"]).to_pylist():
+        listed[line["reason"]].append(((line["corpus"], line["id"]), line["value"]))
+    made = {}
+    for reason, own in sorted(listed.items(), key=lambda item: -len(item[1])):
+        places = [(rows.find(*key), f"{value:.3g}") for key, value in own[:most]]
+        first = [(place, value) for place, value in places if place is not None]
+        made[reason] = Suspects(len(own), first)
+    return made
+
+
+def _read(path: Path, columns: list[str]) -> pa.Table:
+    try:
+        return pq.read_table(path, columns=columns).select(columns)
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise DatasetError(f"{path}: {error}; convert the dataset again") from error
+
+
+class Measures(NamedTuple):
+    """Measures of an utterance."""
+
+    loudness: float  # RMS in dB of full scale
+    clipped: float  # share of the samples at full scale
+    silence: float  # seconds at both ends
+    snr: float  # dB
+
+
+def measure(audio: bytes) -> Measures:
+    """Measure an utterance without its DC offset; raises `AudioError` if it cannot be decoded.
+
+    The SNR is the 95th minus the 15th percentile of the power in windows of 20 ms, which ISIP's
+    tool signal_to_noise names as a usual choice. It assumes pauses: dense speech, music behind the
+    voice and digital silence mislead it. It compares recordings of one kind, and is no measurement.
+    """
+    mono, _ = decode(audio)
+    wave = without_mean(mono.astype(np.float64))
+    size = len(wave) // _WINDOW * _WINDOW
+    windows = wave[:size].reshape(-1, _WINDOW) if size else wave[None]
+    levels = _decibels(np.square(windows).mean(axis=1))
+    loud = np.flatnonzero(levels > levels.max() - SILENCE)
+    low, high = np.percentile(levels, [15, 95])
+    return Measures(
+        loudness=float(_decibels(np.square(wave).mean())),
+        clipped=float((np.abs(mono) >= _FULL_SCALE).mean()),
+        silence=float(len(levels) - (loud[-1] - loud[0] + 1)) * _WINDOW / SAMPLE_RATE,
+        snr=float(high - low),
+    )
+
+
+def _decibels(power: Any) -> Any:
+    return 10 * np.log10(np.maximum(power, _FLOOR))
+
+
+def measure_rows(rows: Rows, chosen: NDArray[np.int64]) -> Iterator[Measures | None]:
+    """Measure rows in their order; None stands for undecodable audio."""
+
+    def measure_row(row: int) -> Measures | None:
+        try:
+            return measure(rows.audio(row))
+        except AudioError:
+            return None
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        yield from pool.map(measure_row, chosen.tolist())
+
+
+class Clips:
+    """Audio as ``data:`` URLs, each row's once, until the page is full."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._embedded: set[int] = set()
+        self.size = self.left_out = 0
+
+    def entry(self, row: int, value: str = "") -> dict[str, Any]:
+        """Return what the page shows of a row, with its audio or, if that is above, a link."""
+        entry = self._rows.entry(row) | {"row": row, "value": value, "url": "", "above": False}
+        if row in self._embedded:
+            return entry | {"note": "", "above": True}
+        audio, note = self._rows.audio(row), ""
+        try:
+            if entry["seconds"] > MAX_CLIP_SECONDS:
+                audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
+                note = f"its first {MAX_CLIP_SECONDS:g} s"
+        except AudioError as error:
+            return entry | {"note": str(error)}
+        if self.size + len(audio) > MAX_PAGE_BYTES:
+            self.left_out += 1
+            return entry | {"note": "left out, the page is full"}
+        self.size += len(audio)
+        self._embedded.add(row)
+        return entry | {"url": audio_url(audio), "note": note}

@@ -1,0 +1,91 @@
+"""Figures for papers and notebooks: rates and differences as dots with their intervals."""
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import publish
+from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short
+from danish_asr.scoring.compare import Comparison
+from danish_asr.scoring.intervals import Estimate, Interval
+from danish_asr.scoring.scores import Scores
+
+_STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
+
+
+class _Line(NamedTuple):
+    label: str
+    estimate: Estimate
+
+
+def plot_groups(scores: Scores, grouping: str) -> Figure:
+    """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
+
+    Save it with ``figure.savefig("groups.pdf")``; a notebook shows it as it is.
+
+    Raises:
+        ConfigError: The scores do not have the grouping.
+    """
+    if grouping not in scores.groupings:
+        scored = ", ".join(scores.groupings)
+        raise ConfigError([f"unknown grouping '{grouping}'; scored: {scored or 'none'}"])
+    groups = scores.groupings[grouping].groups
+    lines = [
+        _Line(f"{short(group.label, 30)} ({count(group.speakers)})", group.wer) for group in groups
+    ]
+    figure, axes = _dots(lines)
+    axes.axvline(100 * scores.overall.wer.value, color="0.5", lw=1, ls="--")
+    axes.set_xlim(left=0)
+    axes.set_xlabel("WER %")
+    axes.set_title(f"{sentence(grouping_title(grouping))} (speakers)", fontsize=10)
+    return figure
+
+
+def forest_plot(comparison: Comparison) -> Figure:
+    """Return the differences from the baseline per group; a hollow dot has no interval."""
+    baseline = next(iter(comparison.runs))
+    lines: list[_Line] = []
+    for line in comparison.table[comparison.table["run"] != baseline].to_dict("records"):
+        grouping = "" if line["grouping"] == "all" else line["grouping"]
+        label = in_grouping(grouping, short(line["group"], 30))
+        label = f"{label} ({count(line['speakers'])} speakers)"
+        if len(comparison.runs) > 2:
+            label = f"{label}: {short(line['run'], 20)} − {short(baseline, 20)}"
+        interval = Interval(line["wer_low"], line["wer_high"])
+        resolved = None if isnan(interval.low) else interval
+        lines.append(_Line(label, Estimate(line["wer_difference"], resolved)))
+    figure, axes = _dots(lines)
+    axes.axvline(0, color="0.3", lw=1)
+    axes.set_xlabel("difference of WER in points,\n95 % intervals over speakers")
+    return figure
+
+
+def save_forest_plot(comparison: Comparison, path: Path) -> None:
+    """Write the plot as PDF or SVG; the same comparison gives the same bytes."""
+    kind = path.suffix.removeprefix(".").lower()
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    with mpl.rc_context(_STYLE), publish(path) as stream:
+        forest_plot(comparison).savefig(stream, format=kind, metadata=dates[kind])
+
+
+def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:
+    """Draw a line per label, from the top, in per cent."""
+    figure = Figure(figsize=(6, 1 + 0.3 * len(lines)), layout="constrained")
+    axes = figure.add_subplot()
+    for place, line in enumerate(reversed(lines)):
+        interval = line.estimate.interval
+        if interval:
+            axes.plot([100 * bound for bound in interval], [place] * 2, color="C0", lw=2)
+        fill = "C0" if interval else "white"
+        value = 100 * line.estimate.value
+        axes.plot(value, place, "o", color="C0", mfc=fill, ms=6, clip_on=False)
+    axes.set_yticks(range(len(lines)), [line.label for line in reversed(lines)], parse_math=False)
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.grid(visible=True, axis="x", alpha=0.4)
+    return figure, axes

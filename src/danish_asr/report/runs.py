@@ -1,0 +1,280 @@
+"""Training runs as their files are now, and ``danish-asr runs``: all below a directory as a table.
+
+In: the output directories of runs. Out: state, best validation, speed, test score of each.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from math import inf
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pandas as pd
+from rich.console import Console
+
+from danish_asr.base.config_tree import flatten, read_yaml, short_names
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import LOCK_FILE, LOCK_SECONDS, publish_text
+from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
+from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
+from danish_asr.recipe.run.run_directory import (
+    CONFIG_FILE,
+    ENVIRONMENT,
+    FAILED,
+    METRICS,
+    SCORE_TITLES,
+    Evaluation,
+    evaluations,
+    recorded,
+    resumable_steps,
+)
+from danish_asr.report.score import score, to_csv
+from danish_asr.report.tables import fitting, light_table, percent, print_table, say
+from danish_asr.scoring.scores import Scores
+from danish_asr.scoring.settings import DEFAULT_PROFILE
+
+COMPLETE: Final = "finished"
+TRAINING: Final = "running"
+STOPPED: Final = "stopped"
+FAILED_STATE: Final = "failed"
+
+_LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
+"""Keys, or their beginnings, that say nothing about what a run learns."""
+
+_TIMES: Final = ("hours", "audio h/h")
+"""Columns of the hours of training, and of the hours of audio in one of them."""
+
+_SATURATED: Final = 80.0
+"""Per cent; above it the loss says more than an error rate."""
+
+
+class BestModel(NamedTuple):
+    """The best validation."""
+
+    score: float
+    step: int
+
+
+class Run:
+    """A run, as its files are now; one that was refused has neither configuration nor metrics."""
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        """Read the configuration and the metrics.
+
+        Raises:
+            RunError: The directory is not that of a run.
+            ConfigError: Its configuration cannot be read.
+        """
+        missing = [file for file in (CONFIG_FILE, ENVIRONMENT) if not (folder / file).is_file()]
+        self.refused = bool(missing) and (folder / FAILED).is_file()
+        if missing and not self.refused:
+            raise RunError(
+                f"{folder}: no {' and no '.join(missing)} there; expected OUTDIR of a training "
+                "run, which has both soon after its start"
+            )
+        self.folder = folder.resolve()
+        self.name = name or self.folder.name
+        self.config: Mapping[str, Any] = (
+            {} if self.refused else dict(flatten(read_yaml(folder / CONFIG_FILE)))
+        )
+        self.reports, self.validations = self._metrics("train"), self._metrics("valid")
+        self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
+        self.steps: int | None = self.config.get("regime.num_steps")
+        lasts = [rows[-1]["Step"] for rows in (self.reports, self.validations) if rows]
+        self.step: int = max(lasts, default=0)
+
+    def _metrics(self, name: str) -> Rows:
+        return [row for _, row in recorded(self.folder / METRICS / f"{name}.jsonl")]
+
+    @cached_property
+    def state(self) -> str:
+        """Whether the run is complete, in training, failed or stopped.
+
+        A process that trains refreshes its lock; a complete run has a card for its best model.
+        """
+        lock = self.folder / LOCK_FILE
+        if lock.exists() and time.time() - lock.stat().st_mtime < LOCK_SECONDS:
+            return TRAINING
+        early = ("regime.early_stopping_patience", "regime.num_data_epochs")
+        ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
+        if ended and [*self.folder.glob(f"{CARDS_DIR}/*.yaml")]:
+            return COMPLETE
+        return FAILED_STATE if (self.folder / FAILED).is_file() else STOPPED
+
+    @property
+    def reason(self) -> str:
+        """Why the run failed; empty if it did not."""
+        if self.state != FAILED_STATE:
+            return ""
+        return (self.folder / FAILED).read_text(encoding="utf-8").strip()
+
+    @property
+    def reached(self) -> int:
+        """The last step; of a stopped run, the one that it continues from."""
+        if self.state == STOPPED:
+            return max(resumable_steps(self.folder), default=0)
+        return self.step
+
+    @property
+    def scored(self) -> Rows:
+        """The validations that have the run's score."""
+        return [row for row in self.validations if self.score in row]
+
+    @property
+    def best(self) -> BestModel | None:
+        """The best validation so far, if there is one."""
+        if not self.scored:
+            return None
+        _, row = best_validation(self.scored, self.score)
+        return BestModel(row[self.score], row["Step"])
+
+    @property
+    def hours(self) -> float:
+        """Of training, without validations."""
+        seconds: float = sum(row["Lapse Time"] for row in self.reports)
+        return seconds / 3600
+
+    @property
+    def speed(self) -> float:
+        """Hours of audio in an hour of training."""
+        samples: float = sum(row["Number of Source Elements"] for row in self.reports)
+        return samples / SAMPLE_RATE / 3600 / self.hours
+
+    @property
+    def profile(self) -> str:
+        """The text profile of the run's scores."""
+        return str(self.config.get("regime.score_profile") or DEFAULT_PROFILE)
+
+    def scores(self, evaluation: Evaluation) -> Scores:
+        """Return the scores of an evaluation under the run's profile."""
+        return score(evaluation.predictions, by=["dialect"], profile=self.profile)
+
+    @cached_property
+    def test(self) -> Scores | None:
+        """The scores of the run's own test split."""
+        for evaluation in evaluations(self.folder):
+            if evaluation.is_of_own_test:
+                return self.scores(evaluation)
+        return None
+
+    def line(self) -> dict[str, Any]:
+        """Return what a table for programs has of the run."""
+        wer = self.test.overall.wer if self.test else None
+        low, high = (wer.interval if wer else None) or (None, None)
+        return {
+            "run": self.name,
+            "state": self.state,
+            "reason": self.reason,
+            "step": self.reached,
+            "num_steps": self.steps,
+            "metric": self.score,
+            "dev": self.best.score if self.best else None,
+            "dev_step": self.best.step if self.best else None,
+            "hours": self.hours if self.reports else None,
+            "audio_hours_per_hour": self.speed if self.reports else None,
+            "test_wer": wer.value if wer else None,
+            "test_wer_low": low,
+            "test_wer_high": high,
+            "score_profile": self.profile,
+        }
+
+    def standing(self) -> tuple[bool, tuple[float, float]]:
+        """Return what orders runs, the best first; those that were not validated come last."""
+        standings = []
+        for row in self.scored:
+            value = row[self.score]
+            if self.score != LOSS:
+                value = min(value, _SATURATED)
+            standings.append((value, row.get(LOSS, inf)))
+        return not standings, min(standings, default=(0.0, 0.0))
+
+
+def find_runs(root: Path) -> list[Run]:
+    """Return the runs in a directory or below it, the best dev score first.
+
+    Raises:
+        RunError: There is none.
+    """
+    runs = []
+    for folder in _folders(root):
+        name = folder.relative_to(root).as_posix()
+        runs.append(Run(folder, "" if name == "." else name))
+    if not runs:
+        raise RunError(
+            f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
+            "`danish-asr sweep`, or a directory above several"
+        )
+    return sorted(runs, key=Run.standing)
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Yield the directories of runs in ``root`` or below it, also of those that were refused."""
+    for folder, folders, files in os.walk(root):
+        if {CONFIG_FILE, ENVIRONMENT} <= {*files} or FAILED in files:
+            yield Path(folder)
+            folders.clear()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+
+
+def report_runs(root: Path, *, csv: Path | None = None, console: Console | None = None) -> None:
+    """Print the runs below ``root``, and why some failed; write a table.
+
+    Raises:
+        RunError: There is no run.
+        PredictionsError: An evaluation of a run cannot be scored.
+    """
+    console, runs = console or Console(), find_runs(root)
+    keys = _different_keys(runs)
+    metrics = " or ".join(dict.fromkeys(run.score for run in runs if not run.refused))
+    say(f"runs in {root}: {len(runs)}. Best dev: {metrics}, lower is better", console)
+    if any(run.test for run in runs):
+        profiles = " or ".join(dict.fromkeys(run.profile for run in runs if run.test))
+        say(f"test WER under profile {profiles}", console)
+    columns = [*zip(*_cells(runs, keys), strict=True)]
+    shown = fitting(columns, len(columns) - len(keys) - len(_TIMES), console)
+    headings, *rows = map(list, zip(*shown, strict=True))
+    print_table(light_table(headings), {"": rows}, console)
+    say("", console)
+    if left_out := [column[0] for column in columns if column not in shown]:
+        names = ", ".join(left_out)
+        say(f"the terminal is too narrow: {names} left out; --csv has all", console)
+    for run in runs:
+        if run.reason:
+            say(f"{run.name}: {run.state}: {run.reason}", console)
+    if csv:
+        lines = [run.line() | _values(run, keys) for run in runs]
+        publish_text(csv, to_csv(pd.DataFrame(lines)))
+        say(f"wrote {csv}", console)
+
+
+def _different_keys(runs: Sequence[Run]) -> list[str]:
+    configs = [run.config for run in runs if not run.refused]
+    return [
+        key
+        for key in dict.fromkeys(key for config in configs for key in config)
+        if not key.startswith(_LEFT_OUT)
+        and any(config.get(key) != configs[0].get(key) for config in configs)
+    ]
+
+
+def _values(run: Run, keys: Sequence[str]) -> dict[str, str]:
+    return {key: str(run.config[key]) for key in keys if key in run.config}
+
+
+def _cells(runs: Sequence[Run], keys: Sequence[str]) -> list[list[str]]:
+    """Return headings and rows; the keys in which the runs differ come last."""
+    tested = any(run.test for run in runs)
+    headings = ["run", "state", "step", "best dev", "at step"]
+    headings += [*["test WER %"] * tested, *_TIMES, *short_names(keys).values()]
+    table = [headings]
+    for run in runs:
+        cells = [run.name, run.state, "" if run.refused else f"{run.reached}/{run.steps or '?'}"]
+        cells += [f"{run.best.score:.2f}", str(run.best.step)] if run.best else ["", ""]
+        if tested:
+            cells.append(percent(run.test.overall.wer.value) if run.test else "")
+        cells += [f"{run.hours:.2f}", f"{run.speed:,.0f}"] if run.reports else ["", ""]
+        values = _values(run, keys)
+        table.append(cells + [values.get(key, "") for key in keys])
+    return table

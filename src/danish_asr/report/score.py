@@ -1,0 +1,330 @@
+"""``danish-asr score``: from predictions to tables, files and Python objects.
+
+In: a run's directory, predictions files of anyone's, a DataFrame or rows. `score` returns the
+scores; `score_files` is the command, which writes files and prints the same scores.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from os import PathLike
+from os.path import realpath
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pandas as pd
+from rich.console import Console
+from rich.markup import escape
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import AnyPath, publish_text
+from danish_asr.base.tables import TRN_MARKUP
+from danish_asr.metrics import Denominator, align_words, split_words
+from danish_asr.recipe.run.run_directory import (
+    EVALUATION,
+    PREDICTIONS,
+    evaluation_of,
+    predictions_of,
+)
+from danish_asr.report import SCORE_OUTPUTS
+from danish_asr.report.tables import Terminal, print_scores, say
+from danish_asr.scoring.intervals import rates
+from danish_asr.scoring.predictions import COLUMNS, Source, load
+from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
+from danish_asr.scoring.table import BANDS, COUNTS
+
+
+def score(
+    predictions: Source | Sequence[AnyPath],
+    *,
+    by: str | Sequence[str] | None = DEFAULT_BY,
+    dataset: AnyPath | None = None,
+    split: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    profile: str | None = None,
+    row_filter: str = "all",
+    denominator: Denominator = "standard",
+) -> Scores:
+    """Return WER and CER with 95 % intervals over speakers, overall and per group.
+
+    Args:
+        predictions: A run's directory, of which the test split is scored; a ``predictions.jsonl``;
+            a CSV, TSV, Parquet or trn file; a DataFrame, or dicts with the same columns. Several
+            files are scored as one, such as those of folds, which test each row once.
+        by: A column to group by, or several; ``"age_group,gender"`` is the product of two,
+            ``"age:18,25,50"`` has bands; None has no groups.
+        dataset: The root of the dataset that has references and groups for rows of ``id`` and
+            ``hypothesis``.
+        split: The split of that dataset; None takes that of the rows, or ``test``.
+        columns: The names of columns in the file or the DataFrame, by the names that they have
+            here: ``{"reference": "sentence", "hypothesis": "whisper"}``.
+        profile: The text profile; None is that of the run, or ``coral``.
+        row_filter: Which rows are scored, see `danish_asr.scoring.settings.ROW_FILTERS`.
+        denominator: What errors are divided by.
+
+    Returns:
+        Rates as fractions, not per cent, with the settings and the rows used. ``to_pandas()`` gives
+        a line per group, ``table`` has a line per row.
+
+    Raises:
+        ConfigError: A setting or a column is unknown, or a file is given twice.
+        PredictionsError: A file cannot be read or breaks its contract, or has no row to score.
+        DatasetError: There is no such dataset or split.
+    """
+    sources = sources_of(predictions)
+    abouts = [about_of(source) for source in sources]
+    settings = Settings(
+        profile=profile or profile_of(abouts), row_filter=row_filter, denominator=denominator
+    )
+    loaded = load(
+        sources, columns=columns, dataset=dataset, split=split, normalize=settings.normalizer()
+    )
+    return score_predictions(
+        loaded.rows,
+        by=listed(by),
+        settings=settings,
+        rows_in_split=rows_in_split(abouts, loaded.in_dataset),
+        about=_common(abouts),
+    )
+
+
+def sources_of(predictions: Source | Sequence[AnyPath]) -> list[Source]:
+    """Return each file, or the rows; the directory of a run stands for its predictions."""
+    if isinstance(predictions, str | PathLike):
+        predictions = [predictions]
+    is_list = isinstance(predictions, Sequence) and len(predictions)
+    if not is_list or not all(isinstance(one, str | PathLike) for one in predictions):
+        return [predictions]
+    paths = [predictions_of(Path(path)) for path in predictions]
+    uses = Counter(map(realpath, paths))
+    twice = [f"{path} is given twice" for path, times in uses.items() if times > 1]
+    if twice:
+        raise ConfigError(twice, where="the list of files")
+    return paths
+
+
+def about_of(source: Source) -> dict[str, Any]:
+    """Return the ``evaluation.json`` of a file; empty without one, and for rows."""
+    return evaluation_of(source) if isinstance(source, Path) else {}
+
+
+def profile_of(abouts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the profile of the runs that were evaluated.
+
+    Raises:
+        ConfigError: They have different ones.
+    """
+    names = {str(about["score_profile"]) for about in abouts if about.get("score_profile")}
+    if len(names) > 1:
+        fault = f"profile: the runs have {' and '.join(sorted(names))}; name one (--profile)"
+        raise ConfigError([fault], where="the call")
+    return names.pop() if names else DEFAULT_PROFILE
+
+
+def rows_in_split(abouts: Sequence[Mapping[str, Any]], in_dataset: int | None) -> int | None:
+    """Return the rows of all splits together; None if that is not known of each file."""
+    sizes = [sum((about.get("rows_in_split") or {}).values()) for about in abouts]
+    return sum(sizes) if all(sizes) else in_dataset
+
+
+def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is the same in all evaluations."""
+    first, *others = abouts
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in other and other[key] == value for other in others)
+    }
+
+
+def listed(by: str | Sequence[str] | None) -> list[str]:
+    """Return the groupings of an argument; raises `ConfigError` if it is something else."""
+    if by is None or isinstance(by, str):
+        return [] if by is None else [by]
+    if not isinstance(by, Sequence) or not all(isinstance(name, str) for name in by):
+        faults = [f"by: expected the names of columns, such as 'dialect'; found {by!r:.40}"]
+        raise ConfigError(faults, where="the call")
+    return [*by]
+
+
+def score_files(
+    paths: Sequence[Path],
+    *,
+    by: Sequence[str] = DEFAULT_BY,
+    shown: Sequence[str] | None = None,
+    outputs: Sequence[AnyPath] | None = None,
+    dataset: AnyPath | None = None,
+    console: Console | None = None,
+    **options: Any,
+) -> Scores:
+    """Score files as one, write ``outputs`` and print the table; ``options`` are those of `score`.
+
+    JSON, CSV and page also hold the scores by duration and by words per second; ``shown`` are the
+    groupings that are printed, None is all of ``by``. Without ``outputs`` scores.json and
+    report.html are written beside a single input, after its name if it is not
+    ``predictions.jsonl``.
+
+    Raises:
+        ConfigError, PredictionsError, DatasetError: As `score`; nothing was written.
+    """
+    console = console or Terminal()
+    files = [*map(Path, sources_of([*paths]))]
+    inputs = [*files, *(file.parent / EVALUATION for file in files)]
+    chosen = default_outputs(files) if outputs is None else outputs
+    of_ends = outputs_by_end(chosen, SCORE_OUTPUTS, inputs)
+    status = console.status(f"scoring {escape(str(files[0]))}")
+    with status if console.is_terminal else nullcontext():
+        groupings = dict.fromkeys([*by, *BANDS])
+        scores = score(files, by=[*groupings], dataset=dataset, **options)
+        texts = _texts(scores, of_ends, files, dataset)
+    for path, text in texts.items():
+        publish_text(path, text)
+    # Files first: whatever reads what is printed, such as `head`, may end at any line.
+    scores = scores.only(by)
+    print_scores(scores.only(by if shown is None else shown), console)
+    for path in texts:
+        say(f"wrote {path}", console)
+    return scores
+
+
+def default_outputs(files: Sequence[Path]) -> list[Path]:
+    """Return the names of scores and page; there are none for several files."""
+    if len(files) > 1:
+        return []
+    (file,) = files
+    usual = file.name.removesuffix(".gz") == PREDICTIONS
+    prefix = "" if usual else f"{file.name}."
+    return [file.with_name(f"{prefix}{name}") for name in ("scores.json", "report.html")]
+
+
+def outputs_by_end(
+    paths: Iterable[AnyPath], ends: Iterable[str], inputs: Iterable[AnyPath]
+) -> dict[str, Path]:
+    """Return each output by the end of its name.
+
+    Raises:
+        ConfigError: A name has another end, two names have the same, or it is an input.
+    """
+    endings, read = list(ends), {realpath(path) for path in inputs}
+    outputs: dict[str, Path] = {}
+    faults: list[str] = []
+    for path in map(Path, paths):
+        end = next((end for end in endings if path.name.endswith(end)), None)
+        if end is None:
+            faults.append(f"{path}: expected a name that ends in {', '.join(endings)}")
+        elif end in outputs:
+            faults.append(f"{path}: one file can end in {end}, and {outputs[end]} does")
+        elif path.is_dir() or realpath(path) in read:
+            faults.append(f"{path} is an input or a directory; choose another file")
+        else:
+            outputs[end] = path
+    if faults:
+        raise ConfigError(faults, where="the list of outputs")
+    return outputs
+
+
+def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
+    """Parse ``reference=text,hypothesis=pred_text`` into the file's names by ours.
+
+    Raises:
+        ConfigError: An argument has another form, or a name is unknown or given twice.
+    """
+    columns: dict[str, str] = {}
+    faults: list[str] = []
+    for part in ",".join(arguments).split(","):
+        column, equals, name = (text.strip() for text in part.partition("="))
+        if not part.strip():
+            continue
+        if not (equals and name) or column not in COLUMNS:
+            faults.append(f"columns: expected NAME=COLUMN, NAME of {', '.join(COLUMNS)}: '{part}'")
+        elif column in columns:
+            faults.append(f"columns: {column} is given twice")
+        columns[column] = name
+    if faults:
+        raise ConfigError(faults, where="the command line")
+    return columns
+
+
+def _texts(
+    scores: Scores, outputs: Mapping[str, Path], files: Sequence[Path], dataset: AnyPath | None
+) -> dict[Path, str]:
+    """Return the content of each file, so that a fault leaves no half report."""
+    texts: dict[Path, str] = {}
+    for end, path in outputs.items():
+        if end == "utterances.csv":
+            texts[path] = to_csv(utterance_table(scores))
+        elif end == ".json":
+            texts[path] = to_json({"files": [*map(str, files)]} | scores.to_dict())
+        elif end == ".csv":
+            texts[path] = to_csv(scores.to_pandas())
+        elif end == ".trn":
+            texts[path.with_suffix(".ref.trn")] = trn_text(scores, "reference")
+            texts[path.with_suffix(".hyp.trn")] = trn_text(scores, "hypothesis")
+        else:
+            from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
+
+            texts[path] = score_page(scores, files[0], dataset)
+    return texts
+
+
+def to_json(document: Mapping[str, Any]) -> str:
+    """Return a document as the JSON files have it."""
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Return a table as the CSV files have it."""
+    return table.to_csv(index=False, lineterminator="\n")
+
+
+_WDIFF: Final = {
+    "hit": "{0}",
+    "substitution": "[-{0}-]{{+{1}+}}",
+    "deletion": "[-{0}-]",
+    "insertion": "{{+{1}+}}",
+}
+
+
+def utterance_table(scores: Scores) -> pd.DataFrame:
+    """Return a line per scored row: what is known of it, texts, rates, counts and alignment.
+
+    Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
+    ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
+    """
+    table = scores.table.drop(columns=["left_out", "words_per_second", *COUNTS])
+    wer, cer = rates(scores.table[[*COUNTS]].to_numpy(), scores.settings.denominator)
+    table = table.assign(wer=wer, cer=cer)
+    table[[*COUNTS]] = scores.table[[*COUNTS]]
+    texts = zip(table["reference_normalised"], table["hypothesis_normalised"], strict=True)
+    return table.assign(alignment=[_alignment(*pair) for pair in texts])
+
+
+def _alignment(reference: str, hypothesis: str) -> str:
+    if reference == hypothesis:
+        return reference
+    words = align_words(split_words(reference), split_words(hypothesis))
+    return " ".join(_WDIFF[word.tag].format(word.reference, word.hypothesis) for word in words)
+
+
+def trn_text(scores: Scores, side: str) -> str:
+    """Return the scored rows, ``reference`` or ``hypothesis``, in NIST's ``trn``.
+
+    A line is ``text (speaker-utterance)``. Both parts of the id are percent-encoded, so that ids
+    stay unique. What sclite would read as markup is written in full-width forms.
+    """
+    lines = []
+    columns = ("speaker_id", "id", f"{side}_normalised")
+    for speaker, row_id, text in scores.table[[*columns]].itertuples(index=False):
+        # A tab or newline does not separate words here.
+        words = [re.sub(r"\s", "_", word) for word in split_words(text)]
+        written = " ".join(words).translate(TRN_MARKUP)
+        lines.append(f"{written} ({_encoded(speaker or 'unknown')}-{_encoded(row_id)})\n")
+    return "".join(lines)
+
+
+def _encoded(name: str) -> str:
+    return quote(name, safe="").replace("-", "%2D").replace("_", "%5F")

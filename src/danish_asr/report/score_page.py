@@ -1,0 +1,118 @@
+"""The page of scores: groups with dots and intervals, errors, worst utterances with audio."""
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+from typing import Any, Final
+
+from matplotlib.ticker import MaxNLocator
+
+from danish_asr.base.files import AnyPath
+from danish_asr.base.schema import VERSION_DIR
+from danish_asr.report import tables
+from danish_asr.report.components import render_template
+from danish_asr.scoring.errors import WORST_WORDS, ErrorAnalysis, analyse_errors
+from danish_asr.scoring.scores import Grouping, GroupScore, Scores
+from danish_asr.scoring.table import BANDS
+
+_FREQUENT: Final = 30
+"""Errors of each kind that are listed."""
+
+_PLAYERS: Final = 20
+"""Worst utterances that can be played."""
+
+
+def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> str:
+    """Return the page of a predictions file, with audio if the dataset is there."""
+    analysis = analyse_errors(scores.table, scores.settings.denominator)
+    about = {"file": "/".join(file.resolve().parts[-2:])} | dict(scores.about)
+    evaluated = about.get("dataset_root")
+    if dataset is None and evaluated and (Path(evaluated) / VERSION_DIR).is_dir():
+        dataset = evaluated  # it is where it was
+    groupings = {
+        name: part
+        for name, part in scores.groupings.items()
+        if any({*group.group.values()} != {None} for group in part.groups)
+    }
+    return render_template(
+        "score_page.html",
+        about=about,
+        name=_name(about),
+        scores=scores,
+        groupings={name: _ordered(name, part) for name, part in groupings.items()},
+        absent=[name for name in scores.groupings if name not in groupings],
+        bands=BANDS,
+        axis=RateAxis(scores),
+        analysis=analysis,
+        frequent={
+            "Substituted words": analysis.substitutions[:_FREQUENT],
+            "Inserted words": analysis.insertions[:_FREQUENT],
+            "Deleted words": analysis.deletions[:_FREQUENT],
+            "Confused characters": analysis.character_confusions[:_FREQUENT],
+        },
+        worst_words=WORST_WORDS,
+        clips=_clips(Path(dataset), analysis) if dataset and analysis.worst else {},
+        tables=tables,
+    )
+
+
+def _name(about: Mapping[str, Any]) -> str:
+    """Return what was scored in a few words: run, model and dataset, or else the file."""
+    model = PurePath(str(about.get("model") or about.get("checkpoint") or "")).name
+    run = PurePath(str(about.get("run") or "")).parent.name  # of its checkpoints
+    scored = "/".join(filter(None, (run, model)))
+    return " on ".join(filter(None, (scored, about.get("dataset")))) or str(about["file"])
+
+
+def _ordered(name: str, part: Grouping) -> list[GroupScore]:
+    """Return bands by size, and other groups from the worst; those without an interval last."""
+    if name in BANDS:
+        return [*part.groups]
+
+    def worst_first(group: GroupScore) -> tuple[bool, float]:
+        # Without a word in the references there is no rate.
+        rate = group.wer.value if group.words.reference_length else 0
+        return group.wer.interval is None, -rate
+
+    return sorted(part.groups, key=worst_first)
+
+
+class RateAxis:
+    """The axis of WER that all groups of a page share, from 0 to ``ticks[-1]`` per cent.
+
+    It ends at the highest bound of an interval that is at most four times the overall rate, so
+    that one extreme group does not compress the others. Rates beyond it get an arrow.
+    """
+
+    def __init__(self, scores: Scores) -> None:
+        overall = scores.overall.wer
+        rates = [group.wer for part in scores.groupings.values() for group in part.groups]
+        ends = [wer.interval.high for wer in rates if wer.interval]
+        near = [end for end in ends or [wer.value for wer in rates] if end <= 4 * overall.value]
+        most = 100 * max([overall.value, 0.01, *near])
+        self.ticks = [*MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, most)]
+
+    def x(self, rate: float) -> float:
+        """Return the place of a rate on a line of 200 points with a margin of 10."""
+        return round(10 + 180 * min(100 * rate / self.ticks[-1], 1), 1)
+
+    def beyond(self, rate: float) -> bool:
+        """Return whether a rate lies beyond the axis."""
+        return 100 * rate > self.ticks[-1]
+
+
+def _clips(root: Path, analysis: ErrorAnalysis) -> dict[tuple[str | None, str], Mapping[str, Any]]:
+    """Return what `Clips.entry` has of the first worst utterances, by corpus and id."""
+    from danish_asr.report.dataset import Clips, read_rows  # noqa: PLC0415 - slow: polars
+
+    listed = analysis.worst[:_PLAYERS]
+    # A row's split may be that of one corpus, ``test_<corpus>``.
+    splits = {str(utterance.row["split"] or "").partition("_")[0] for utterance in listed}
+    rows = read_rows(root, None if "" in splits else splits)
+    clips = Clips(rows)
+    entries: dict[tuple[str | None, str], Mapping[str, Any]] = {}
+    for utterance in listed:
+        corpus, row_id = utterance.row["corpus"], utterance.row["id"]
+        number = rows.find(corpus, row_id)
+        if number is not None:
+            entries[corpus, row_id] = clips.entry(number)
+    return entries

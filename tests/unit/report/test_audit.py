@@ -1,0 +1,98 @@
+"""Rows of a dataset whose transcript a model contradicts: the page, and the table of their ids."""
+
+import csv
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.report.audit import audit
+from danish_asr.scoring.predictions import write_predictions
+from danish_asr.scoring.references import read_references
+from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
+from tests.score_rows import prediction, write_evaluation
+
+WRONG = 3
+"""Rows whose text the model contradicts, the first of train."""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("audit") / "data"
+    build_dataset(root)
+    return root
+
+
+def a_run(folder: Path, dataset: Path, *, corpus: bool = True, **about: Any) -> Path:
+    """A run that has transcribed train."""
+    file = folder / "eval" / "best" / "train" / "predictions.jsonl"
+    file.parent.mkdir(parents=True)
+    rows = []
+    for number, row in enumerate(read_references(dataset, "train")):
+        wrong = number < WRONG
+        loss = 7.0 if wrong else 0.01 * (number % 7)
+        heard = "her er noget helt andet sagt" if wrong else row["reference"]
+        values: dict[str, Any] = {"corpus": row["corpus"] if corpus else None, "split": "train"}
+        values |= {"loss": loss, "confidence": exp(-min(loss, 0.05))}
+        rows.append(prediction(row["id"], row["reference"], heard, **values))
+    write_predictions(file, rows)
+    write_evaluation(file, **{"checkpoint": "best", "rows_in_split": {"train": len(rows)}} | about)
+    return folder
+
+
+def audited(dataset: Path, model: Path, out: Path) -> tuple[list[dict[str, str]], str]:
+    """The table that an audit writes, and what it prints."""
+    console = Console(record=True, width=300)
+    audit(dataset, model, out, console=console)
+    with out.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file)), console.export_text()
+
+
+def wrong_ids(dataset: Path) -> set[str]:
+    return {row["id"] for row in read_references(dataset, "train")[:WRONG]}
+
+
+@pytest.mark.parametrize("corpus", [True, False])
+def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
+    tmp_path: Path, dataset: Path, corpus: bool
+) -> None:
+    run = a_run(tmp_path / "run", dataset, corpus=corpus)
+    for model in (run, run / "eval" / "best" / "train"):
+        rows, printed = audited(dataset, model, tmp_path / "audit.html")
+        assert {row["id"] for row in rows} == wrong_ids(dataset)
+        assert {row["reason"] for row in rows} == {"another text"}
+        assert f"{WRONG} of " in printed
+    assert "rows of the dataset have no prediction" in printed
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG
+
+
+def test_what_is_no_evaluation_of_the_dataset_is_refused_with_what_to_do(
+    tmp_path: Path, dataset: Path
+) -> None:
+    out = tmp_path / "audit.html"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PredictionsError, match=r"danish-asr evaluate .*evaluator\.split=train"):
+        audit(dataset, tmp_path / "empty", out)
+    with pytest.raises(PredictionsError, match=r"none: no such"):
+        audit(dataset, tmp_path / "none", out)
+    write_predictions(tmp_path / "p.jsonl", [prediction("of another", "dataset", "dataset")])
+    with pytest.raises(PredictionsError, match=r"p.jsonl: no row is one of .*data"):
+        audit(dataset, tmp_path / "p.jsonl", out)
+    run = a_run(tmp_path / "run", dataset, decoder={"name": "beam"})
+    with pytest.raises(PredictionsError, match="no evaluation"):
+        audit(dataset, run, out)
+    with pytest.raises(ConfigError, match=r"--out: expected a file that ends in \.html"):
+        audit(dataset, run, tmp_path / "audit.csv")
+    assert not out.exists()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_a_phone_and_a_screen(tmp_path: Path, dataset: Path, width: int) -> None:
+    audited(dataset, a_run(tmp_path / "run", dataset), tmp_path / "audit.html")
+    assert in_browser(tmp_path / "audit.html", WIDTH, width=width) <= width

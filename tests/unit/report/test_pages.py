@@ -1,0 +1,250 @@
+"""The pages of scores and of a run, in a real browser, and the table of runs."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import to_yaml
+from danish_asr.recipe.run.advice import CHANCE, LOSS
+from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.report.components import Panel, curves_chart
+from danish_asr.report.run_page import panels, report_run
+from danish_asr.report.runs import Run, report_runs
+from danish_asr.report.score_page import score_page
+from danish_asr.scoring.predictions import Prediction, write_predictions
+from danish_asr.scoring.references import read_references
+from danish_asr.scoring.scores import score_predictions
+from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
+from tests.score_rows import prediction, random_rows, write_evaluation
+
+WER = "Word Error Rate (WER)"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+ROWS = [
+    *random_rows(400),
+    prediction("worst-of-all", f"{HOSTILE} {'ord ' * 30}", HOSTILE, dialect=HOSTILE),
+]
+
+
+def _score_page(rows: list[Prediction], dataset: Path | None = None) -> str:
+    by = ["dialect", "age_group,gender", "duration"]
+    return score_page(score_predictions(rows, by=by, rows_in_split=500), Path("p.jsonl"), dataset)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of scores with hostile texts."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(_score_page(ROWS), encoding="utf-8")
+    return file
+
+
+def test_the_page_is_one_file_without_external_links_and_always_the_same(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r'(?:href|src)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "default-src 'none'" in text
+    assert _score_page(ROWS) == text
+
+
+FOUND = """
+const all = (selector) => [...document.querySelectorAll(selector)];
+const column = (n) => all("table.worst tbody tr").map((row) => Number(row.cells[n].textContent));
+all("table.worst thead button")[1].click();
+return {
+  groups: all(".groups tbody th").map((cell) => cell.textContent),
+  foreign: all("img").length + all("script").length - 1,
+  charts: all("svg:not([role=img], [aria-hidden])").length,
+  danish: all(".alignment:not([lang=da][dir=auto])").length,
+  unnamed: all("table").filter(
+    (table) => !document.getElementById(table.getAttribute("aria-labelledby"))).length,
+  wer: column(1),
+};
+"""
+
+
+@needs_browser
+def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -> None:
+    found = in_browser(page, FOUND)
+    assert HOSTILE in found["groups"]
+    assert found["foreign"] == found["charts"] == found["danish"] == found["unnamed"] == 0
+    assert found["wer"] == sorted(found["wer"], reverse=True)
+    assert in_browser(page, WIDTH, width=390) <= 390
+
+
+def test_the_worst_utterances_have_their_audio(tmp_path: Path) -> None:
+    build_dataset(data := tmp_path / "data")
+    row, *_ = read_references(data)
+    values = {key: row[key] for key in ("corpus", "split", "dialect")}
+    text = _score_page([prediction(row["id"], row["reference"], "nej", **values)], data)
+    assert text.count("data:audio/flac") == 1
+
+
+def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
+    reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
+    letters = prediction("letters", "a" * 50_000, "b" * 50_000)
+    assert len(_score_page([prediction("long", reference, hypothesis), letters])) < 200_000
+
+
+def _lines(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def make_run(folder: Path, config: dict[str, Any], rates: list[float], loss: float = 1.0) -> Path:
+    """A run of four steps that is validated at each; complete if it got so far."""
+    folder.mkdir(parents=True)
+    regime = {"num_steps": 4, "publish_metrics_every_n_steps": 10} | config.pop("regime", {})
+    (folder / "config.yaml").write_text(to_yaml(config | {"regime": regime}))
+    (folder / "environment.json").write_text("[]")
+    dialect = f"wer/dialect/{HOSTILE}"
+    rows = [{"Step": n, WER: wer, dialect: wer, LOSS: loss} for n, wer in enumerate(rates, 1)]
+    _lines(folder / "metrics" / "valid.jsonl", rows)
+    if len(rates) == 4:
+        (folder / "cards").mkdir()
+        (folder / "cards" / f"{folder.name}.yaml").touch()
+    return folder
+
+
+def _report(run: Path) -> None:
+    report = {CHANCE: 9.0, "Learning Rate": 1e-3, "Gradient Norm": 2.0, "Data Time": 1.0}
+    report |= {"Lapse Time": 900.0, "Number of Source Elements": 5.76e8}
+    report["Peak Reserved Device Memory"] = 2**31
+    _lines(run / "metrics" / "train.jsonl", [{"Step": n, LOSS: 1.0, **report} for n in range(1, 5)])
+
+
+def _evaluation(run: Path, name: str, hypothesis: str, **about: Any) -> None:
+    folder = run / "eval" / "best" / name
+    folder.mkdir(parents=True)
+    row = prediction("x", "ja nej", hypothesis, split=name.partition("@")[0])
+    write_predictions(folder / "predictions.jsonl", [row])
+    sizes = {"rows_in_split": {name.partition("@")[0].partition("/")[0]: 1}}
+    known = {"model": "m", "checkpoint": "best", "step": 4}
+    write_evaluation(folder / "predictions.jsonl", **known | sizes | about)
+
+
+@needs_browser
+def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
+    _report(run)
+    _evaluation(run, "test", f"ja {HOSTILE}")
+    _evaluation(run, "dev", "ja", rows_in_split=None)
+    (run / "eval" / "best" / "test" / "report.html").touch()
+    report_run(run, Console(file=io.StringIO()))
+    text = (run / "report.html").read_text(encoding="utf-8")
+    assert "Training run: finished." in text
+    assert 'href="eval/best/test/report.html"' in text
+    assert "best, step 4" in text
+    assert f"tensorboard --logdir {run}/tb" in text
+    assert "<script>alert" not in text
+    charts = dict(re.findall(r"<title>(.*?)</title><desc>(.*?)</desc>", text))
+    assert charts["Audio per step"].startswith("audio: 600 at step 1")
+    assert charts["Time per step"].startswith("all: 900 at step 1")
+    assert "chance: 9 at step 1" in charts["Loss"]
+    assert "reserved: 2 at step 1" in charts["GPU memory, peak"]
+    assert charts["WER of the worst dialects"].startswith("&lt;script")
+    assert in_browser(run / "report.html", WIDTH, width=390) <= 390
+
+
+def test_a_run_that_has_just_begun_has_a_page_and_another_directory_is_refused(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", {}, [])
+    report_run(run, Console(file=io.StringIO()))
+    assert "the first one comes at step 10" in (run / "report.html").read_text(encoding="utf-8")
+    with pytest.raises(RunError, match=r"no config\.yaml and no environment\.json"):
+        report_run(tmp_path)
+    (tmp_path / FAILED).write_text("lr must be above 0")
+    with pytest.raises(RunError, match="refused before it began: lr must be above 0"):
+        report_run(tmp_path)
+
+
+def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {}, [])
+    losses = [(10, 5.0), (5, 9.0), (10, 4.0), (7, float("nan")), (8, None)]
+    file = run / "metrics" / "train.jsonl"
+    _lines(file, [{"Step": step, LOSS: value} for step, value in losses])
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write('{"Step": 12')
+    _lines(run / "metrics" / "valid.jsonl", [{"Step": 1, WER: 0.0}])
+    loss, rates, *_ = panels(Run(run))
+    assert {name: dict(curve) for name, curve in loss.curves.items()} == {
+        "training": {5: 9.0, 10: 4.0}
+    }
+    assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
+
+
+@pytest.mark.parametrize(
+    ("points", "noisy", "smoothed"), [(60, True, 1), (60, False, 0), (9, True, 0)]
+)
+def test_a_long_noisy_curve_is_smoothed(points: int, *, noisy: bool, smoothed: int) -> None:
+    curve = pd.Series(1.0 + np.arange(points) % 2, index=np.arange(points))
+    chart = curves_chart(Panel("Loss", "", {"training": curve}, noisy=noisy))
+    assert chart.count("training, smoothed") == smoothed
+    assert chart.count("highest 2") == 1
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Five runs; the first has evaluations, of which only one is its own test split."""
+
+    def run(name: str, rate: float, rates: list[float], **options: Any) -> Path:
+        return make_run(tmp_path / name, {"optimizer": {"config": {"lr": rate}}}, rates, **options)
+
+    a = run("a", 1e-3, [90, 80, 50, 49])
+    _report(run("b", 2e-3, [90, 70, 50, 48]))
+    (run("c", 0.5, [100, 100], loss=3.0) / FAILED).write_text("the disk is full")
+    (run("d", 100, []) / FAILED).write_text("the loss is NaN")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / FAILED).write_text("lr must be above 0")
+    _evaluation(a, "test", "ja")
+    _evaluation(a, "test/part", "ja nej", where="age > 20")
+    _evaluation(a, "test/beam", "ja nej", decoder={"name": "beam", "config": {}})
+    return tmp_path
+
+
+def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(sweep: Path) -> None:
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output))
+    lines = output.getvalue().splitlines()
+    assert [line.split() for line in lines[4:9]] == [
+        ["b", "finished", "4/4", "48.00", "4", "1.00", "40", "0.002"],
+        ["a", "finished", "4/4", "49.00", "4", "50.00", "0.001"],
+        ["c", "failed", "2/4", "100.00", "2", "0.5"],
+        ["d", "failed", "0/4", "100"],
+        ["e", "failed"],
+    ]
+    assert "e: failed: lr must be above 0" in lines
+    with (sweep / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    speeds = (rows[0]["hours"], rows[0]["audio_hours_per_hour"], rows[1]["hours"])
+    assert speeds == ("1.0", "40.0", "")
+    assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
+
+
+@pytest.mark.parametrize("name", ["test@fleurs", "contest"])
+def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
+    """Another dataset's test split, and a split whose name contains "test", were shown."""
+    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
+    _evaluation(run, name, "ja")
+    assert Run(run).test is None
+
+
+def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> None:
+    """All were scored with CoRal's rules, which remove every Cyrillic letter."""
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": "plain"}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "так")
+    output = io.StringIO()
+    report_runs(tmp_path, console=Console(file=output))
+    assert "test WER under profile plain" in output.getvalue()
+    report_run(run, Console(file=output))
+    assert "text profile plain" in (run / "report.html").read_text(encoding="utf-8")

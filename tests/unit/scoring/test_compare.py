@@ -1,0 +1,159 @@
+"""Comparison of runs over the same rows, with seeds."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from math import isnan, nan
+from statistics import mean, stdev
+
+import pandas as pd
+import pytest
+
+from danish_asr.base.errors import PredictionsError
+from danish_asr.scoring.compare import Comparison, compare_runs, holm
+from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.settings import Settings
+from tests.score_rows import four_rows, prediction, random_rows
+
+
+def _better(rows: list[Prediction]) -> list[Prediction]:
+    """The same run with a part of each speaker's rows recognised without errors."""
+    return [
+        replace(row, hypothesis=row.reference) if number // 40 % 4 == 0 else row
+        for number, row in enumerate(rows)
+    ]
+
+
+def _compared(a: Iterable[Prediction], b: Iterable[Prediction], *by: str) -> Comparison:
+    return compare_runs({"A": {"A": a}, "B": {"B": b}}, by=by)
+
+
+def test_the_difference_is_that_of_the_two_scores() -> None:
+    a = list(random_rows(600))
+    b = _better(a)
+    table = _compared(a, b, "dialect").table
+    first, second = (score_predictions(rows, by=["dialect"]) for rows in (a, b))
+    for run, scores in (("A", first), ("B", second)):
+        own = table[table["run"] == run]
+        lines = scores.to_pandas()
+        assert own[["group", "wer", "cer"]].to_numpy().tolist() == (
+            lines[["group", "wer", "cer"]].to_numpy().tolist()
+        )
+    differences = table["wer"].diff()[1::2]
+    assert differences.tolist() == pytest.approx(table["wer_difference"][1::2].tolist())
+    assert table["wer_difference"][::2].isna().all()
+
+
+def test_rows_are_paired_by_corpus_and_id_in_any_order() -> None:
+    a = [*random_rows(200), *(replace(row, corpus="x") for row in random_rows(200, seed=1))]
+    b = _better(a)
+    assert _compared(a, b[::-1], "dialect").table.equals(_compared(a, b, "dialect").table)
+    without = [replace(row, corpus=None) for row in b[:200]]
+    with pytest.raises(PredictionsError, match="add a column corpus"):
+        _compared(a, without)
+
+
+def test_ids_compare_in_nfc_and_without_a_corpus_by_themselves() -> None:
+    a = [prediction("a\u030a", "ja", "ja"), prediction("b", "ja", "nej")]
+    b = [prediction("å", "ja", "nej", corpus=None), prediction("b", "ja", "ja", corpus=None)]
+    assert _compared(a, b).table["wer"].tolist() == [0.5, 0.5]
+
+
+def test_equal_runs_and_few_speakers_give_no_p_value() -> None:
+    many, few = (list(random_rows(1000, speakers=speakers)) for speakers in (60, 5))
+    for rows, other, reason in (
+        (many, many, "every speaker has the same value"),
+        (few, _better(few), "5 speakers, 8 needed"),
+    ):
+        line = _compared(rows, other).table.iloc[1]
+        assert (line["wer_not_resolvable"], isnan(line["wer_p"])) == (reason, True)
+
+
+def test_other_rows_references_and_splits_are_refused() -> None:
+    a = four_rows()
+    b = [*a[1:], prediction("z", "ja", "ja")]
+    expected = r"\(2 of them\).*\n  id 'a' of A is not in B\n  id 'z' of B is not in A$"
+    with pytest.raises(PredictionsError, match=expected):
+        _compared(a, b)
+    b = [replace(row, reference="noget andet") if row.id == "c" else row for row in a]
+    with pytest.raises(PredictionsError, match="id 'c' has another reference"):
+        _compared(a, b)
+    with pytest.raises(PredictionsError, match="splits: a of 9 rows, b of 8 rows"):
+        compare_runs({"A": {"a": a}, "B": {"b": a}}, rows_in_split={"a": 9, "b": 8})
+    short = {"A": {"a": [prediction("short", "ja", "ja", duration=0.1)]}, "B": {"b": a}}
+    with pytest.raises(PredictionsError, match="no row to score"):
+        compare_runs(short, settings=Settings(row_filter="coral"))
+    runs = {"base": {"a.jsonl": a}, "new": {"b.jsonl": a, "c.jsonl": a[:-1]}}
+    with pytest.raises(PredictionsError, match=r"id 'd' of a.jsonl is not in c.jsonl"):
+        compare_runs(runs)
+
+
+@pytest.mark.parametrize(
+    ("p_values", "adjusted"),
+    [
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.9, nan, 0.02, 0.02], [0.9, nan, 0.06, 0.06]),
+        ([], []),
+    ],
+)
+def test_holm_of_worked_examples(p_values: list[float], adjusted: list[float]) -> None:
+    found = holm(pd.Series(p_values, dtype=float)).tolist()
+    assert found == pytest.approx(adjusted, nan_ok=True)
+
+
+def _rows(seed: int, *, better: bool = False) -> list[Prediction]:
+    """The same references in every run, with errors by the seed."""
+    references = [row.reference for row in random_rows(400, speakers=20)]
+    others = random_rows(400, speakers=20, seed=seed)
+    return [
+        replace(row, reference=reference, hypothesis=reference if better and n % 3 else hypothesis)
+        for n, (row, reference) in enumerate(zip(others, references, strict=True))
+        for hypothesis in [f"{reference} {row.hypothesis.split(' ')[0]}" if n % 4 else reference]
+    ]
+
+
+def test_seeds_are_averaged_and_their_spread_is_shown() -> None:
+    seeds = [_rows(1, better=True), _rows(2), _rows(3)]
+    compared = compare_runs({"base": {"x": _rows(4)}, "new": dict(zip("abc", seeds, strict=True))})
+    alone = [score_predictions(rows).overall for rows in seeds]
+    base, new = compared.table.iloc[0], compared.table.iloc[1]
+    assert new["wer"] == pytest.approx(mean(score.wer.value for score in alone))
+    assert new["wer_deviation"] == pytest.approx(stdev(score.wer.value for score in alone))
+    assert new["cer_deviation"] == pytest.approx(stdev(score.cer.value for score in alone))
+    assert isnan(base["wer_deviation"])
+    assert new["wer_difference"] == pytest.approx(new["wer"] - base["wer"])
+
+
+@pytest.mark.parametrize(("seeds", "over_seeds"), [((2, 2), True), ((1, 2), False)])
+def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
+    seeds: tuple[int, int], over_seeds: bool
+) -> None:
+    rows = list(random_rows(400, speakers=20))
+    runs = {}
+    for run, (name, count) in enumerate(zip("AB", seeds, strict=True)):
+        runs[name] = {
+            f"{name}{seed}": [  # each seed is better than the one before
+                replace(row, hypothesis=row.reference) if n % 10 < 3 * seed + run else row
+                for n, row in enumerate(rows)
+            ]
+            for seed in range(count)
+        }
+    line = compare_runs(runs).table.iloc[1]
+    assert bool(line["over_seeds"]) is over_seeds
+    assert bool(line["wer_p"] > 0.05) is over_seeds
+
+
+def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:
+    base, one, two = _rows(1), _rows(2, better=True), _rows(3)
+    compared = compare_runs({"base": {"x": base}, "one": {"y": one}, "two": {"z": two}})
+    overall = compared.table[:3]
+    for rows, line in zip((one, two), overall[1:].to_dict("records"), strict=True):
+        alone = _compared(base, rows).table.iloc[1]
+        assert [line[f"wer_{name}"] for name in ("low", "high", "p")] == [
+            alone[f"wer_{name}"] for name in ("low", "high", "p")
+        ]
+    for _, lines in compared.table.groupby("grouping"):
+        assert lines["wer_p_adjusted"].equals(holm(lines["wer_p"]).rename("wer_p_adjusted"))
+    document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
+    assert len(document["groups"]) == len(compared.to_pandas()) == 3 * (1 + 5 + 3 + 3)
