@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
@@ -106,11 +106,12 @@ def to_textgrid(transcript: Transcript) -> str:
         if not intervals or intervals[-1].end < duration:
             last = intervals[-1].end if intervals else 0.0
             intervals.append(_Interval(last, duration, ""))
-        lines += [f"item [{number}]:", 'class = "IntervalTier"', f"name = {_quoted(name)}"]
-        lines += [*extent, f"intervals: size = {len(intervals)}"]
+        lines += [f"    item [{number}]:", '        class = "IntervalTier"']
+        lines += [f"        name = {_quoted(name)}", *(f"        {line}" for line in extent)]
+        lines.append(f"        intervals: size = {len(intervals)}")
         for index, (start, end, text) in enumerate(intervals, start=1):
-            lines += [f"intervals [{index}]:", f"xmin = {start}", f"xmax = {end}"]
-            lines.append(f"text = {_quoted(text)}")
+            lines += [f"        intervals [{index}]:", f"            xmin = {start}"]
+            lines += [f"            xmax = {end}", f"            text = {_quoted(text)}"]
     return "\n".join(lines) + "\n"
 
 
