@@ -26,7 +26,7 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_predictions
-from danish_asr.scoring.settings import Settings
+from danish_asr.scoring.settings import DEFAULT_PROFILE, Settings
 from danish_asr.text.profiles import PROFILES
 
 _TRAINING = (
@@ -118,7 +118,7 @@ def _scores(path: Path) -> list[str]:
         about = evaluation.about
         if about.get("weights") != digest or {"decoder", "where"} & {*about}:
             continue
-        settings = Settings(profile=about["score_profile"])
+        settings = Settings(profile=about.get("score_profile", DEFAULT_PROFILE))
         scores = score_predictions(
             read_predictions(evaluation.predictions),
             by=[],

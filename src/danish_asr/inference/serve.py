@@ -11,6 +11,7 @@ import math
 import secrets
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -74,7 +75,8 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     address = f"http://{_HOST}:{listener.getsockname()[1]}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # which is how it ends
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
