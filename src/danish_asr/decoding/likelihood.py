@@ -25,13 +25,21 @@ def ctc_losses(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> list[f
         log_probs: Of each utterance, (S, V).
         targets: The tokens of each text, (tokens,), without blanks.
     """
-    if not log_probs:
-        return []
-    losses = torch.stack([_loss(*pair) for pair in zip(log_probs, targets, strict=True)])
+    return per_token(ctc_nats(log_probs, targets), targets)
+
+
+def per_token(nats: Tensor, targets: Sequence[Tensor]) -> list[float | None]:
+    """Return the losses of `ctc_nats` as `ctc_losses` does."""
     return [
         _rounded(loss / max(len(tokens), 1)) if isfinite(loss) else None
-        for loss, tokens in zip(losses.tolist(), targets, strict=True)
+        for loss, tokens in zip(nats.tolist(), targets, strict=True)
     ]
+
+
+def ctc_nats(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+    """Return CTC's loss of each utterance in nats, (N,); infinite where `ctc_losses` has None."""
+    pairs = zip(log_probs, targets, strict=True)
+    return torch.stack([_loss(*pair) for pair in pairs]) if log_probs else torch.empty(0)
 
 
 def _loss(log_probs: Tensor, tokens: Tensor) -> Tensor:

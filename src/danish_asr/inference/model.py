@@ -6,33 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast, overload
 
-import numpy as np
 import torch
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
-from fairseq2.nn import BatchLayout
-from numpy.typing import NDArray
-from rich.console import Console
-from torch import OutOfMemoryError, Tensor
 
-from danish_asr.base.errors import RunError, TranscriptionError
+from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.decoding.decoders import BEAM, GREEDY, log_probs_of, make_decoder
+from danish_asr.decoding.decoders import BEAM, GREEDY, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript
-from danish_asr.inference.forward_pass import batches, padded, prepare_for_cpu
+from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.inference.recognise import Ended, hear, segments
 from danish_asr.inference.sound import Audio, reading_error
-from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.models.cards import OpenModel, open_model
+from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.train import ending
-
-_BATCH_SECONDS: Final = {"cpu": 30.0, "cuda": 480.0}
-"""Audio in one forward pass, padding included."""
 
 _LONGEST: Final = 30.0
 """Seconds of a window at most; models that were trained on shorter utterances take less."""
 
 _LONGEST_AT_LEAST: Final = 6.0
+
+_STEP: Final = SAMPLE_RATE // 2
+"""Samples of which a batch is a multiple: oneDNN keeps memory for each shape that it sees."""
 
 
 def load_model(
@@ -100,7 +95,7 @@ def _device(name: str) -> torch.device:
         ) from error
 
 
-class Model:
+class Model(TrainedModel):
     """A trained model with its tokenizer and decoder, ready to transcribe recordings.
 
     Attributes:
@@ -108,14 +103,8 @@ class Model:
         about: That, and how it decodes, for transcripts.
         tokenizer: The tokenizer; 0 is the CTC blank.
         decoder: Takes a list of log-probabilities, (S, V) each, and returns texts.
-        device: Where it computes.
-        module: fairseq2's model, without gradients.
-        settings: Its sizes.
-        frames: The number of frames that it makes of a number of samples.
         longest: Seconds of a window of speech, at most.
-        normalizes: Whether each waveform is normalised to zero mean and unit variance.
         text_profile: How the texts were normalised that it was trained on.
-        batch_seconds: Audio in a forward pass if a call does not say.
     """
 
     def __init__(
@@ -126,22 +115,19 @@ class Model:
         decoder: Any,
         about: Mapping[str, Any],
     ) -> None:
+        super().__init__(
+            module,
+            settings,
+            normalize_audio=opened.normalize_audio,
+            amp_dtype=opened.amp_dtype,
+            step=_STEP,
+            one_by_one=bool(about.get("int8")),  # other rows would change its rounding
+        )
         self.name, self.about = str(about["model"]), about
         self.tokenizer, self.decoder = opened.tokenizer, decoder
-        self.device: torch.device = next(module.parameters()).device
-        self.module = module.eval().requires_grad_(requires_grad=False)
-        self.settings = settings
-        layers = settings.encoder_config.feature_extractor_layer_descs
-        self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         trained_on = opened.max_audio_len / SAMPLE_RATE
         self.longest = min(_LONGEST, max(trained_on, _LONGEST_AT_LEAST))
-        self.normalizes = opened.normalize_audio
         self.text_profile = opened.text_profile
-        self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
-        self._most_seconds = float("inf")  # of a batch, once memory ran out
-        # On a GPU as the evaluation does it; a CPU is slower with half precision.
-        half = opened.amp_dtype if self.device.type == "cuda" else None
-        self._amp = getattr(torch, half) if half else None
 
     @overload
     def transcribe(self, audio: Audio, **options: Any) -> Transcript: ...
@@ -206,66 +192,3 @@ class Model:
                 yield item[1]
             elif item.error is not None:
                 raise reading_error(item.error, item.file or "the audio")
-
-    def log_probs(
-        self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
-    ) -> list[Tensor]:
-        """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
-
-        Where a GPU's memory is too small, passes become half as long, once.
-
-        Args:
-            waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
-                One too short for a frame is padded with zeros; an empty one gives no frames.
-            batch_seconds: Audio in a forward pass, padding included; a longer waveform is alone.
-                It changes speed and memory, not the result.
-
-        Raises:
-            TranscriptionError: An element is not (samples,), or ``batch_seconds`` is not positive.
-            RunError: The memory of the GPU is too small.
-        """
-        if any(np.ndim(waveform) != 1 for waveform in waveforms):
-            raise TranscriptionError("log_probs takes a list of arrays (samples,): [waveform]")
-        seconds = self.seconds_of_batch(batch_seconds)
-        try:
-            return self._log_probs(waveforms, seconds)
-        except OutOfMemoryError:
-            self._most_seconds = seconds / 2
-        torch.cuda.empty_cache()
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(
-            f"warning: {self.device} has too little memory for --batch-seconds {seconds:g}; "
-            f"continuing with {seconds / 2:g}"
-        )
-        try:
-            return self._log_probs(waveforms, seconds / 2)
-        except OutOfMemoryError as error:
-            raise RunError(
-                f"{self.device} has too little memory for --batch-seconds {seconds / 2:g}; give a "
-                "smaller number, or --device cpu"
-            ) from error
-
-    def seconds_of_batch(self, wanted: float | None) -> float:
-        """Return the audio of a forward pass; raises TranscriptionError if it is not positive."""
-        if wanted is not None and not wanted > 0:
-            raise TranscriptionError(f"batch_seconds must be positive, but is {wanted}")
-        return min(wanted or self.batch_seconds, self._most_seconds)
-
-    def _log_probs(self, waveforms: Sequence[NDArray[np.float32]], seconds: float) -> list[Tensor]:
-        # Other rows would change the rounding of int8.
-        most = 0 if self.about.get("int8") else seconds * SAMPLE_RATE
-        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
-        for batch in batches([len(waveform) for waveform in waveforms], most):
-            rows = self._forward([waveforms[number] for number in batch])
-            for number, log_probs in zip(batch, rows, strict=True):
-                results[number] = log_probs
-        return results
-
-    @torch.inference_mode()
-    def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> list[Tensor]:
-        shortest = self.frames.shortest_input()
-        seqs, lengths = padded(waveforms, shortest, normalizes=self.normalizes)
-        seqs = seqs.to(self.device)
-        with torch.autocast(self.device.type, self._amp, enabled=self._amp is not None):
-            logits, layout = self.module(seqs, BatchLayout.of(seqs, lengths))
-        return [row.cpu() for row in log_probs_of(logits, layout.seq_lens)]

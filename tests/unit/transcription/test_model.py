@@ -25,8 +25,8 @@ from torch import Tensor
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
 from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript
-from danish_asr.inference.forward_pass import prepare_for_cpu
 from danish_asr.inference.model import Model, load_model
+from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.inference.recognise import hear
 from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny

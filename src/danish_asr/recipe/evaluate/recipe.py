@@ -4,29 +4,35 @@ It takes the training configuration and the run's directory as they are.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
+from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
-from danish_asr.decoding.likelihood import Likelihood, ctc_losses
+from danish_asr.decoding.likelihood import Likelihood, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.evaluate.results import Results, about_evaluation
 from danish_asr.recipe.evaluate.selection import NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.models.cards import speech_of
+from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar, log
@@ -108,12 +114,13 @@ class AsrEvalRecipe(EvalRecipe):
         config, tokenizer = self._resolved.config, self._resolved.tokenizer
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         use_granted_cpus(config.common.torch.num_threads)
-        reader = splits_reader(setup, config, self._resolved.rows.valid)
+        reader = splits_reader(setup, _with_raw_audio(config), self._resolved.rows.valid)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
         about = about_evaluation(self._selection, self._resolved, decoder)
         unit = PredictionUnit(
             CtcCriterion(context.model),
             decoder,
+            trained=_trained(context.model, config),
             likelihood=Likelihood(setup.tokenizer),
             profile=config.regime.score_profile,
             results=Results(context.output_dir, context.gangs.root, about),
@@ -125,6 +132,22 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def config_kls(self) -> type[object]:
         return Fairseq2Config
+
+
+def _with_raw_audio(config: AsrConfig) -> AsrConfig:
+    """The configuration of a reader that leaves normalising waveforms to the model."""
+    task = replace(config.dataset.asr_task_config, normalize_audio=False)
+    return replace(config, dataset=replace(config.dataset, asr_task_config=task))
+
+
+def _trained(model: RecipeModel, config: AsrConfig) -> TrainedModel:
+    speech = speech_of(config)
+    return TrainedModel(
+        cast(Wav2Vec2AsrModel, model.base_module),
+        cast(Wav2Vec2AsrConfig, model.config),
+        normalize_audio=speech["normalize_audio"],
+        amp_dtype=speech["amp_dtype"],
+    )
 
 
 @final
@@ -142,24 +165,33 @@ class PredictionUnit(AsrValidationUnit):
         criterion: CtcCriterion,
         decoder: Decoder,
         *,
+        trained: TrainedModel,
         likelihood: Likelihood,
         profile: str,
         results: Results,
     ) -> None:
         super().__init__(criterion, decoder, profile=profile)
-        self._likelihood, self._results = likelihood, results
+        self._trained, self._likelihood, self._results = trained, likelihood, results
         self.num_rows = 0
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         example = cast(dict[str, list[Any]], batch.example)
-        decoded = self._count_errors(batch, metric_bag)
+        waveforms = _rows(batch.source_seqs, example["audio_size"])
+        seconds = batch.source_seqs.numel() / SAMPLE_RATE
+        log_probs = self._trained.log_probs(
+            [waveform.numpy() for waveform in waveforms], batch_seconds=seconds
+        )
+        hypotheses = self._count_errors(batch, log_probs, metric_bag)
         sizes: list[int] = example["target_size"]
-        targets = [row[:size] for row, size in zip(batch.target_seqs, sizes, strict=True)]
-        losses = ctc_losses(decoded.log_probs, targets)
-        confidences = self._likelihood.confidences(decoded.log_probs, decoded.hypotheses)
+        targets = _rows(batch.target_seqs, sizes)
+        nats = ctc_nats(log_probs, targets)
+        # As in training, a row with fewer frames than its text needs counts as 0.
+        self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
+        losses = per_token(nats, targets)
+        confidences = self._likelihood.confidences(log_probs, hypotheses)
         predictions = []
-        for row, hypothesis in enumerate(decoded.hypotheses):
+        for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
             values = {
                 "reference": example["text"][row],
@@ -177,6 +209,11 @@ class PredictionUnit(AsrValidationUnit):
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
         self._results.finish()
+
+
+def _rows(padded: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """The rows of a batch, each of its size, on the CPU."""
+    return [row[:size] for row, size in zip(padded.cpu(), sizes, strict=True)]
 
 
 @final
