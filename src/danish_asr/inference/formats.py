@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
+
+_Interval: TypeAlias = tuple[float, float, str]
 
 MAX_LINE: Final = 42
 """Characters of a line; with two lines and 7 seconds the usual limits of broadcasters."""
@@ -78,16 +80,8 @@ def to_csv(transcript: Transcript) -> str:
     return out.getvalue()
 
 
-class _Interval(NamedTuple):
-    """Of a TextGrid; silence has the text ''."""
-
-    start: float
-    end: float
-    text: str
-
-
 def to_textgrid(transcript: Transcript) -> str:
-    """Return a Praat TextGrid in the long format: tiers of segments and words, per speaker."""
+    """Return a Praat TextGrid in the short format: tiers of segments and words, per speaker."""
     speakers: dict[str | None, list[Segment]] = defaultdict(list)
     for segment in sorted(transcript.segments, key=lambda s: (s.channel or 0, s.speaker or "")):
         speakers[segment.speaker_name].append(segment)
@@ -97,26 +91,22 @@ def to_textgrid(transcript: Transcript) -> str:
         words = [word for segment in segments for word in segment.words]
         tiers[f"{prefix}segments"] = _intervals(segments)
         tiers[f"{prefix}words"] = _intervals(words)
-    ends = [interval.end for intervals in tiers.values() for interval in intervals[-1:]]
+    ends = [end for intervals in tiers.values() for _, end, _ in intervals[-1:]]
     duration = max([round(transcript.duration, 3), *ends, 0.001])  # Praat refuses an empty one
-    extent = ["xmin = 0", f"xmax = {duration}"]
-    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", *extent]
-    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
-    for number, (name, intervals) in enumerate(tiers.items(), start=1):
-        if not intervals or intervals[-1].end < duration:
-            last = intervals[-1].end if intervals else 0.0
-            intervals.append(_Interval(last, duration, ""))
-        lines += [f"    item [{number}]:", '        class = "IntervalTier"']
-        lines += [f"        name = {_quoted(name)}", *(f"        {line}" for line in extent)]
-        lines.append(f"        intervals: size = {len(intervals)}")
-        for index, (start, end, text) in enumerate(intervals, start=1):
-            lines += [f"        intervals [{index}]:", f"            xmin = {start}"]
-            lines += [f"            xmax = {end}", f"            text = {_quoted(text)}"]
-    return "\n".join(lines) + "\n"
+    lines: list[object] = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
+    lines += [0, duration, "<exists>", len(tiers)]
+    for name, intervals in tiers.items():
+        last = intervals[-1][1] if intervals else 0.0
+        if last < duration:
+            intervals.append((last, duration, ""))
+        lines += ['"IntervalTier"', _quoted(name), 0, duration, len(intervals)]
+        for start, end, text in intervals:
+            lines += [start, end, _quoted(text)]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
-    """Intervals without overlaps and without gaps, up to the end of the last span."""
+    """Start, end and text of spans that do not overlap; silence between them has the text ''."""
     intervals: list[_Interval] = []
     last = 0.0
     for span in spans:
@@ -124,8 +114,8 @@ def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
         if end <= start:
             continue
         if start > last:
-            intervals.append(_Interval(last, start, ""))
-        intervals.append(_Interval(start, end, span.text))
+            intervals.append((last, start, ""))
+        intervals.append((start, end, span.text))
         last = end
     return intervals
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast, final
 
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
@@ -25,7 +26,7 @@ from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
-from danish_asr.decoding.likelihood import Likelihood, ctc_nats, per_token
+from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig
@@ -121,7 +122,7 @@ class AsrEvalRecipe(EvalRecipe):
             CtcCriterion(context.model),
             decoder,
             trained=_trained(context.model, config),
-            likelihood=Likelihood(setup.tokenizer),
+            tokenizer=setup.tokenizer,
             profile=config.regime.score_profile,
             results=Results(context.output_dir, context.gangs.root, about),
         )
@@ -166,12 +167,12 @@ class PredictionUnit(AsrValidationUnit):
         decoder: Decoder,
         *,
         trained: TrainedModel,
-        likelihood: Likelihood,
+        tokenizer: Tokenizer,
         profile: str,
         results: Results,
     ) -> None:
         super().__init__(criterion, decoder, profile=profile)
-        self._trained, self._likelihood, self._results = trained, likelihood, results
+        self._trained, self._tokenizer, self._results = trained, tokenizer, results
         self.num_rows = 0
 
     @override
@@ -189,7 +190,7 @@ class PredictionUnit(AsrValidationUnit):
         # As in training, a row with fewer frames than its text needs counts as 0.
         self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
         losses = per_token(nats, targets)
-        confidences = self._likelihood.confidences(log_probs, hypotheses)
+        sure = confidences(log_probs, hypotheses, self._tokenizer)
         predictions = []
         for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
@@ -198,7 +199,7 @@ class PredictionUnit(AsrValidationUnit):
                 "hypothesis": hypothesis,
                 "duration": seconds,
                 "loss": losses[row],
-                "confidence": confidences[row],
+                "confidence": sure[row],
                 "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
                 **{name: example[name][row] for name in _COLUMNS},
             }
