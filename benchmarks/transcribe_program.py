@@ -54,7 +54,12 @@ def opened(program: str, model: str, folder: Path, threads: int) -> Callable[[An
         from danish_asr.inference.model import load_model  # noqa: PLC0415
 
         ours = load_model(model, device="cpu", int8=int8)
-        return lambda waveforms: [t.text for t in ours.transcribe(waveforms, rate=RATE)]
+
+        def texts(waveforms: list[Any]) -> list[str]:
+            transcripts = ours.transcribe_each(waveforms, rate=RATE)
+            return [one.text for one in transcripts if not isinstance(one, Exception)]
+
+        return texts
     openers = {"transformers": transformers, "onnxruntime": onnxruntime, "sherpa-onnx": sherpa_onnx}
     file = "model.int8.onnx" if int8 else "model.onnx"
     run = openers[program.split(maxsplit=1)[0]](folder, file, threads)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate, product
 from math import prod
 from pathlib import Path
@@ -18,7 +19,7 @@ from unicodedata import normalize
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.base.errors import SourceError
+from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.base.tables import read_lines
 from danish_asr.corpus.sources.timed import chosen_tiers
 from danish_asr.corpus.sources.timed_files import (
@@ -30,7 +31,8 @@ from danish_asr.corpus.sources.timed_files import (
 )
 from danish_asr.decoding.transcript import Word
 from danish_asr.inference.sound import reading_error
-from danish_asr.inference.spelling import Spelling, WrittenWord
+from danish_asr.text.numerals import spell_numerals
+from danish_asr.text.profiles import normalize as to_profile
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,6 +103,13 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
     return [line for line, reason in pairs if line.text and reason is None]
 
 
+class WrittenWord(NamedTuple):
+    """One or more words of the text, and what the model writes for them, in one or more words."""
+
+    text: str
+    spoken: str
+
+
 class Text:
     """The words of a text as a model writes them.
 
@@ -117,14 +126,14 @@ class Text:
     def __init__(self, lines: Sequence[Line], model: Model) -> None:
         from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
 
-        spelling = Spelling(model)
+        spell = _speller(model)
         self.words: list[WrittenWord] = []
         self.lines: list[int] = []
         for number, line in enumerate(lines):
-            words = spelling.words(line.text)
+            words = _written_words(line.text, spell)
             self.words += words
             self.lines += [number] * len(words)
-        spelling.check(" ".join(line.text for line in lines[:3]))
+        _check(lines, spell)
         self._tokenizer = model.tokenizer
         spoken = SpokenText.of(self.spoken(0, len(self.words)), model.tokenizer)
         self.symbols = spoken.symbols()
@@ -150,6 +159,59 @@ class Text:
             sure = prod(part.confidence or 0.0 for part in parts)
             aligned.append(Word(word.text, parts[0].start, parts[-1].end, sure))
         return aligned
+
+
+def _speller(model: Model) -> Callable[[str], str]:
+    """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
+    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+
+    @cache
+    def can_write(character: str) -> bool:
+        return unknown is None or not bool((encode(character) == unknown).any())
+
+    @cache
+    def spell(word: str) -> str:
+        text = to_profile(word, model.text_profile)
+        if any(c.isdigit() and not can_write(c) for c in text):
+            text = spell_numerals(text)
+        characters = []
+        for character in text:
+            base = normalize("NFKD", character)[0]
+            forms = (character, character.lower(), base, base.lower())
+            characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
+        return " ".join("".join(characters).split())
+
+    return spell
+
+
+def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
+    """Return the words of a line; one of which nothing is spoken stays with a neighbour."""
+    words: list[WrittenWord] = []
+    before = ""
+    for text in line.split():
+        spoken = spell(text)
+        if spoken:
+            words.append(WrittenWord(before + text, spoken))
+            before = ""
+        elif words:
+            words[-1] = words[-1]._replace(text=f"{words[-1].text} {text}")
+        else:
+            before += f"{text} "
+    return words
+
+
+def _check(lines: Sequence[Line], spell: Callable[[str], str]) -> None:
+    """Raise AlignmentError if the model can write less than half of the words."""
+    texts = [text for line in lines for text in line.text.split()]
+    words = [text for text in texts if any(map(str.isalnum, text))]
+    silent = [text for text in words if not spell(text)]
+    if not words:
+        raise AlignmentError(f"the text '{' '.join(texts):.40}' has no word; expected a transcript")
+    if len(silent) > len(words) / 2:
+        raise AlignmentError(
+            f"{len(silent)} of the text's {len(words)} words have no letter that the model writes "
+            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
+        )
 
 
 class Piece(NamedTuple):

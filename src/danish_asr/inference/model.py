@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast, overload
+from typing import Any, Final, cast
 
 import torch
 from fairseq2.gang import create_fake_gangs
@@ -129,21 +129,12 @@ class Model(TrainedModel):
         self.longest = min(_LONGEST, max(trained_on, _LONGEST_AT_LEAST))
         self.text_profile = opened.text_profile
 
-    @overload
-    def transcribe(self, audio: Audio, **options: Any) -> Transcript: ...
-
-    @overload
-    def transcribe(self, audio: list[Audio], **options: Any) -> list[Transcript]: ...
-
-    def transcribe(
-        self, audio: Audio | list[Audio], **options: Any
-    ) -> Transcript | list[Transcript]:
-        """Return the transcript of a recording, or a list of them for a list.
+    def transcribe(self, audio: Audio, **options: Any) -> Transcript:
+        """Return the transcript of a recording.
 
         Args:
             audio: The path of a file, its bytes, or an array, (samples,) or (samples, channels), of
-                any length. Several recordings share forward passes, which saves time if they are
-                short.
+                any length.
             options: ``rate``, the samples per second of an array. ``channels``: ``mix`` (default)
                 transcribes the mean of the channels, ``split`` each of them. ``batch_seconds``:
                 speech in a forward pass, about; more needs more memory and may be faster.
@@ -151,24 +142,21 @@ class Model(TrainedModel):
                 file does not say.
 
         Raises:
-            TranscriptionError: A recording is not audio, is damaged or has no samples, or an option
-                does not fit.
+            TranscriptionError: The recording is not audio, is damaged or has no samples, or an
+                option does not fit.
         """
-        transcripts = []
-        for transcript in self.transcribe_each(
-            audio if isinstance(audio, list) else [audio], **options
-        ):
-            if isinstance(transcript, Exception):
-                raise transcript
-            transcripts.append(transcript)
-        return transcripts if isinstance(audio, list) else transcripts[0]
+        (transcript,) = self.transcribe_each([audio], **options)
+        if isinstance(transcript, Exception):
+            raise transcript
+        return transcript
 
     def transcribe_each(
         self, audios: Sequence[Audio], **options: Any
     ) -> Iterator[Transcript | Exception]:
         """Yield the transcript of each recording, or why it has none.
 
-        ``options`` are those of `transcribe`.
+        They share forward passes, which saves time if they are short. ``options`` are those of
+        `transcribe`.
         """
         found: list[Segment] = []
         for item in segments(hear(self, audios, **options)):

@@ -11,7 +11,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -171,6 +171,12 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
     assert transcript.text.split() == [word.text for word in words]
 
 
+def transcripts(model: Model, audios: list[Any]) -> list[Transcript]:
+    each = [*model.transcribe_each(audios, rate=RATE)]
+    assert all(isinstance(transcript, Transcript) for transcript in each)
+    return cast(list[Transcript], each)
+
+
 def test_paths_bytes_arrays_and_lists_give_the_same(
     model: Model, sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
@@ -179,7 +185,7 @@ def test_paths_bytes_arrays_and_lists_give_the_same(
     stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
 
     def in_all_forms(model: Model) -> tuple[Transcript, list[Transcript]]:
-        found = model.transcribe([tmp_path / "a.wav", encoded, stereo], rate=RATE)
+        found = transcripts(model, [tmp_path / "a.wav", encoded, stereo])
         assert found[0].file == str(tmp_path / "a.wav")
         streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
         expected = model.transcribe(speech, rate=RATE)
