@@ -108,7 +108,7 @@ class TrainedModel:
         return min(wanted or self.batch_seconds, self._most_seconds)
 
     def _log_probs(self, waveforms: Sequence[NDArray[np.float32]], seconds: float) -> list[Tensor]:
-        most = 0 if self._one_by_one else seconds * SAMPLE_RATE
+        most = 0 if self._one_by_one else round(seconds * SAMPLE_RATE)
         results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
         for batch in _batches([len(waveform) for waveform in waveforms], most):
             rows = self._forward([waveforms[number] for number in batch])
@@ -137,7 +137,7 @@ class TrainedModel:
         return seqs, lengths
 
 
-def _batches(lengths: Sequence[int], limit: float) -> Iterator[list[int]]:
+def _batches(lengths: Sequence[int], limit: int) -> Iterator[list[int]]:
     """Divide waveforms into batches of similar lengths; those without samples are left out."""
     order = sorted((n for n, size in enumerate(lengths) if size), key=lengths.__getitem__)
     batch: list[int] = []
