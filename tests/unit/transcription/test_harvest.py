@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -80,6 +81,18 @@ def test_the_text_of_a_recording_has_its_name(
     (tmp_path / "anna.wav.txt").touch()
     with pytest.raises(SourceError, match=r"anna\.txt.*keep one"):
         find_text(tmp_path / "anna.wav")
+
+
+def test_a_text_is_found_whose_name_has_another_unicode_form(tmp_path: Path) -> None:
+    """A Mac writes an å as two letters."""
+    text = tmp_path / f"{normalize('NFD', 'blå')}.srt"
+    text.touch()
+    assert find_text(tmp_path / "blå.wav") == text
+
+
+def test_lines_are_cleaned_as_the_readers_of_subtitles_do(tmp_path: Path) -> None:
+    (tmp_path / "anna.txt").write_text("- <i>Hej</i>  med\n♪ la la\n— dig\n", encoding="utf-8")
+    assert read_text(tmp_path / "anna.txt") == [Line("Hej med"), Line("dig")]
 
 
 def test_subtitles_give_lines_in_the_order_of_their_times_without_sounds(tmp_path: Path) -> None:
