@@ -30,9 +30,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
 from danish_asr.inference.hugging_face import write_hugging_face
 from danish_asr.inference.onnx_file import write_onnx
-from numpy.typing import NDArray
 
 PROGRAMS = (
     "omnilingual-asr",

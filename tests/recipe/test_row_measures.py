@@ -5,8 +5,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.inference.model import load_model
+from danish_asr.recipe.data.collate import decode
+from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import arguments, eval_main, evaluate
@@ -53,3 +58,20 @@ def test_two_processes_measure_the_same(tmp_path: Path, dataset: Path, evaluated
     shutil.rmtree(run / "eval")
     in_processes(2, eval_main, arguments(run, dataset, TRAIN))
     assert measures(run) == pytest.approx(measures(evaluated), abs=5e-4)
+
+
+def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
+    evaluated: Path, dataset: Path
+) -> None:
+    """transcribe and evaluate have one forward pass; they once read different audio."""
+    index = DanishAsrDataset(dataset).read_index("train")
+    waveforms = []
+    for row, size in enumerate(index.lengths):
+        waveforms.append(np.empty(size, np.float32))
+        decode(index.audio.read(row), waveforms[-1])
+    model = load_model(evaluated, device="cpu")
+    texts = GreedyDecoder(model.tokenizer)(model.log_probs(waveforms))
+    ids = index.values("id", range(len(index)))
+    assert dict(zip(ids, texts, strict=True)) == {
+        row.id: row.hypothesis for row in predictions(evaluated)
+    }

@@ -32,8 +32,8 @@ class Fixed:
     def __init__(self, tokenizer: object) -> None:
         pass
 
-    def __call__(self, _: Tensor, lengths: Sequence[int]) -> list[str]:
-        return ["en to"] * len(lengths)
+    def __call__(self, log_probs: Sequence[Tensor]) -> list[str]:
+        return ["en to"] * len(log_probs)
 
 
 FIXED = ("--decoder", f"{__name__}:Fixed")
@@ -108,16 +108,6 @@ def test_a_transcript_says_that_the_weights_were_in_int8(transcribe: Run, here: 
     assert json.loads((here / "out" / "a.json").read_text("utf-8"))["about"]["int8"] is True
 
 
-def test_several_texts_are_written_to_json(transcribe: Run, here: Path) -> None:
-    assert transcribe("in/a.wav", "--nbest", "3", "--format", "json", "--out", "out")[0] == 0
-    transcript = json.loads((here / "out" / "a.json").read_text("utf-8"))
-    for segment in transcript["segments"]:
-        assert segment["alternatives"][0]["text"].split() == segment["text"].split()
-        assert 1 < len(segment["alternatives"]) <= 3
-    status, _, report = transcribe("in/a.wav", "--nbest", "3")
-    assert (status, "--format json" in report) == (2, True)
-
-
 def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     transcribe: Run, here: Path
 ) -> None:
@@ -135,30 +125,21 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     assert [segment["speaker"] for segment in found["segments"]] == ["anna", "bo"]
     assert found["about"]["speakers"] == str(here)
     status, _, report = transcribe("in", "--out", "new", "--speakers", "a.rttm", *FIXED)
-    assert (status, "none of b" in report, Path("new/a.txt").exists()) == (1, True, False)
-    status, _, report = transcribe(*command, "--speakers", "auto", "--channels", "split")
-    assert (status, "one of the two" in report) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("module", "option"), [("speakers", "--speakers"), ("punctuation", "--punctuate")]
-)
-def test_a_missing_extra_is_named_with_its_install_line(
-    transcribe: Run, here: Path, monkeypatch: pytest.MonkeyPatch, module: str, option: str
-) -> None:
-    monkeypatch.setattr(f"danish_asr.inference.{module}.find_spec", lambda _: None)
-    status, _, report = transcribe(str(here / "in" / "a.wav"), option, "auto")
-    assert (status, f"pip install 'danish-asr[{option[2:]}]'" in report) == (1, True)
+    assert (status, "none of" in report, Path("new/a.txt").exists()) == (1, True, False)
+    status, _, report = transcribe(*command, "--speakers", "a.rttm", "--channels", "split")
+    assert (status, "--speakers" in report) == (2, True)
 
 
 def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_next_time(
     transcribe: Run, here: Path
 ) -> None:
     command = ("in", "--out", "out", "--format", "txt,json", *FIXED)
+    Path("in/gone.wav").symlink_to("nowhere.wav")
     status, printed, report = transcribe(*command)
     assert (status, printed) == (1, "")
-    assert "transcribed 3 of 4 files" in report
-    assert re.search(r"failed: 1\n\s+in/broken\.mp3: ", report)
+    assert "transcribed 3 of 5 files" in report
+    assert re.search(r"failed: 2\n\s+in/broken\.mp3: .*\n\s+in/gone\.wav: ", report)
+    Path("in/gone.wav").unlink()
     found = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
     assert found == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
     assert Path("out/sub/b.txt").read_text() == "en to\n"

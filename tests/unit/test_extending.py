@@ -19,7 +19,7 @@ class Faulty:
     def __init__(self, _tokenizer: object, result: object) -> None:
         self.result = result
 
-    def __call__(self, _logits: Tensor, _lengths: list[int]) -> object:
+    def __call__(self, _log_probs: list[Tensor]) -> object:
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
@@ -38,7 +38,7 @@ Faulty.__module__ = "users_module"
 )
 def test_a_faulty_decoder_is_a_message(result: object, message: str) -> None:
     with pytest.raises(ExtensionError, match=message):
-        decode(Faulty(None, result), torch.zeros(2, 3, 4), [3, 2])  # type: ignore[arg-type]
+        decode(Faulty(None, result), [torch.zeros(3, 4), torch.zeros(2, 4)])  # type: ignore[arg-type]
 
 
 def test_a_decoders_parameters_are_checked_before_it_is_made() -> None:

@@ -5,11 +5,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.schema import INVENTORY_FILE, VERSION_DIR, WORK_DIR
 
 AUDIO_SUFFIXES: Final = (
     *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff"),
     *(".m4a", ".mp4", ".aac", ".webm", ".wma"),
+    *(
+        ".oga",
+        ".aifc",
+        ".au",
+        ".caf",
+        ".w64",
+        ".m4b",
+        ".mov",
+        ".mkv",
+        ".mka",
+        ".3gp",
+        ".amr",
+        ".avi",
+    ),
 )
 """Endings of recordings, in lower case."""
 
@@ -22,18 +37,26 @@ def is_audio(name: str) -> bool:
 def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     """Yield each folder below one and the names of its files, sorted; hidden ones are left out.
 
-    No folder is walked twice: a link may lead to a folder above it. Datasets of this program are
-    left out: what was converted is no source.
+    Links to folders are followed last, and no folder is walked twice: a link may lead to a folder
+    above it. Datasets of this program are left out: what was converted is no source.
+
+    Raises DanishAsrError for a folder that cannot be read.
     """
-    walked = set[Path]()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        own = Path(parent).resolve()
-        if own in walked or is_ours(own):
-            folders.clear()  # not walked then
-            continue
-        walked.add(own)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield Path(parent), sorted(name for name in names if not name.startswith("."))
+    waiting, walked = [folder], set[Path]()
+    while waiting:
+        for parent, folders, names in os.walk(waiting.pop(0), onerror=_refuse):
+            own = Path(parent).resolve()
+            if own in walked or is_ours(own):
+                folders.clear()  # not walked then
+                continue
+            walked.add(own)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            waiting += filter(Path.is_symlink, (Path(parent, name) for name in folders))
+            yield Path(parent), sorted(name for name in names if not name.startswith("."))
+
+
+def _refuse(error: OSError) -> None:
+    raise DanishAsrError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def is_ours(folder: Path) -> bool:

@@ -39,7 +39,6 @@ def build(
     prune: Annotated[
         str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
     ] = "0",
-    column: Annotated[str, Option(help="Of tables and JSON lines, with the text.")] = "text",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
     from danish_asr.decoding.ngram_build import build_language_model
@@ -59,7 +58,6 @@ def build(
         dataset=dataset,
         profile=str(profile),
         prune=[int(count) for count in prune.split()],
-        column=column,
     )
 
 
@@ -73,20 +71,13 @@ def tune(
     rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
     profile: Annotated[str, choice(PROFILES, about="Text profile of the error rates.")] = "coral",
     workers: Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")] = None,
-    json: Annotated[Path | None, Option(help="Default: tuning.json in DIR.")] = None,
-    plot: Annotated[Path | None, Option(help="Default: tuning.png in DIR; or .svg, .pdf.")] = None,
+    dataset: Annotated[
+        Path | None, Option(metavar="DIR", help="Root of a built dataset; default: the run's.")
+    ] = None,
 ) -> None:
     """Choose alpha, beta and beam on dev for later decodings; the model runs once."""
-    from danish_asr.base.cluster import usable_cpus
-    from danish_asr.decoding.ngram_tuning import tune_language_model
-    from danish_asr.recipe.evaluate.recipe import open_dev
+    from danish_asr.inference.tune import tune_language_model
 
     tune_language_model(
-        open_dev(directory),
-        language_model,
-        profile=profile,
-        rows=rows,
-        workers=workers or usable_cpus(),
-        json_path=json,
-        plot_path=plot,
+        directory, language_model, profile=profile, rows=rows, workers=workers, dataset=dataset
     )

@@ -18,10 +18,14 @@ class GreedyDecoder:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._decode = tokenizer.create_decoder(skip_special_tokens=True)
 
-    def __call__(self, logits: Tensor, lengths: Sequence[int]) -> list[str]:
-        """Return one text per row of ``logits``, (N, S, V); an all-blank row gives ''."""
-        best = logits.argmax(dim=-1).cpu()
-        return [self._text(row[:length]) for row, length in zip(best, lengths, strict=True)]
+    def __call__(self, log_probs: Sequence[Tensor]) -> list[str]:
+        """Return the text of each utterance, (S, V); one of blanks alone gives ''."""
+        if not log_probs:
+            return []
+        # One copy from the device for all.
+        best = torch.cat([row.argmax(dim=-1) for row in log_probs]).cpu()
+        of_rows = torch.split(best, [len(row) for row in log_probs])
+        return [self._text(symbols) for symbols in of_rows]
 
     def _text(self, symbols: Tensor) -> str:
         symbols = torch.unique_consecutive(symbols)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import exp, isfinite
-from typing import Final, final
+from typing import Final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
@@ -15,54 +15,49 @@ _DIGITS: Final = 5
 """More would be the rounding of a batch."""
 
 
-def ctc_losses(
-    log_probs: Tensor, lengths: Sequence[int], targets: Sequence[Tensor]
-) -> list[float | None]:
-    """Return CTC's loss of a text per row, in nats per token (Graves et al. 2006).
+def ctc_nats(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+    """Return CTC's loss of a text per utterance, in nats, (N,) (Graves et al. 2006).
 
-    It is the negative log-probability of the text over all its alignments, divided by its tokens;
-    a text without tokens counts as one. None: the row has fewer frames than its text needs.
+    It is the negative log-probability of the text over all its alignments; infinite where an
+    utterance has fewer frames than its text needs.
 
     Args:
-        log_probs: (N, S, V).
-        lengths: The frames of each row.
-        targets: The tokens of each row's text, (tokens,), without blanks.
+        log_probs: Of each utterance, (S, V).
+        targets: The tokens of each text, (tokens,), without blanks.
     """
-    sizes = [len(tokens) for tokens in targets]
-    losses = ctc_loss(
-        log_probs.transpose(0, 1),
-        torch.cat([tokens.to(log_probs.device) for tokens in targets]),
-        torch.tensor(lengths),
-        torch.tensor(sizes),
-        blank=BLANK,
-        reduction="none",
-    )
+    losses = [_loss(*pair) for pair in zip(log_probs, targets, strict=True)]
+    return torch.stack(losses) if losses else torch.empty(0)
+
+
+def _loss(log_probs: Tensor, tokens: Tensor) -> Tensor:
+    if not len(log_probs):  # which torch refuses
+        return log_probs.new_tensor(torch.inf if len(tokens) else 0.0)
+    sizes = torch.tensor(len(log_probs)), torch.tensor(len(tokens))
+    tokens = tokens.to(log_probs.device)
+    return ctc_loss(log_probs, tokens, *sizes, blank=BLANK, reduction="none")
+
+
+def per_token(nats: Tensor, targets: Sequence[Tensor]) -> list[float | None]:
+    """Return losses per token; a text without tokens counts as one, None is an infinite loss."""
     return [
-        _rounded(loss / max(size, 1)) if isfinite(loss) else None
-        for loss, size in zip(losses.tolist(), sizes, strict=True)
+        _rounded(loss / max(len(tokens), 1)) if isfinite(loss) else None
+        for loss, tokens in zip(nats.tolist(), targets, strict=True)
     ]
+
+
+def confidences(
+    log_probs: Sequence[Tensor], hypotheses: Sequence[str], tokenizer: Tokenizer
+) -> list[float | None]:
+    """Return the confidence in the hypothesis of each utterance, (S, V), from 0 to 1.
+
+    It is the probability of the text over all its alignments, as a geometric mean per token, after
+    Kahn et al. (2020, arXiv:1909.09116), who select pseudo-labels by log-likelihood per token.
+    """
+    encode = tokenizer.create_encoder()
+    targets = [encode(text) for text in hypotheses]
+    losses = per_token(ctc_nats(log_probs, targets), targets)
+    return [None if loss is None else _rounded(exp(-loss)) for loss in losses]
 
 
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
-
-
-@final
-class Likelihood:
-    """Measures hypotheses, whatever decoder made them."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._encode = tokenizer.create_encoder()
-
-    def confidences(
-        self, log_probs: Tensor, lengths: Sequence[int], hypotheses: Sequence[str]
-    ) -> list[float | None]:
-        """Return the confidence in each hypothesis, from 0 to 1.
-
-        It is the probability of the text over all its alignments, as a geometric mean per token,
-        after Kahn et al. (2020, arXiv:1909.09116), who select pseudo-labels by log-likelihood per
-        token. An empty text counts as one token. The arguments are as in `ctc_losses`.
-        """
-        tokens = [self._encode(text) for text in hypotheses]
-        losses = ctc_losses(log_probs, lengths, tokens)
-        return [None if loss is None else _rounded(exp(-loss)) for loss in losses]

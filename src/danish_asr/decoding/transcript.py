@@ -1,6 +1,6 @@
 """What a transcription contains: text, segments and words with times in seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,13 +26,12 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Segment:
-    """Speech without a long pause."""
+    """Speech up to a pause of 0.6 s, and at most 30 s."""
 
     start: float
     end: float
     words: Sequence[Word]
     channel: int | None = None  # from 0; None if the channels were mixed
-    alternatives: Sequence[Alternative] = ()  # the best first, if they were asked for
     speaker: str | None = None  # of a diarizer; None if nobody asked for one
 
     @property
@@ -48,11 +47,8 @@ class Segment:
         return " ".join(word.text for word in self.words)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON has it, alternatives only if there are any."""
-        values = {"text": self.text, **asdict(self)}
-        if not self.alternatives:
-            del values["alternatives"]
-        return values
+        """Return it as JSON has it."""
+        return {"text": self.text, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -83,3 +79,20 @@ class Transcript:
             "segments": [segment.to_dict() for segment in self.segments],
             "about": self.about,
         }
+
+
+def divide(words: Sequence[Word], fits: Callable[[Sequence[Word]], bool]) -> list[Sequence[Word]]:
+    """Cut words where their pauses are longest, until each part fits or is a single word."""
+    if len(words) < 2 or fits(words):
+        return [words]
+    begin, end = words[0].start, words[-1].end
+    quarter, middle = (end - begin) / 4, (begin + end) / 2
+    cuts = range(1, len(words))
+    inner = [i for i in cuts if begin + quarter <= words[i].start <= end - quarter]
+
+    def merit(i: int) -> tuple[float, float]:
+        pause = round(words[i].start - words[i - 1].end, 2)
+        return pause, -abs(words[i].start - middle)
+
+    cut = max(inner or cuts, key=merit)
+    return divide(words[:cut], fits) + divide(words[cut:], fits)

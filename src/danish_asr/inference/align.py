@@ -1,16 +1,15 @@
-"""Times for a text that is known: every word of a transcript, in audio of any length."""
+"""``danish-asr align``: times for a text that is known, in audio of any length.
+
+Where text and speech agree, the text is cut into stretches; the words between two cuts are aligned
+with the speech between them.
+"""
 
 from __future__ import annotations
 
-import math
-import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.console import Console
 
@@ -19,14 +18,15 @@ from danish_asr.base.files import publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
+from danish_asr.inference.loose_text import GOOD, Line, Piece, Text, listen, match, read_text
 from danish_asr.inference.sound import open_sound
 from danish_asr.recipe.run.run_directory import check_model
-from danish_asr.text.numerals import spell_numerals
-from danish_asr.text.profiles import normalize
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from danish_asr.inference.model import Model
-    from danish_asr.inference.streaming import ShowProgress
+    from danish_asr.inference.recognise import ShowProgress
 
 _DOUBTFUL: Final = 0.1
 """Words with a lower confidence are reported."""
@@ -42,7 +42,7 @@ _NEVER: Final = -30.0
 def align_file(
     model: str,
     audio: Path,
-    text: str,
+    text: Path,
     *,
     formats: str = "srt,textgrid",
     out: Path | None = None,
@@ -51,22 +51,17 @@ def align_file(
 ) -> None:
     """Write the times of a text's words beside the audio, or to the folder ``out``.
 
-    Args:
-        model: As for `load_model`.
-        audio: A file.
-        text: A file or the text itself; a line is a segment.
-        formats: Names in `FORMATS`, with commas.
-        out: A folder; None for that of the audio.
-        overwrite: Whether existing files are replaced.
-        device: ``auto``, or a device of PyTorch.
+    ``text`` is a file, of which a line or a cue is a segment; other arguments are those of the
+    command.
 
     Raises:
-        AlignmentError: The text cannot be read, does not fit, or an output exists; or most words
-            are hardly heard, when the outputs are written.
-        TranscriptionError: The audio cannot be read.
-        ConfigError: The model is unknown.
+        AlignmentError: The text does not fit, or an output exists; or most words are hardly heard,
+            when the outputs are written.
+        SourceError: The text cannot be read.
     """
     names, lines = parse_formats(formats), read_text(text)
+    if not lines:
+        raise AlignmentError(f"{text}: is empty; expected a transcript, a segment per line")
     outputs = {name: (out or audio.parent) / (audio.stem + SUFFIXES[name]) for name in names}
     existing = [str(path) for path in outputs.values() if path.exists()]
     if existing and not overwrite:
@@ -82,44 +77,32 @@ def align_file(
     loaded = load_model(model, device=device)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     with Progress(audio.name, console=console) as bar:
-        transcript = align(
-            loaded, audio, lines, progress=lambda done, total: bar.update(done, total=total)
-        )
+        transcript = align(loaded, audio, lines, lambda done, total: bar.update(done, total=total))
     for name, path in outputs.items():
         publish_text(path, FORMATS[name](transcript))
         console.print(f"wrote {path}")
-    _report(transcript, len(lines), console)
-    doubtful, words = len(_doubtful(transcript.words)), len(transcript.words)
-    if words >= _ENOUGH and doubtful > _MOST_DOUBTFUL * words:
-        raise AlignmentError(
-            f"{audio}: {doubtful:,} of {words:,} words have a confidence below {_DOUBTFUL}; "
-            "check that this is the text of this recording. The files above have its times"
+    words, segments = transcript.words, len(transcript.segments)
+    console.print(f"aligned {len(words):,} words in {segments:,} segments")
+    if len(lines) > segments:
+        console.print(
+            f"left out {len(lines) - segments:,} lines without a word that the model writes"
         )
-
-
-def read_text(text: str) -> list[str]:
-    """Return the lines of a file, or of the text itself, without empty ones.
-
-    Raises:
-        AlignmentError: There is no text, or the file is missing or not UTF-8.
-    """
-    path = Path(text)
-    with suppress(OSError):  # a text may be too long for the name of a file
-        if path.is_file():
-            try:
-                text = path.read_text(encoding="utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise AlignmentError(f"{path}: {error}; save it as UTF-8") from None
-        elif path.suffix and len(text.split()) == 1 and not text.endswith("."):
-            raise AlignmentError(f"the text file {path} does not exist")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise AlignmentError("the text is empty; expected a file or the text, a segment per line")
-    return lines
+    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    if not doubtful:
+        return
+    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
+    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
+        raise AlignmentError(
+            f"{audio}: {share}. The text may be that of another recording, or the model is too "
+            "weak for this speech (`danish-asr transcribe` shows what it hears). The files above "
+            "have its times"
+        )
+    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
+    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
 
 
 def align(
-    model: Model, audio: Path, lines: Sequence[str], *, progress: ShowProgress | None = None
+    model: Model, audio: Path, lines: Sequence[Line], progress: ShowProgress | None = None
 ) -> Transcript:
     """Return the times of each word of ``lines``, a segment each, as they are written.
 
@@ -133,127 +116,71 @@ def align(
             the model cannot write.
         TranscriptionError: The audio cannot be read.
     """
-    import torch  # noqa: PLC0415
-
-    from danish_asr.decoding.alignment import FRAME_SECONDS, SpokenText  # noqa: PLC0415
-    from danish_asr.inference.streaming import read_regions  # noqa: PLC0415
-
-    spelling = Spelling(model)
-    segments = [words for words in map(spelling.words, lines) if words]
-    spelling.check(" ".join(lines))
-    text = " ".join(word.spoken for words in segments for word in words)
-    symbols, spoken = SpokenText.of(text, model.tokenizer).compact()
-    with open_sound(audio) as sound:
-        regions = [
-            (round(start / FRAME_SECONDS), log_probs[:, symbols])
-            for start, log_probs in read_regions(model, sound, progress)
-        ]
-        duration, file = sound.seconds, sound.file
-    if not regions:
+    text = Text(lines, model)
+    duration, pieces = listen(model, audio, text, progress)
+    if not pieces:
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
-    # On a common time axis. Where nobody speaks, words may end, and nothing else is there.
-    frames = max(start + len(log_probs) for start, log_probs in regions)
-    of_file = torch.full((frames, len(symbols)), _NEVER)
-    of_file[:, [0, spoken.separator]] = 0
-    for start, log_probs in regions:
-        of_file[start : start + len(log_probs)] = log_probs
-    timed = iter(spoken.align(of_file))
-    result = []
-    for words in segments:
-        aligned = [_joined(word, islice(timed, len(word.spoken.split()))) for word in words]
-        result.append(Segment(aligned[0].start, aligned[-1].end, aligned))
-    return Transcript(duration, result, file, {"model": model.name, "aligned": True})
+    words: list[Word] = []
+    for part in _parts(pieces, text):
+        words += _aligned(part, pieces, text)
+    segments = []
+    for line, group in groupby(zip(text.lines, words, strict=True), key=lambda pair: pair[0]):
+        own = [word for _, word in group]
+        segments.append(Segment(own[0].start, own[-1].end, own, speaker=lines[line].speaker))
+    return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
 
 
-@dataclass(frozen=True)
-class WrittenWord:
-    """One or more words of the text, and what the model writes for them, in one or more words."""
+class _Part(NamedTuple):
+    """Words of the text that are spoken in pieces: ``first`` to ``last - 1`` of each."""
 
-    text: str
-    spoken: str
+    first_word: int
+    last_word: int
+    first_piece: int
+    last_piece: int
 
 
-class Spelling:
-    """Turns the words of a text into those that a model writes, line by line.
+def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[_Part]:
+    """Divide text and speech between pieces whose words of the text follow each other."""
+    hypotheses = [piece.hypothesis for piece in pieces]
+    stretches = list(match(hypotheses, [word.spoken for word in text.words]))
+    first_word = first_piece = 0
+    for number in range(1, len(pieces)):
+        before, after = stretches[number - 1], stretches[number]
+        if before is None or after is None or max(before.cer, after.cer) >= GOOD:
+            continue
+        if before.last == after.first > first_word:
+            yield _Part(first_word, before.last, first_piece, number)
+            first_word, first_piece = before.last, number
+    yield _Part(first_word, len(text.words), first_piece, len(pieces))
 
-    Attributes:
-        count: Words with a letter or a digit, so far.
-        silent: Those of which nothing is left.
+
+def _aligned(part: _Part, pieces: Sequence[Piece], text: Text) -> list[Word]:
+    own = pieces[part.first_piece : part.last_piece]
+    try:
+        frames = _joined(own, text)
+        return text.align(frames, part.first_word, part.last_word, own[0].start)
+    except AlignmentError as error:
+        begin, end = own[0].start, own[-1].start + len(own[-1].frames) / 50
+        words = text.words[part.first_word : part.last_word]
+        raise AlignmentError(
+            f"from {begin:.1f} to {end:.1f} s, the text '{words[0].text} ... {words[-1].text}' "
+            f"({len(words):,} words) cannot be found: {error}. Check that it is the text of this "
+            "recording, or take a stronger model"
+        ) from None
+
+
+def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
+    """Return the frames of pieces on a common time axis.
+
+    Where nobody speaks, words may end, and nothing else is there.
     """
+    import torch  # noqa: PLC0415 - slow
 
-    def __init__(self, model: Model) -> None:
-        encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+    from danish_asr.decoding.alignment import FRAME_SECONDS  # noqa: PLC0415 - slow
 
-        @cache
-        def can_write(character: str) -> bool:
-            return unknown is None or not bool((encode(character) == unknown).any())
-
-        self.count = 0
-        self.silent: list[str] = []
-        self._profile, self._can_write = model.text_profile, can_write
-
-    def words(self, line: str) -> list[WrittenWord]:
-        """Return the words of a line; one of which nothing is left stays with a neighbour."""
-        words: list[WrittenWord] = []
-        before = ""
-        for text in line.split():
-            spoken = _spoken(text, self._profile, self._can_write)
-            letters = any(map(str.isalnum, text))
-            self.count += letters
-            if spoken:
-                words.append(WrittenWord(before + text, spoken))
-                before = ""
-                continue
-            self.silent += [text] * letters
-            if words:
-                words[-1] = replace(words[-1], text=f"{words[-1].text} {text}")
-            else:
-                before += f"{text} "
-        return words
-
-    def check(self, text: str) -> None:
-        """Raise AlignmentError if the model can write less than half of the lines so far."""
-        if not self.count:
-            raise AlignmentError(f"the text '{text:.40}' has no word; expected a transcript")
-        if len(self.silent) > self.count / 2:
-            raise AlignmentError(
-                f"{len(self.silent)} of the text's {self.count} words have no letter that the "
-                f"model writes ({' '.join(self.silent[:3]):.40}); expected text in the alphabet "
-                "that it was trained on"
-            )
-
-
-def _spoken(text: str, profile: str, can_write: Callable[[str], bool]) -> str:
-    """Return a word as the model writes it, '' if nothing of it is left."""
-    text = normalize(text, profile)
-    if any(c.isdigit() and not can_write(c) for c in text):
-        text = spell_numerals(text)
-    characters = []
-    for character in text:
-        base = unicodedata.normalize("NFKD", character)[0]
-        forms = (character, character.lower(), base, base.lower())
-        characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
-    return " ".join("".join(characters).split())
-
-
-def _joined(written: WrittenWord, timed: Iterable[Word]) -> Word:
-    words = list(timed)
-    sure = math.prod(word.confidence or 0.0 for word in words)
-    return Word(written.text, words[0].start, words[-1].end, sure)
-
-
-def _doubtful(words: Sequence[Word]) -> list[Word]:
-    return [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
-
-
-def _report(transcript: Transcript, lines: int, console: Console) -> None:
-    words, segments = transcript.words, len(transcript.segments)
-    doubtful = _doubtful(words)
-    console.print(f"aligned {len(words):,} words in {segments:,} segments")
-    if lines > segments:
-        console.print(f"left out {lines - segments:,} lines without a word that the model writes")
-    if doubtful:
-        console.print(
-            f"words with a confidence below {_DOUBTFUL}: {len(doubtful):,}, the first is "
-            f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s: the text may differ from the audio"
-        )
+    starts = [round((piece.start - pieces[0].start) / FRAME_SECONDS) for piece in pieces]
+    joined = torch.full((starts[-1] + len(pieces[-1].frames), len(text.symbols)), _NEVER)
+    joined[:, text.silent_columns] = 0
+    for start, piece in zip(starts, pieces, strict=True):
+        joined[start : start + len(piece.frames)] = piece.frames
+    return joined

@@ -6,17 +6,22 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
+
+_Interval: TypeAlias = tuple[float, float, str]
 
 MAX_LINE: Final = 42
 """Characters of a line; with two lines and 7 seconds the usual limits of broadcasters."""
 
 MAX_SECONDS: Final = 7.0
+
+_PAUSE: Final = 0.6
+"""Seconds without speech that no cue goes across."""
 
 MIN_SECONDS: Final = 1.0
 """A shorter cue stays until then, or until the next cue of its speaker."""
@@ -53,14 +58,9 @@ def to_vtt(transcript: Transcript) -> str:
 
 def to_json(transcript: Transcript) -> str:
     """Return all that a transcript contains, numbers with at most 6 decimals."""
-    return json.dumps(rounded(transcript.to_dict()), ensure_ascii=False, indent=1) + "\n"
-
-
-def rounded(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return what JSON makes of it, numbers with at most 6 decimals."""
-    exact = json.dumps(tree)
-    plain: dict[str, Any] = json.loads(exact, parse_float=lambda number: round(float(number), 6))
-    return plain
+    exact = json.dumps(transcript.to_dict())
+    tree = json.loads(exact, parse_float=lambda number: round(float(number), 6))
+    return json.dumps(tree, ensure_ascii=False, indent=1) + "\n"
 
 
 def to_csv(transcript: Transcript) -> str:
@@ -80,56 +80,49 @@ def to_csv(transcript: Transcript) -> str:
     return out.getvalue()
 
 
-class _Interval(NamedTuple):
-    """An interval of a TextGrid."""
-
-    start: float
-    end: float
-    text: str
-
-
 def to_textgrid(transcript: Transcript) -> str:
-    """Return a Praat TextGrid in the long format: tiers of segments and words, per speaker."""
+    """Return a Praat TextGrid in the short format: tiers of segments and words, per speaker."""
     speakers: dict[str | None, list[Segment]] = defaultdict(list)
-    for segment in sorted(transcript.segments, key=_order_of_tiers):
+    for segment in sorted(transcript.segments, key=lambda s: (s.channel or 0, s.speaker or "")):
         speakers[segment.speaker_name].append(segment)
     tiers: dict[str, list[_Interval]] = {}
-    for speaker, segments in speakers.items():
-        name = "" if speaker is None else f"{speaker} "
+    for speaker, segments in (speakers or {None: []}).items():
+        prefix = "" if speaker is None else f"{speaker} "
         words = [word for segment in segments for word in segment.words]
-        tiers[f"{name}segments"] = [_Interval(s.start, s.end, s.text) for s in segments]
-        tiers[f"{name}words"] = [_Interval(w.start, w.end, w.text) for w in words]
-    tiers = tiers or {"segments": [], "words": []}
-    ends = [interval.end for intervals in tiers.values() for interval in intervals]
-    duration = round(max([transcript.duration, *ends, 0.001]), 3)  # Praat refuses an empty one
-    lines = [
-        'File type = "ooTextFile"',
-        'Object class = "TextGrid"',
-        "",
-        "xmin = 0",
-        f"xmax = {duration:.3f}",
-        "tiers? <exists>",
-        f"size = {len(tiers)}",
-        "item []:",
-    ]
-    for number, (name, intervals) in enumerate(tiers.items(), start=1):
-        filled = _without_gaps(intervals, duration)
-        lines += [
-            f"    item [{number}]:",
-            '        class = "IntervalTier"',
-            f"        name = {_quoted(name)}",
-            "        xmin = 0",
-            f"        xmax = {duration:.3f}",
-            f"        intervals: size = {len(filled)}",
-        ]
-        for index, interval in enumerate(filled, start=1):
-            lines += [
-                f"        intervals [{index}]:",
-                f"            xmin = {interval.start:.3f}",
-                f"            xmax = {interval.end:.3f}",
-                f"            text = {_quoted(interval.text)}",
-            ]
-    return "\n".join(lines) + "\n"
+        tiers[f"{prefix}segments"] = _intervals(segments)
+        tiers[f"{prefix}words"] = _intervals(words)
+    ends = [end for intervals in tiers.values() for _, end, _ in intervals[-1:]]
+    duration = max([round(transcript.duration, 3), *ends, 0.001])  # Praat refuses an empty one
+    lines: list[object] = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
+    lines += [0, duration, "<exists>", len(tiers)]
+    for name, intervals in tiers.items():
+        last = intervals[-1][1] if intervals else 0.0
+        if last < duration:
+            intervals.append((last, duration, ""))
+        lines += ['"IntervalTier"', _quoted(name), 0, duration, len(intervals)]
+        for start, end, text in intervals:
+            lines += [start, end, _quoted(text)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
+    """Start, end and text of spans that do not overlap; silence between them has the text ''."""
+    intervals: list[_Interval] = []
+    last = 0.0
+    for span in spans:
+        start, end = max(round(span.start, 3), last), round(span.end, 3)
+        if end <= start:
+            continue
+        if start > last:
+            intervals.append((last, start, ""))
+        intervals.append((start, end, span.text))
+        last = end
+    return intervals
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
 
 
 FORMATS: Final[dict[str, Callable[[Transcript], str]]] = {
@@ -148,14 +141,8 @@ def parse_formats(names: str) -> list[str]:
     formats = [name.strip().lower() for name in names.split(",") if name.strip()]
     for name in formats or [names]:
         if name not in FORMATS:
-            near = get_close_matches(name, FORMATS, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise DanishAsrError(f"unknown format '{name}'{hint}; available: {', '.join(FORMATS)}")
+            raise DanishAsrError(f"unknown format '{name}'; available: {', '.join(FORMATS)}")
     return list(dict.fromkeys(formats))
-
-
-def _order_of_tiers(segment: Segment) -> tuple[int, str]:
-    return segment.channel or 0, segment.speaker or ""
 
 
 def _label(speaker: str | None) -> str:
@@ -164,28 +151,8 @@ def _label(speaker: str | None) -> str:
 
 def _clock(seconds: float, point: str) -> str:
     minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
-    whole, thousandths = divmod(milliseconds, 1000)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{whole:02}{point}{thousandths:03}"
-
-
-def _quoted(text: str) -> str:
-    doubled = text.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def _without_gaps(intervals: Sequence[_Interval], duration: float) -> list[_Interval]:
-    """Return intervals that cover all of the time, as Praat wants them: silence is ''."""
-    filled: list[_Interval] = []
-    last = 0.0
-    for interval in intervals:
-        start, end = round(interval.start, 3), round(interval.end, 3)
-        if start > last:
-            filled.append(_Interval(last, start, ""))
-        filled.append(_Interval(max(start, last), end, interval.text))
-        last = end
-    if last < duration or not filled:
-        filled.append(_Interval(last, duration, ""))
-    return filled
+    whole_seconds, thousandths = divmod(milliseconds, 1000)
+    return f"{minutes // 60:02}:{minutes % 60:02}:{whole_seconds:02}{point}{thousandths:03}"
 
 
 class Cue(NamedTuple):
@@ -201,13 +168,13 @@ def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
     """Return the cues in the order of their starts; ``named`` begins each with its speaker.
 
     A cue has at most two lines of 42 characters and lasts at most 7 s, unless one word exceeds
-    that. It ends preferably at a pause or a punctuation mark, and cues are about equally full.
-    Cues of one speaker do not overlap; several may talk at the same time.
+    that, and has no pause of 0.6 s. Longer segments are cut at their longest pauses. Cues of one
+    speaker do not overlap; several may talk at the same time.
     """
     parts: dict[str | None, list[Sequence[Word]]] = defaultdict(list)
     for segment in transcript.segments:
         label = _label(segment.speaker_name) if named else ""
-        parts[segment.speaker_name] += _divide(segment.words, label)
+        parts[segment.speaker_name] += divide(segment.words, partial(_fits, label))
     cues = []
     for speaker, of_speaker in parts.items():
         label = _label(speaker) if named else ""
@@ -219,42 +186,11 @@ def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
     return sorted(cues, key=lambda cue: cue.start)
 
 
-def _divide(words: Sequence[Word], label: str) -> list[Sequence[Word]]:
-    # The cheapest division, by dynamic programming: costs[n] is that of the first n words, and
-    # begins[n] is where their last cue begins.
-    costs, begins = [0.0], [0]
-    for end in range(1, len(words) + 1):
-        options = []
-        for begin in range(end - 1, -1, -1):
-            cue = words[begin:end]
-            if len(cue) > 1 and not _fits(label, cue):
-                break  # with one word more it does not fit either
-            options.append((costs[begin] + _cost(label, cue) + _break_cost(words, begin), begin))
-        cost, begin = min(options)
-        costs.append(cost)
-        begins.append(begin)
-    ends = [len(words)]
-    while ends[-1]:
-        ends.append(begins[ends[-1]])
-    ends.reverse()
-    return [words[begin:end] for begin, end in pairwise(ends)]
-
-
 def _fits(label: str, words: Sequence[Word]) -> bool:
+    pause = max((b.start - a.end for a, b in pairwise(words)), default=0.0)
     longest = max(map(len, _wrap(label, words)))
-    return words[-1].end - words[0].start <= MAX_SECONDS and longest <= MAX_LINE
-
-
-def _cost(label: str, words: Sequence[Word]) -> float:
-    return (1 - sum(map(len, _wrap(label, words))) / (2 * MAX_LINE)) ** 2
-
-
-def _break_cost(words: Sequence[Word], begin: int) -> float:
-    if not begin:
-        return 0.0
-    last = words[begin - 1]
-    pause = words[begin].start - last.end
-    return 1 - 2 * min(max(pause, 0), 1) - (0.5 if last.text[-1:] in ".,:;?!" else 0)
+    seconds = words[-1].end - words[0].start
+    return pause < _PAUSE and seconds <= MAX_SECONDS and longest <= MAX_LINE
 
 
 def _wrap(label: str, words: Sequence[Word]) -> Sequence[str]:

@@ -2,29 +2,25 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.folders import AUDIO_SUFFIXES, walk
 from danish_asr.inference.formats import SUFFIXES
-from danish_asr.inference.not_audio import refuse_address
-
-_SUFFIXES: Final = (
-    "wav flac mp3 ogg oga opus aif aiff aifc au snd caf w64 rf64 sph nist "
-    "m4a m4b mp4 m4v mov 3gp aac webm weba mkv mka wma amr avi"
-)
-AUDIO_SUFFIXES: Final = frozenset(f".{name}" for name in _SUFFIXES.split())
-"""What is taken from a folder. A file that is named itself may have any suffix."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """An audio file, and the path of its transcripts without a suffix."""
+    """An audio file."""
 
     path: Path
+    name: Path
+    """Its path below the folder that was searched, without a suffix."""
     target: Path
+    """The path of its transcripts, without a suffix."""
 
 
 class Recordings(NamedTuple):
@@ -47,36 +43,26 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recording
     """
     recordings: dict[str, Recording] = {}
     others = 0
-    transcripts = {suffix.lower() for suffix in SUFFIXES.values()}
     for path in paths:
-        refuse_address(path)
         if not path.exists() and not path.is_symlink():
             raise DanishAsrError(f"{path}: no such file or folder")
         folder, audio = path.parent, [path]
         if path.is_dir():
-            files = list(_walk(path))
+            files = [folder / name for folder, names in walk(path) for name in names]
             folder, audio = path, [file for file in files if file.suffix.lower() in AUDIO_SUFFIXES]
-            others += sum(file.suffix.lower() not in AUDIO_SUFFIXES | transcripts for file in files)
+            known = {*AUDIO_SUFFIXES, *map(str.lower, SUFFIXES.values())}
+            others += sum(file.suffix.lower() not in known for file in files)
             if not audio:
                 raise DanishAsrError(
                     f"{path}: no audio file among {len(files)} files; known suffixes: "
-                    f"{_SUFFIXES} (a file with another one can be named)"
+                    f"{' '.join(AUDIO_SUFFIXES)} (a file with another one can be named)"
                 )
         for file in audio:
-            target = file if out is None else out / file.relative_to(folder)
+            name = file.relative_to(folder).with_suffix("")
+            target = (folder if out is None else out) / name
             # `Path.resolve` ends in an error at a link to itself.
-            recordings.setdefault(os.path.realpath(file), Recording(file, target.with_suffix("")))
+            recordings.setdefault(os.path.realpath(file), Recording(file, name, target))
     return Recordings(_with_distinct_targets([*recordings.values()]), others)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for root, folders, files in os.walk(folder, onerror=_refuse):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(root, name) for name in sorted(files) if not name.startswith("."))
-
-
-def _refuse(error: OSError) -> None:
-    raise DanishAsrError(f"{error.filename}: cannot be read ({error.strerror})") from error
 
 
 def _with_distinct_targets(recordings: Sequence[Recording]) -> list[Recording]:

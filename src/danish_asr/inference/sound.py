@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import soxr
@@ -22,12 +22,11 @@ from danish_asr.base.audio import (
 )
 from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
 from danish_asr.base.audio_headers import header_fault
-from danish_asr.base.errors import TranscriptionError
+from danish_asr.base.errors import DanishAsrError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.inference.not_audio import refuse_address, what_it_is
 
 Samples: TypeAlias = NDArray[np.float32]
-Audio: TypeAlias = str | Path | bytes | bytearray | IO[bytes] | NDArray[np.generic]
+Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
 Channels = Literal["mix", "split"]
 
 BLOCK_SECONDS: Final = 10
@@ -67,10 +66,9 @@ class Sound:
             self.rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
         )
         for block in self.blocks:
-            if not (finite := np.isfinite(block).all(axis=1)).all():
-                place = self.seconds + int(finite.argmin()) / self.rate
+            if not np.isfinite(block).all():
                 raise TranscriptionError(
-                    f"{self.name}: the sample at {place:.2f} s is NaN or infinite; "
+                    f"{self.name}: a sample after {self.seconds:.0f} s is NaN or infinite; "
                     "make the file again from its source"
                 )
             self.seconds += len(block) / self.rate
@@ -87,14 +85,9 @@ class Sound:
             )
 
 
-def is_array(audio: Audio) -> bool:
-    """Whether it holds samples, not a file."""
-    return not (isinstance(audio, str | Path | bytes | bytearray) or hasattr(audio, "read"))
-
-
 @contextmanager
 def open_sound(
-    audio: Audio, *, rate: float | None = None, channels: Channels = "mix"
+    audio: Audio, *, rate: int | None = None, channels: Channels = "mix"
 ) -> Iterator[Sound]:
     """Open a file, an encoded file in memory, or an array with its ``rate``.
 
@@ -109,32 +102,31 @@ def open_sound(
     if channels not in {"mix", "split"}:
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     split = channels == "split"
-    total: float | None = None
-    if is_array(audio):
+    if isinstance(audio, np.ndarray):
         array, rate = _checked(audio, rate)
         count = array.shape[1] if split else 1
-        total = len(array) / rate
-        yield Sound(_blocks_of(array, rate), rate, "the array", total, count, split)
+        seconds = len(array) / rate
+        yield Sound(_blocks_of(array, rate), rate, "the array", seconds, count, split)
         return
-    file = None
-    if isinstance(audio, str | Path):
-        refuse_address(audio)
-        source: Path | bytes = Path(audio).expanduser()
+    if not isinstance(audio, str | Path | bytes):
+        raise TranscriptionError(
+            f"expected a path, the bytes of a file, or a numpy array, found {type(audio).__name__}"
+        )
+    file, source = None, audio
+    if not isinstance(source, bytes):
         # A name that is not UTF-8 could not be printed or written.
-        file = os.fsencode(audio).decode(errors="replace")
-    else:
-        source = _bytes(audio)
+        file = os.fsencode(source).decode(errors="replace")
+        source = Path(source).expanduser()
     name = file or "the audio"
-    if isinstance(source, Path) and source.exists() and not source.is_file():
-        raise TranscriptionError(f"{name}: not a regular file; name an audio file")
     with _open(source, name) as decoder:
         rate = int(decoder.samplerate)
+        count = int(decoder.channels) if split else 1
+        total = None
         if decoder.frames < UNKNOWN_LENGTH:
             fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, source)
             if fault:
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
-        count = int(decoder.channels) if split else 1
         yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
 
 
@@ -147,7 +139,7 @@ def _open(source: Path | bytes, name: str) -> Decoder:
     except RuntimeError as error:  # of any decoder
         # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
         raise TranscriptionError(
-            f"{name}: cannot be decoded as audio; it is {what_it_is(source)}"
+            f"{name}: cannot be decoded as audio; convert it to WAV or MP3"
         ) from error
 
 
@@ -157,11 +149,9 @@ def _decoded(decoder: Decoder, name: str, total: float | None) -> Iterator[Sampl
         try:
             block = decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
         except RuntimeError as error:  # of FLAC, MP4, ...
-            if not isinstance(decoder, Media | Mp3):
-                done = decoder.tell()
-            expected = "" if total is None else f", but its header says {total:.1f} s"
+            expected = "" if total is None else f" of {total:.1f} s"
             raise TranscriptionError(
-                f"{name}: can only be decoded up to {done / rate:.1f} s{expected} ({error}); the "
+                f"{name}: cannot be decoded after {done / rate:.0f} s{expected} ({error}); the "
                 "file is truncated or damaged: copy or convert it again"
             ) from error
         if not len(block):
@@ -171,16 +161,9 @@ def _decoded(decoder: Decoder, name: str, total: float | None) -> Iterator[Sampl
 
 
 def _blocks_of(array: NDArray[Any], rate: int) -> Iterator[Samples]:
-    size, scale = BLOCK_SECONDS * rate, _full_scale(array)
-    for start in range(0, len(array), size):
-        yield (array[start : start + size] / scale).astype(np.float32)
-
-
-def _bytes(audio: Any) -> bytes:
-    data = audio.read() if hasattr(audio, "read") else audio
-    if not isinstance(data, bytes | bytearray):
-        raise TranscriptionError("the open file gives text; open it with mode 'rb'")
-    return bytes(data)
+    scale = 1.0 if array.dtype.kind == "f" else -float(np.iinfo(array.dtype).min)
+    for start in range(0, len(array), BLOCK_SECONDS * rate):
+        yield (array[start : start + BLOCK_SECONDS * rate] / scale).astype(np.float32)
 
 
 def _mixed(block: Samples) -> Samples:
@@ -195,15 +178,13 @@ def _mixed(block: Samples) -> Samples:
     return mean
 
 
-def _checked(audio: Any, rate: float | None) -> tuple[NDArray[Any], int]:
+def _checked(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], int]:
     """Return an array as (samples, channels), and its rate."""
-    samples = np.asarray(audio)
-    two = samples[:, None] if samples.ndim == 1 else samples
+    two = array[:, None] if array.ndim == 1 else array
     if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
         raise TranscriptionError(
-            "the audio must be a path, the bytes of a file, an open file, an array (samples,) or "
-            "(samples, channels) of floats or signed integers, or a list of these, but is "
-            f"{type(audio).__name__}: {samples.shape} of {samples.dtype}"
+            "expected an array (samples,) or (samples, channels) of floats or signed integers, "
+            f"found {array.shape} of {array.dtype}"
         )
     if rate is None or rate <= 0 or rate % 1:
         raise TranscriptionError(
@@ -212,12 +193,9 @@ def _checked(audio: Any, rate: float | None) -> tuple[NDArray[Any], int]:
     return two, int(rate)
 
 
-def _full_scale(samples: NDArray[Any]) -> np.float32:
-    """Return what stands for 1; samples of 16 bits may be in wider integers."""
-    if samples.dtype.kind == "f":
-        return np.float32(1)
-    bits = 8 * samples.itemsize
-    if bits > 16 and len(samples):
-        most = max(int(samples.max()), -int(samples.min()))
-        bits = next(size for size in (16, 32, 64) if most <= 1 << (size - 1))
-    return np.float32(1 << (bits - 1))
+def reading_error(error: Exception, name: str) -> DanishAsrError:
+    """Return what a user reads of a recording that cannot be read."""
+    if isinstance(error, DanishAsrError):
+        return error
+    reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    return TranscriptionError(f"{name}: cannot be read ({reason})")

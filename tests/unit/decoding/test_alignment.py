@@ -6,8 +6,9 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
+from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding import alignment
-from danish_asr.decoding.alignment import align_words, token_times
+from danish_asr.decoding.alignment import SpokenText, align_words
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
 
 SURE = 0.9
@@ -41,7 +42,7 @@ def test_words_stay_within_the_audio_and_do_not_overlap(tokenizer: Tokenizer) ->
 
 def test_a_greedy_text_is_aligned_with_the_path_that_it_is_read_from(tokenizer: Tokenizer) -> None:
     log_probs = log_probs_of("__d_ee_t__ e_r_ _dd_d_", tokenizer)
-    (text,) = GreedyDecoder(tokenizer)(log_probs[None], [len(log_probs)])
+    (text,) = GreedyDecoder(tokenizer)([log_probs])
     words = align_words(log_probs, text, tokenizer)
     assert text == " ".join(word.text for word in words) == "det er dd"
 
@@ -54,32 +55,20 @@ def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> 
     assert said.confidence > 0.5
 
 
-def example(seed: int, frames: int, tokens: int) -> tuple[Tensor, Tensor]:
-    """Random log-probabilities and tokens without repeats, which would need more frames."""
-    generator = torch.Generator().manual_seed(seed)
-    log_probs = (3 * torch.randn(frames, 5, generator=generator)).log_softmax(dim=-1)
-    steps = torch.randint(1, 4, (tokens,), generator=generator)
-    return log_probs, torch.cumsum(steps, 0) % 4 + 1
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_search_for_long_audio_finds_the_exact_path(
-    monkeypatch: pytest.MonkeyPatch, seed: int
+def test_what_is_too_long_or_too_short_for_a_text_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer
 ) -> None:
-    log_probs, tokens = example(seed, frames=60, tokens=(1, 20, 59, 60)[seed % 4])
-    exact = token_times(log_probs, tokens)
-    monkeypatch.setattr(alignment, "_EXACT", 0)
-    monkeypatch.setattr(alignment, "_BLOCK", 16)
-    for found, expected in zip(token_times(log_probs, tokens), exact, strict=True):
-        assert torch.equal(found, expected)
+    log_probs = log_probs_of("hej", tokenizer)
+    with pytest.raises(AlignmentError, match="needs at least"):
+        align_words(log_probs, "hej dag", tokenizer)
+    monkeypatch.setattr(alignment, "MOST_STATES", 20)
+    with pytest.raises(AlignmentError, match="too long"):
+        align_words(log_probs, "hej", tokenizer)
 
 
-def test_the_search_reaches_the_end_of_a_text_that_was_not_said(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(alignment, "_EXACT", 0)
-    monkeypatch.setattr(alignment, "_BEAM", 1.0)
-    silence = torch.tensor([[0.98, 0.01, 0.01]]).log().repeat(100, 1)
-    tokens = torch.tensor([1, 2, 2, 1] * 10)
-    first, last, _ = token_times(silence, tokens)
-    assert torch.all(last[:-1] < first[1:])
+def test_the_columns_of_a_text_are_enough_to_align_its_words(tokenizer: Tokenizer) -> None:
+    log_probs = log_probs_of("_h_e_j_ _d_a_g_", tokenizer)
+    symbols = SpokenText.of("hej dag", tokenizer).symbols()
+    found = SpokenText.of("dag", tokenizer).among(symbols).align(log_probs[:, symbols])
+    assert len(symbols) < log_probs.shape[1]
+    assert found == SpokenText.of("dag", tokenizer).align(log_probs)

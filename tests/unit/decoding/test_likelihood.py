@@ -9,28 +9,30 @@ import torch
 
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.decoding.greedy import BLANK, GreedyDecoder
-from danish_asr.decoding.likelihood import Likelihood, ctc_losses
+from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe.models.cards import open_tokenizer
 
-LOG_PROBS = torch.randn(1, 5, 4, generator=torch.manual_seed(0)).log_softmax(dim=-1)
+LOG_PROBS = torch.randn(5, 4, generator=torch.manual_seed(0)).log_softmax(dim=-1)
 
 
 @pytest.mark.parametrize("text", [[1, 2], [3], [2, 2], []])
 def test_the_loss_is_that_of_all_alignments_per_token(text: list[int]) -> None:
     probability = sum(
-        exp(sum(float(LOG_PROBS[0, frame, symbol]) for frame, symbol in enumerate(path)))
+        exp(sum(float(LOG_PROBS[frame, symbol]) for frame, symbol in enumerate(path)))
         for path in product(range(4), repeat=5)
         if [symbol for symbol, _ in groupby(path) if symbol != BLANK] == text
     )
-    (loss,) = ctc_losses(LOG_PROBS, [5], [torch.tensor(text, dtype=torch.int64)])
+    targets = [torch.tensor(text, dtype=torch.int64)]
+    (loss,) = per_token(ctc_nats([LOG_PROBS], targets), targets)
     assert loss == pytest.approx(-log(probability) / max(len(text), 1), abs=1e-4)
 
 
-def test_a_text_that_needs_more_frames_has_no_loss_and_padding_counts_for_none() -> None:
-    padded = torch.cat([LOG_PROBS, torch.randn(1, 3, 4)], dim=1).repeat(2, 1, 1)
-    texts = [torch.tensor([1, 2]), torch.tensor([1, 1, 1])]
-    alone = ctc_losses(LOG_PROBS, [5], texts[:1])
-    assert ctc_losses(padded, [5, 4], texts) == [*alone, None]
+def test_a_text_that_needs_more_frames_has_no_loss() -> None:
+    texts = [torch.tensor([1, 2]), torch.tensor([1, 1, 1]), torch.tensor([1])]
+    (alone,) = ctc_nats([LOG_PROBS], texts[:1])
+    nats = ctc_nats([LOG_PROBS, LOG_PROBS[:4], LOG_PROBS[:0]], texts)
+    assert nats.tolist() == [alone, torch.inf, torch.inf]
+    assert per_token(nats, texts)[1:] == [None, None]
 
 
 def test_confidence_is_high_where_the_model_is_sure_of_its_text(tmp_path: Path) -> None:
@@ -40,11 +42,10 @@ def test_confidence_is_high_where_the_model_is_sure_of_its_text(tmp_path: Path) 
     best = torch.tensor([*tokenizer.create_encoder()("ab c"), BLANK])
     logits = torch.zeros(len(best), tokenizer.vocab_info.size)
     logits[torch.arange(len(best)), best] = 9.0
-    both = torch.stack([logits, logits / 9]).log_softmax(dim=-1)
-    lengths = [len(best)] * 2
-    texts = GreedyDecoder(tokenizer)(both, lengths)
-    sure, unsure = Likelihood(tokenizer).confidences(both, lengths, texts)
+    both = [values.log_softmax(dim=-1) for values in (logits, logits / 9)]
+    texts = GreedyDecoder(tokenizer)(both)
+    sure, unsure = confidences(both, texts, tokenizer)
     assert texts == ["ab c", "ab c"]
     assert sure is not None and sure > 0.95  # noqa: PT018
     assert unsure is not None and 0 < unsure < 0.5  # noqa: PT018
-    assert Likelihood(tokenizer).confidences(both[:1], lengths[:1], [""]) == [pytest.approx(0)]
+    assert confidences(both[:1], [""], tokenizer) == [pytest.approx(0)]

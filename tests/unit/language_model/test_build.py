@@ -45,8 +45,6 @@ def dataset(tmp_path: Path) -> Path:
         ("hun sagde prisen er for eksempel tyve kroner i ribe mindst", 0),
         ("ja", 0),
         ("Ja, det er det.", 1),
-        ("jeg bor i\nRibe ved åen", 0),
-        ("Ko.\n" * 2_000 + "Det er prisen\n\ner f.eks. 20\nkroner i Ribe\nKo.\n" * 2_000, 1),
         ("jeg bor i Ribe", 1),
     ],
 )
@@ -68,9 +66,9 @@ def test_only_the_text_column_of_a_table_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('id;sentence\na1;"en ko; ko"\n', encoding="utf-8")
     (tmp_path / "b.tsv").write_text("id\tbody\tn\nb1\tet får\t7\n", encoding="utf-8")
     build([tmp_path / "a.csv"], tmp_path / "one")
-    build([tmp_path / "b.tsv"], tmp_path / "other", column="body")
     assert find_language_model(tmp_path / "one").words() == ["en", "ko"]
-    assert find_language_model(tmp_path / "other").words() == ["et", "får"]
+    with pytest.raises(LanguageModelError, match="no column has the text; name it one of text"):
+        build([tmp_path / "b.tsv"], tmp_path / "other")
 
 
 def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import AlignmentError, DanishAsrError
+from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
-from danish_asr.inference.align import align, align_file, read_text
+from danish_asr.inference.align import align, align_file
+from danish_asr.inference.loose_text import Line, read_text
 from danish_asr.inference.model import Model
 from tests.speech import speak
 
@@ -37,8 +38,7 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_words_of_a_text_are_kept_as_written_and_timed_in_order(
     model: Model, speech: Path
 ) -> None:
-    lines = [*SENTENCES, "* * *"]
-    transcript = align(model, speech, lines)
+    transcript = align(model, speech, [Line(text) for text in (*SENTENCES, "* * *")])
     # A dash is not spoken, and the last line has no word at all.
     assert [word.text for word in transcript.words] == [
         *("Bo", "køber", "25", "røde", "æbler,", "ja."),
@@ -57,7 +57,8 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
 ) -> None:
     audio = tmp_path / "speech.wav"
     shutil.copy(speech, audio)
-    command = ["align", str(audio), SENTENCES[0], "--model", str(model_directory)]
+    (tmp_path / "text.txt").write_text(SENTENCES[0], encoding="utf-8")
+    command = ["align", str(audio), str(tmp_path / "text.txt"), "--model", str(model_directory)]
     assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     subtitles = (tmp_path / "speech.srt").read_text("utf-8")
     assert re.search(r"\nBo køber\b.*\b25 røde æbler, ja\.\n", subtitles, re.DOTALL)
@@ -69,17 +70,26 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
 def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
     model_directory: Path, speech: Path, tmp_path: Path
 ) -> None:
-    text = "a b c d e f g h i j k l m n o p q r s t"  # the model has random weights
-    command = ["align", str(speech), text, "--model", str(model_directory), "--out", str(tmp_path)]
-    with pytest.raises(AlignmentError, match=r"of 20 words have a confidence below 0\.1"):
-        CliRunner().invoke(app, command, catch_exceptions=False)
+    text = tmp_path / "text.txt"
+    text.write_text("a b c d e f g h i j k l m n o p q r s t")  # the model has random weights
+    command = ["align", str(speech), str(text), "--model", str(model_directory), "--out"]
+    with pytest.raises(AlignmentError, match=r"of 20 words have .*another recording.*too weak"):
+        CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
     assert (tmp_path / f"{speech.stem}.srt").read_text("utf-8").count("-->") >= 1
+
+
+def test_words_are_found_among_those_that_the_model_hears(model: Model, speech: Path) -> None:
+    heard = model.transcribe(speech)
+    lines = [Line(segment.text) for segment in heard.segments]
+    words = align(model, speech, lines).words
+    for found, expected in zip(words, heard.words, strict=True):
+        assert found.start == pytest.approx(expected.start, abs=0.05)
+        assert found.end == pytest.approx(expected.end, abs=0.05)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "text is empty"),
         ("...", "has no word"),
         ("Нет, это не датский текст", r"5 of the text's 5 words .*Нет"),
         ("rødgrød med fløde " * 1000, r"needs at least .* s of audio"),
@@ -89,28 +99,33 @@ def test_a_text_that_cannot_be_aligned_is_refused(
     model: Model, speech: Path, text: str, message: str
 ) -> None:
     with pytest.raises(AlignmentError, match=message):
-        align(model, speech, read_text(text))
+        align(model, speech, [Line(text)])
 
 
 def test_audio_without_speech_is_refused(model: Model, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(16_000), 16_000)
     with pytest.raises(AlignmentError, match="no speech found in 1"):
-        align(model, tmp_path / "a.wav", ["hej"])
+        align(model, tmp_path / "a.wav", [Line("hej")])
 
 
-def test_missing_files_are_named(model_directory: Path, speech: Path, tmp_path: Path) -> None:
-    missing = tmp_path / "missing"
-    for model, audio, text in (
-        (str(model_directory), speech, f"{missing}.txt"),
-        (str(model_directory), missing, "hej"),
-        (str(missing), speech, "hej"),
+def test_missing_and_empty_files_are_named(
+    model_directory: Path, speech: Path, tmp_path: Path
+) -> None:
+    text, missing = tmp_path / "text.txt", tmp_path / "missing"
+    text.write_text("hej")
+    (tmp_path / "empty.txt").touch()
+    for model, audio, words, message in (
+        (str(model_directory), speech, missing, "missing"),
+        (str(model_directory), missing, text, "missing"),
+        (str(missing), speech, text, "missing"),
+        (str(model_directory), speech, tmp_path / "empty.txt", r"empty\.txt: is empty"),
     ):
-        with pytest.raises(DanishAsrError, match="missing"):
-            align_file(model, audio, text, out=tmp_path)
+        with pytest.raises(DanishAsrError, match=message):
+            align_file(model, audio, words, out=tmp_path)
 
 
 def test_a_text_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     path.write_bytes("rødgrød".encode("latin-1"))
-    with pytest.raises(AlignmentError, match=r"text\.txt: .*0xf8 in position 1"):
-        read_text(str(path))
+    with pytest.raises(SourceError, match=r"text\.txt:1: not UTF-8"):
+        read_text(path)

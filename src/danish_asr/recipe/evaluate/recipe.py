@@ -1,19 +1,21 @@
 """The evaluation recipe: a checkpoint or a named model, a split, and its predictions.
 
-It takes the training configuration and the run's directory as they are. ``lm tune`` runs the same
-forward pass, and takes its log-probabilities.
+It takes the training configuration and the run's directory as they are.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, cast, final
 
+from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import all_sum
 from fairseq2.metrics import MetricBag
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
+from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
@@ -21,19 +23,19 @@ from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus
-from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
-from danish_asr.decoding.likelihood import Likelihood, ctc_losses
-from danish_asr.decoding.ngram_tuning import DevSplit
+from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
-from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
-from danish_asr.recipe.evaluate.results import Receiver, Results, about_evaluation
-from danish_asr.recipe.evaluate.selection import BEST, NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.evaluate.results import Results, about_evaluation
+from danish_asr.recipe.evaluate.selection import NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.models.cards import speech_of
+from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE, checkpoint_steps
+from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar, log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -52,7 +54,7 @@ from danish_asr.recipe.train.readers import (
 )
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import Prediction, from_row
+from danish_asr.scoring.predictions import from_row
 
 _COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
 
@@ -99,15 +101,10 @@ def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str
 
 @final
 class AsrEvalRecipe(EvalRecipe):
-    """Runs the selected model over every row of ``evaluator.split``.
+    """Runs the selected model over every row of ``evaluator.split``, and writes its predictions."""
 
-    ``receiver`` takes the results; None: they are written to the directory of the recipe.
-    """
-
-    def __init__(
-        self, selection: Selection, resolved: Resolved, receiver: Receiver | None = None
-    ) -> None:
-        self._selection, self._resolved, self._receiver = selection, resolved, receiver
+    def __init__(self, selection: Selection, resolved: Resolved) -> None:
+        self._selection, self._resolved = selection, resolved
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -118,18 +115,16 @@ class AsrEvalRecipe(EvalRecipe):
         config, tokenizer = self._resolved.config, self._resolved.tokenizer
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         use_granted_cpus(config.common.torch.num_threads)
-        reader = splits_reader(setup, config, self._resolved.rows.valid)
+        reader = splits_reader(setup, _with_raw_audio(config), self._resolved.rows.valid)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-        receiver = self._receiver
-        if receiver is None:
-            about = about_evaluation(self._selection, self._resolved, decoder)
-            receiver = Results(context.output_dir, context.gangs.root, about)
+        about = about_evaluation(self._selection, self._resolved, decoder)
         unit = PredictionUnit(
             CtcCriterion(context.model),
             decoder,
-            likelihood=Likelihood(setup.tokenizer),
+            trained=_trained(context.model, config),
+            tokenizer=setup.tokenizer,
             profile=config.regime.score_profile,
-            receiver=receiver,
+            results=Results(context.output_dir, context.gangs.root, about),
         )
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
@@ -140,9 +135,25 @@ class AsrEvalRecipe(EvalRecipe):
         return Fairseq2Config
 
 
+def _with_raw_audio(config: AsrConfig) -> AsrConfig:
+    """The configuration of a reader that leaves normalising waveforms to the model."""
+    task = replace(config.dataset.asr_task_config, normalize_audio=False)
+    return replace(config, dataset=replace(config.dataset, asr_task_config=task))
+
+
+def _trained(model: RecipeModel, config: AsrConfig) -> TrainedModel:
+    speech = speech_of(config)
+    return TrainedModel(
+        cast(Wav2Vec2AsrModel, model.base_module),
+        cast(Wav2Vec2AsrConfig, model.config),
+        normalize_audio=speech["normalize_audio"],
+        amp_dtype=speech["amp_dtype"],
+    )
+
+
 @final
 class PredictionUnit(AsrValidationUnit):
-    """Validates, and hands the predictions and log-probabilities of each batch on.
+    """Validates, and keeps the predictions of each batch.
 
     Attributes:
         num_rows: The rows so far, on this process.
@@ -155,43 +166,55 @@ class PredictionUnit(AsrValidationUnit):
         criterion: CtcCriterion,
         decoder: Decoder,
         *,
-        likelihood: Likelihood,
+        trained: TrainedModel,
+        tokenizer: Tokenizer,
         profile: str,
-        receiver: Receiver,
+        results: Results,
     ) -> None:
         super().__init__(criterion, decoder, profile=profile)
-        self._likelihood, self._receiver = likelihood, receiver
+        self._trained, self._tokenizer, self._results = trained, tokenizer, results
         self.num_rows = 0
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         example = cast(dict[str, list[Any]], batch.example)
-        decoded = self._count_errors(batch, metric_bag)
-        log_probs = decoded.logits.float().log_softmax(dim=-1)
+        waveforms = _rows(batch.source_seqs, example["audio_size"])
+        seconds = batch.source_seqs.numel() / SAMPLE_RATE
+        log_probs = self._trained.log_probs(
+            [waveform.numpy() for waveform in waveforms], batch_seconds=seconds
+        )
+        hypotheses = self._count_errors(batch, log_probs, metric_bag)
         sizes: list[int] = example["target_size"]
-        targets = [row[:size] for row, size in zip(batch.target_seqs, sizes, strict=True)]
-        losses = ctc_losses(log_probs, decoded.lengths, targets)
-        confidences = self._likelihood.confidences(log_probs, decoded.lengths, decoded.hypotheses)
+        targets = _rows(batch.target_seqs, sizes)
+        nats = ctc_nats(log_probs, targets)
+        # As in training, a row with fewer frames than its text needs counts as 0.
+        self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
+        losses = per_token(nats, targets)
+        sure = confidences(log_probs, hypotheses, self._tokenizer)
         predictions = []
-        for row, hypothesis in enumerate(decoded.hypotheses):
+        for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
             values = {
                 "reference": example["text"][row],
                 "hypothesis": hypothesis,
                 "duration": seconds,
                 "loss": losses[row],
-                "confidence": confidences[row],
+                "confidence": sure[row],
                 "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
                 **{name: example[name][row] for name in _COLUMNS},
             }
             predictions.append(from_row(values, f"row {row} of a batch"))
-        frames = zip(log_probs, decoded.lengths, strict=True)
-        self._receiver.add(predictions, [row[:length] for row, length in frames])
+        self._results.add(predictions)
         self.num_rows += len(predictions)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
-        self._receiver.finish()
+        self._results.finish()
+
+
+def _rows(padded: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+    """The rows of a batch, each of its size, on the CPU."""
+    return [row[:size] for row, size in zip(padded.cpu(), sizes, strict=True)]
 
 
 @final
@@ -225,65 +248,3 @@ class StoppableEvaluation(StoppableTask):
                 )
                 self._gangs.close()
                 raise TaskStopException from None
-
-
-def open_dev(directory: Path) -> DevSplit:
-    """Open the validation split of a run, for `lm tune`.
-
-    ``directory`` is that of a run, whose best checkpoint is taken, or of one of its checkpoints.
-
-    Raises:
-        ConfigError: It is no run, the run validates on test or train, or its data is gone.
-    """
-    where, run, checkpoint = str(directory), directory.expanduser().resolve(), BEST
-    if run.parent.name == CHECKPOINTS:
-        run, checkpoint = run.parents[1], run.name
-    if not (run / CONFIG_FILE).is_file():
-        fault = f"expected OUTDIR or OUTDIR/{CHECKPOINTS}/step_<n> of a run, found no {CONFIG_FILE}"
-        raise ConfigError([fault], where=where)
-    tree = read_yaml(run / CONFIG_FILE)
-    split = str(value_of(tree, "dataset.valid_split") or "dev")
-    beginnings = {name.partition("_")[0] for name in names_of_splits(split)}
-    if beginnings & {"test", "train"}:
-        rule = "a model knows train, and scores on test would describe the tuning"
-        raise ConfigError(
-            [f"dataset.valid_split must be of dev, but is {split}: {rule}"], where=where
-        )
-    changes = {
-        "evaluator": {"checkpoint": checkpoint, "split": split, "where": None, "label": None},
-        "decoder": {"name": "greedy", "config": {}},
-        "common": {"metric_recorders": {"wandb": {"enabled": False}}},
-    }
-    selection, resolved = select(run, merge(tree, changes), where=where).resolved(where)
-    return DevSplit(
-        run=run,
-        model=selection.model,
-        weights=str(selection.weights),
-        split=split,
-        rows=sum(len(index) for index in resolved.rows.valid.values()),
-        tokenizer=resolved.tokenizer,
-        forward=lambda add: _forward(selection, resolved, add),
-    )
-
-
-@final
-class _Passing:
-    """Hands each batch to a function."""
-
-    def __init__(self, add: Callable[[Sequence[Prediction], Sequence[Tensor]], None]) -> None:
-        self.add = add
-
-    def finish(self) -> None:
-        """Do nothing."""
-
-
-def _forward(
-    selection: Selection,
-    resolved: Resolved,
-    add: Callable[[Sequence[Prediction], Sequence[Tensor]], None],
-) -> None:
-    hide_progress_bar()
-    with exit_on_error(), explained(), TemporaryDirectory() as folder:
-        write_configuration(selection.config, Path(folder))
-        recipe = AsrEvalRecipe(selection, resolved, _Passing(add))
-        run_evaluation(recipe, sections_of(selection.config), Path(folder))

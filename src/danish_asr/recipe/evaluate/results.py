@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from fairseq2.gang import Gang
-from torch import Tensor
 
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
@@ -16,16 +15,6 @@ from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS, PREDICT
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.preflight import Resolved
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
-
-
-class Receiver(Protocol):
-    """What takes the results of a model, on each process."""
-
-    def add(self, predictions: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
-        """Take the rows of a batch, and the log-probabilities of each, (S, V) without padding."""
-
-    def finish(self) -> None:
-        """Take note that each row was added once, on one of the processes."""
 
 
 @final
@@ -39,9 +28,8 @@ class Results:
         self._directory, self._gang, self._about = directory, gang, about
         self._predictions: list[Prediction] = []
 
-    def add(self, predictions: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
+    def add(self, predictions: Sequence[Prediction]) -> None:
         """Keep the predictions of a batch."""
-        del log_probs
         self._predictions += predictions
 
     def finish(self) -> None:

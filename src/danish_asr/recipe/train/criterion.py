@@ -56,7 +56,7 @@ class CtcCriterion:
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
-        self._record(loss, batch, metric_bag)
+        self.record(loss, batch, metric_bag)
         return loss
 
     def with_logits(
@@ -68,10 +68,11 @@ class CtcCriterion:
         """
         inputs = (*batch.as_source_input(), *batch.as_target_input())
         loss, logits, layout = self.model.module(*inputs, return_logits=True)
-        return self._record(loss, batch, metric_bag), logits, layout
+        return self.record(loss, batch, metric_bag), logits, layout
 
     @torch.no_grad()
-    def _record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+    def record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+        """Add the loss of ``batch``, in nats, to the metrics; return it in bits per utterance."""
         loss = loss.detach()
         if not torch.isfinite(loss):
             raise RunFailedError(self._explain(batch))

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, Self, cast, final
+from typing import ClassVar, Final, Self, cast, final
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding.decoders import Decoder, decode, make_decoder
+from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
@@ -36,14 +36,6 @@ _FEW: Final = 50
 """Rows. At a WER of 5 % and 6 words a row, half the 95 % interval of 50 rows is 4 points wide."""
 
 _WIDTH: Final = len(ErrorCounts().to_tuple())
-
-
-class Decoded(NamedTuple):
-    """A batch of N utterances."""
-
-    hypotheses: list[str]
-    logits: Tensor  # (N, S, V)
-    lengths: Sequence[int]  # the frames of each
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
@@ -80,19 +72,21 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        self._count_errors(batch, metric_bag)
-
-    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
-        """Decode a batch and count its errors."""
         _, logits, layout = self._criterion.with_logits(batch, metric_bag)
+        self._count_errors(batch, log_probs_of(logits, layout.seq_lens), metric_bag)
+
+    def _count_errors(
+        self, batch: Seq2SeqBatch, log_probs: Sequence[Tensor], metric_bag: MetricBag
+    ) -> list[str]:
+        """Count the errors of a batch, whose utterances are (S, V); return its hypotheses."""
         example = cast(dict[str, list[str]], batch.example)
         groups = [
             {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
-        hypotheses = decode(self._decoder, logits, layout.seq_lens)
+        hypotheses = decode(self._decoder, log_probs)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return Decoded(hypotheses, logits, layout.seq_lens)
+        return hypotheses
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:

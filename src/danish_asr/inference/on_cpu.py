@@ -1,15 +1,10 @@
-"""How waveforms become batches, and how a model computes faster on a CPU.
-
-On a CPU, results stay equal, or nearly equal with weights in int8.
-"""
+"""How a model computes faster on a CPU: with equal results, or nearly equal ones in int8."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
-import numpy as np
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.models.wav2vec2.feature_extractor import (
@@ -17,46 +12,14 @@ from fairseq2.models.wav2vec2.feature_extractor import (
     Wav2Vec2FeatureExtractor,
 )
 from fairseq2.nn import Linear
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.functional import layer_norm, linear
+from torch.nn.functional import linear
 
 from danish_asr.base.errors import RunError
-from danish_asr.base.schema import SAMPLE_RATE
-
-_STEP: Final = SAMPLE_RATE // 2
-"""Samples; batches are padded to a multiple, as oneDNN keeps memory for each shape that it sees."""
 
 _LARGEST: Final = 127
 """The largest weight in int8; -128 is unused, so that zero stays zero."""
-
-
-def batches(lengths: Sequence[int], limit: float) -> Iterator[list[int]]:
-    """Divide waveforms into batches of similar lengths; those without samples are left out."""
-    order = sorted((n for n, size in enumerate(lengths) if size), key=lengths.__getitem__)
-    batch: list[int] = []
-    for number in reversed(order):  # the first of a batch is its longest
-        if batch and lengths[batch[0]] * (len(batch) + 1) > limit:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def padded(
-    waveforms: Sequence[NDArray[np.float32]], shortest: int, *, normalizes: bool
-) -> tuple[Tensor, list[int]]:
-    """Return waveforms as a batch, (N, samples), and their lengths, at least ``shortest``."""
-    lengths = [max(len(waveform), shortest) for waveform in waveforms]
-    seqs = torch.zeros(len(lengths), -(-max(lengths) // _STEP) * _STEP)
-    for row, waveform in zip(seqs, waveforms, strict=True):
-        samples = torch.from_numpy(np.ascontiguousarray(waveform, np.float32))
-        if normalizes:
-            samples = layer_norm(samples, samples.shape)
-        row[: len(samples)] = samples
-    return seqs, lengths
 
 
 def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:

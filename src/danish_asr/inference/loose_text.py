@@ -1,0 +1,311 @@
+"""The text of a recording, which may paraphrase, miss sentences or have parts that nobody reads.
+
+A text comes in: subtitles, tiers, minutes, a chapter. It is found among what a model hears, and its
+words get times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import accumulate, product
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
+
+import numpy as np
+from rapidfuzz.distance import Levenshtein
+
+from danish_asr.base.errors import AlignmentError, SourceError
+from danish_asr.base.tables import read_lines
+from danish_asr.corpus.sources.timed import chosen_tiers
+from danish_asr.corpus.sources.timed_files import (
+    READERS,
+    clean_line,
+    is_transcript,
+    no_speech,
+    read_timed,
+)
+from danish_asr.decoding.transcript import Word
+from danish_asr.inference.sound import reading_error
+from danish_asr.text.numerals import spell_numerals
+from danish_asr.text.profiles import normalize as to_profile
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from danish_asr.inference.model import Model
+    from danish_asr.inference.recognise import ShowProgress
+
+_PLAIN: Final = ".txt"
+
+_REACH: Final = 4
+"""Words by which the alignment may be wrong at either end of a piece."""
+
+GOOD: Final = 0.5
+"""Error rate below which the words of a piece are not those of the next one."""
+
+
+class Line(NamedTuple):
+    """A cue, an interval of a tier, or a line of a plain text."""
+
+    text: str
+    speaker: str | None = None
+
+
+def find_text(audio: Path) -> Path | None:
+    """Return the text beside a recording, such as ``anna.srt`` or ``anna.da.srt``, if any.
+
+    Raises:
+        SourceError: There are several.
+    """
+    stem = normalize("NFC", audio.stem)
+    texts = [
+        path
+        for path in sorted(audio.parent.iterdir())
+        if path.suffix.lower() in {_PLAIN, *READERS}
+        and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
+        and (path.suffix.lower() != ".json" or is_transcript(path))
+    ]
+    if len(texts) > 1:
+        raise SourceError(
+            f"{audio}: several files have its text: {', '.join(path.name for path in texts)}; "
+            "keep one of them beside it"
+        )
+    return texts[0] if texts else None
+
+
+def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
+    """Return the lines of a text, those of timed text in the order of their starts.
+
+    Raises:
+        SourceError: It cannot be read, is the output of a model, or ``tiers`` have to choose.
+    """
+    suffix = path.suffix.lower()
+    if suffix == ".json" and "decoder" in json.loads(path.read_text("utf-8")).get("about", {}):
+        raise SourceError(f"{path}: is what a model has written (about.decoder), and no transcript")
+    if suffix in READERS:
+        spans = [
+            (span.start or 0.0, Line(span.text, span.speaker or speaker))
+            for tier, speaker in chosen_tiers(path, read_timed(path), tiers)
+            for span in tier.spans
+        ]
+        lines = [line for _, line in sorted(spans, key=lambda timed: timed[0])]
+    else:
+        lines = [Line(line) for line in read_lines(path, SourceError)]
+    removed: Counter[str] = Counter()
+    lines = [line._replace(text=clean_line(line.text, removed)) for line in lines]
+    reasons = no_speech([line.text for line in lines])
+    pairs = zip(lines, reasons, strict=True)
+    return [line for line, reason in pairs if line.text and reason is None]
+
+
+class WrittenWord(NamedTuple):
+    """One or more words of the text, and what the model writes for them, in one or more words."""
+
+    text: str
+    spoken: str
+
+
+class Text:
+    """The words of a text as a model writes them.
+
+    Attributes:
+        words: As they are written, and as they are spoken.
+        lines: The number of the line of each word.
+        symbols: The indices of the tokenizer that the text needs, (symbols,).
+        silent_columns: Of these, the columns of the blank and of the space.
+
+    Raises:
+        AlignmentError: The model cannot write most of the words.
+    """
+
+    def __init__(self, lines: Sequence[Line], model: Model) -> None:
+        from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
+
+        spell = _speller(model)
+        self.words: list[WrittenWord] = []
+        self.lines: list[int] = []
+        for number, line in enumerate(lines):
+            words = _written_words(line.text, spell)
+            self.words += words
+            self.lines += [number] * len(words)
+        _check(lines, spell)
+        self._tokenizer = model.tokenizer
+        spoken = SpokenText.of(self.spoken(0, len(self.words)), model.tokenizer)
+        self.symbols = spoken.symbols()
+        self.silent_columns = [0, spoken.among(self.symbols).separator]
+
+    def spoken(self, first: int, last: int) -> str:
+        """What is spoken of words ``first`` to ``last - 1``."""
+        return " ".join(word.spoken for word in self.words[first:last])
+
+    def align(self, frames: Tensor, first: int, last: int, offset: float) -> list[Word]:
+        """Return words ``first`` to ``last - 1`` with times.
+
+        ``frames`` are log-probabilities of the text's `symbols`, (S, symbols), and ``offset`` is
+        the time of the first one. Raises AlignmentError if there are too few or too many.
+        """
+        from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
+
+        spoken = SpokenText.of(self.spoken(first, last), self._tokenizer)
+        timed = iter(spoken.among(self.symbols).align(frames, offset=offset))
+        aligned = []
+        for word in self.words[first:last]:
+            parts = [next(timed) for _ in word.spoken.split()]
+            sure = prod(part.confidence or 0.0 for part in parts)
+            aligned.append(Word(word.text, parts[0].start, parts[-1].end, sure))
+        return aligned
+
+
+def _speller(model: Model) -> Callable[[str], str]:
+    """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
+    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+
+    @cache
+    def can_write(character: str) -> bool:
+        return unknown is None or not bool((encode(character) == unknown).any())
+
+    @cache
+    def spell(word: str) -> str:
+        text = to_profile(word, model.text_profile)
+        if any(c.isdigit() and not can_write(c) for c in text):
+            text = spell_numerals(text)
+        characters = []
+        for character in text:
+            base = normalize("NFKD", character)[0]
+            forms = (character, character.lower(), base, base.lower())
+            characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
+        return " ".join("".join(characters).split())
+
+    return spell
+
+
+def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
+    """Return the words of a line; one of which nothing is spoken stays with a neighbour."""
+    words: list[WrittenWord] = []
+    before = ""
+    for text in line.split():
+        spoken = spell(text)
+        if spoken:
+            words.append(WrittenWord(before + text, spoken))
+            before = ""
+        elif words:
+            words[-1] = words[-1]._replace(text=f"{words[-1].text} {text}")
+        else:
+            before += f"{text} "
+    return words
+
+
+def _check(lines: Sequence[Line], spell: Callable[[str], str]) -> None:
+    """Raise AlignmentError if the model can write less than half of the words."""
+    texts = [text for line in lines for text in line.text.split()]
+    words = [text for text in texts if any(map(str.isalnum, text))]
+    silent = [text for text in words if not spell(text)]
+    if not words:
+        raise AlignmentError(f"the text '{' '.join(texts):.40}' has no word; expected a transcript")
+    if len(silent) > len(words) / 2:
+        raise AlignmentError(
+            f"{len(silent)} of the text's {len(words)} words have no letter that the model writes "
+            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
+        )
+
+
+class Piece(NamedTuple):
+    """A window of speech, as far as a text needs it."""
+
+    start: float
+    """Seconds at which its first frame is."""
+    words: Sequence[Word]
+    """What the model hears."""
+    frames: Tensor
+    """(S, symbols of the text)"""
+
+    @property
+    def hypothesis(self) -> str:
+        """The words that the model hears."""
+        return " ".join(word.text for word in self.words)
+
+
+def listen(
+    model: Model, audio: Path, text: Text, progress: ShowProgress | None = None
+) -> tuple[float, list[Piece]]:
+    """Return the seconds of a recording, and its speech.
+
+    Raises:
+        TranscriptionError: The audio cannot be read.
+    """
+    from danish_asr.inference.recognise import Ended, hear  # noqa: PLC0415 - slow
+
+    pieces, seconds = list[Piece](), 0.0
+    for item in hear(model, [audio], progress=progress):
+        if isinstance(item, Ended):
+            if item.error is not None:
+                raise reading_error(item.error, str(audio))
+            seconds = item.seconds
+        else:
+            pieces.append(Piece(item.start, item.words, item.log_probs[:, text.symbols]))
+    return seconds, pieces
+
+
+class Stretch(NamedTuple):
+    """Words ``first`` to ``last - 1`` of a text, and the error rate of a hypothesis of them."""
+
+    first: int
+    last: int
+    cer: float
+
+
+def match(hypotheses: Sequence[str], words: Sequence[str]) -> Iterator[Stretch | None]:
+    """Yield the words of a text that are most similar to each hypothesis, in order.
+
+    The hypotheses of a whole recording and its whole text are aligned once, by their characters: so
+    parts that are missing on either side, and texts with wrong times or none, do not matter. Around
+    the place that this gives a piece, the stretch of words is taken that is most similar. None
+    where no character fits. Time grows with the product of the lengths: 3 s for three hours.
+    """
+    spoken, text = " ".join(hypotheses), " ".join(words)
+    places = np.full(len(spoken), -1)
+    for block in Levenshtein.opcodes(spoken, text):
+        if block.tag == "equal":
+            places[block.src_start : block.src_end] = range(block.dest_start, block.dest_end)
+    starts = np.array([0, *accumulate(len(word) + 1 for word in words)])
+    begin = floor = 0
+    for hypothesis in hypotheses:
+        own = places[begin : begin + len(hypothesis)]
+        matched = np.flatnonzero(own >= 0)
+        begin += len(hypothesis) + 1
+        if not len(matched):
+            yield None
+            continue
+        # The median ignores characters at the ends that the alignment has strewn over other words.
+        place = int(np.median(own[matched] - matched))
+        ends = np.array([place, place + len(hypothesis)])
+        low, high = np.searchsorted(starts, ends + 1).tolist()
+        stretch = _most_similar(hypothesis, words, low - 1, high, floor)
+        if stretch is not None and stretch.cer < GOOD:
+            floor = stretch.last
+        yield stretch
+
+
+def _most_similar(
+    hypothesis: str, words: Sequence[str], low: int, high: int, floor: int
+) -> Stretch | None:
+    """Return the stretch around words ``low`` to ``high - 1`` that is most similar."""
+    firsts = range(max(floor, low - _REACH), min(low + _REACH, len(words)) + 1)
+    lasts = range(max(floor, high - _REACH), min(high + _REACH, len(words)) + 1)
+    stretches = (
+        Stretch(first, last, error_rate(hypothesis, " ".join(words[first:last])))
+        for first, last in product(firsts, lasts)
+        if first < last
+    )
+    # A rate, not a distance: a word at the end that is badly heard is still a word of it.
+    return min(stretches, key=lambda own: (own.cer, own.first - own.last), default=None)
+
+
+def error_rate(hypothesis: str, reference: str) -> float:
+    """Return the character error rate; 1 for an empty reference."""
+    return Levenshtein.distance(hypothesis, reference) / len(reference) if reference else 1.0

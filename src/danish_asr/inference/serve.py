@@ -1,0 +1,246 @@
+"""``danish-asr serve``: a page on this machine, and OpenAI's request for transcriptions.
+
+``GET /`` is the page. ``POST /v1/audio/transcriptions`` takes a form with a file and answers as
+https://platform.openai.com/docs/api-reference/audio/createTranscription says; with ``stream=true``
+it sends server-sent events, each segment as soon as it ends, which the page reads. Nothing is kept.
+"""
+
+import asyncio
+import json
+import math
+import secrets
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from jinja2 import Template
+from rich.console import Console
+
+from danish_asr.base.errors import DanishAsrError, MissingExtraError
+from danish_asr.decoding.transcript import Segment, Transcript
+from danish_asr.inference.formats import FORMATS
+from danish_asr.recipe.run.run_directory import check_model
+
+try:
+    import uvicorn
+    from fastapi import FastAPI, File, Form, Request, UploadFile
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+except ImportError:
+    raise MissingExtraError("serve", "serve") from None
+
+_HOST: Final = "127.0.0.1"
+_NAMES: Final = frozenset({_HOST, "localhost"})
+
+_Format = Literal["json", "verbose_json", "text", "srt", "vtt"]
+_DOWNLOADS: Final = ("txt", "srt", "vtt", "json")
+
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_POLICY: Final = (
+    "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src "
+    "'self'; media-src blob:; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+
+
+def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> None:
+    """Load a model and serve its page on this machine until Ctrl-C.
+
+    ``load`` are further arguments of `load_model`; ``max_mb`` limits a file, in 10^6 bytes. Raises
+    DanishAsrError if the port cannot be used or the model cannot be loaded.
+    """
+    check_model(model)
+    try:
+        listener = socket.create_server((_HOST, port))
+    except OSError as error:
+        raise DanishAsrError(f"--port {port}: {error.strerror}; choose another") from error
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console.print(f"loading {model} ...", markup=False)
+
+    from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
+    from danish_asr.inference.model_card import facts_of  # noqa: PLC0415 - slow
+
+    loaded = load_model(model, **load)
+    languages = facts_of(model).languages
+    app = create_app(
+        loaded,
+        name=Path(model).resolve().name,
+        language=languages[0] if len(languages) == 1 else "",
+        max_mb=max_mb,
+    )
+    address = f"http://{_HOST}:{listener.getsockname()[1]}/"
+    console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    with suppress(KeyboardInterrupt):  # which is how it ends
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
+    """Return the application; ``model`` is a `danish_asr.inference.model.Model`."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    page = Template(
+        files("danish_asr.inference").joinpath("page.html").read_text("utf-8"), autoescape=True
+    )
+    turn = asyncio.Lock()  # one transcription at a time
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Any) -> Response:
+        """Refuse pages of other sites, and files that are too large before they are read."""
+        refusal = _refusal(request, max_mb)
+        response: Response = _error(*refusal) if refusal else await answer(request)
+        response.headers.update(_HEADERS)
+        return response
+
+    @app.exception_handler(RequestValidationError)
+    async def explain(_: Request, error: RequestValidationError) -> Response:
+        faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
+        return _error(400, "; ".join(faults))
+
+    @app.get("/")
+    async def show_page() -> Response:
+        nonce = secrets.token_urlsafe()
+        text = page.render(model=name, language=language, max_mb=max_mb, nonce=nonce)
+        policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
+        return HTMLResponse(text, headers=policy)
+
+    @app.post("/v1/audio/transcriptions")
+    async def transcribe(
+        request: Request,
+        file: Annotated[UploadFile, File()],
+        response_format: Annotated[_Format, Form()] = "json",
+        timestamp_granularities: Annotated[list[str], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006 - FastAPI copies it
+        stream: Annotated[bool, Form()] = False,
+    ) -> Response:
+        transcription = _Transcription(model, await file.read(), turn, request)
+        if stream:
+            return StreamingResponse(_events(transcription), media_type="text/event-stream")
+        try:
+            async for _ in transcription.segments():
+                pass
+        except DanishAsrError as error:
+            return _error(400, str(error))
+        transcript = transcription.transcript
+        if response_format == "verbose_json":
+            with_words = "word" in timestamp_granularities
+            return JSONResponse(_verbose(transcript, language, with_words=with_words))
+        return _answer(transcript, response_format)
+
+    return app
+
+
+def _answer(transcript: Transcript, response_format: str) -> Response:
+    text = " ".join(transcript.text.split())
+    if response_format == "json":
+        return JSONResponse({"text": text})
+    content = f"{text}\n" if response_format == "text" else FORMATS[response_format](transcript)
+    return Response(content, media_type="text/plain")
+
+
+def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
+    """Return the status and the reason of a request that is not answered.
+
+    A site whose DNS name points here (DNS rebinding) has its name in ``Host``. Any other site has
+    its address in ``Origin``.
+    """
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if urlsplit(f"//{host}").hostname not in _NAMES or origin not in {None, f"http://{host}"}:
+        return 403, "Only the page of this server can send audio."
+    if request.method != "POST":
+        return None
+    size = request.headers.get("content-length", "")
+    if not size.isdigit():
+        return 411, "The request does not state its length."
+    # The parts of a form beside the file are small.
+    if int(size) > max_mb * 1_000_000 + 10_000:
+        return 413, f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted."
+    return None
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    """A refusal as OpenAI's clients read it."""
+    error = {"message": message, "type": "invalid_request_error", "code": None}
+    return JSONResponse({"error": error}, status)
+
+
+class _Transcription:
+    """One transcription, which ends early if the client goes away."""
+
+    def __init__(self, model: Any, audio: bytes, turn: asyncio.Lock, request: Request) -> None:
+        self._model, self._audio, self._turn, self._request = model, audio, turn, request
+        self._found: list[Segment] = []
+        self._seconds = 0.0
+
+    async def segments(self) -> AsyncIterator[Segment]:
+        """Yield each segment as soon as it ends; raises what `Model.stream` does."""
+        async with self._turn:
+            segments = self._model.stream(self._audio, progress=self._note)
+            while (segment := await asyncio.to_thread(next, segments, None)) is not None:
+                self._found.append(segment)
+                yield segment
+                if await self._request.is_disconnected():
+                    return
+
+    @property
+    def transcript(self) -> Transcript:
+        """What was found."""
+        return Transcript(self._seconds, self._found, about=dict(self._model.about))
+
+    def _note(self, seconds: float, _: float | None) -> None:
+        self._seconds = seconds
+
+
+async def _events(transcription: _Transcription) -> AsyncIterator[str]:
+    """Yield OpenAI's events; each delta has its segment too, and the last has files."""
+    try:
+        async for segment in transcription.segments():
+            yield _event(
+                "transcript.text.delta", delta=f"{segment.text} ", segment=segment.to_dict()
+            )
+    except DanishAsrError as error:
+        yield _event("error", error={"message": str(error)})
+        return
+    transcript = transcription.transcript
+    contents = {name: FORMATS[name](transcript) for name in _DOWNLOADS}
+    text = " ".join(transcript.text.split())
+    yield _event("transcript.text.done", text=text, duration=transcript.duration, files=contents)
+
+
+def _event(kind: str, **values: Any) -> str:
+    return f"data: {json.dumps({'type': kind, **values})}\n\n"
+
+
+def _verbose(transcript: Transcript, language: str, *, with_words: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "task": "transcribe",
+        "language": language,
+        "duration": transcript.duration,
+        "text": " ".join(transcript.text.split()),
+        "segments": [_segment(*numbered) for numbered in enumerate(transcript.segments)],
+    }
+    if with_words:
+        words = transcript.words
+        answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
+    return answer
+
+
+def _segment(number: int, segment: Segment) -> dict[str, Any]:
+    confidences: Sequence[float] = [word.confidence or 0.0 for word in segment.words]
+    # A confidence is a product over symbols; OpenAI's is a mean over tokens.
+    symbols = len(segment.text)
+    return {
+        "id": number,
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "avg_logprob": sum(math.log(max(value, 1e-9)) for value in confidences) / symbols,
+        # Whisper's, which clients may require: a CTC model has none of them.
+        "seek": 0,
+        "tokens": [],
+        "temperature": 0.0,
+        "compression_ratio": 1.0,
+        "no_speech_prob": 0.0,
+    }

@@ -1,0 +1,288 @@
+"""The server: OpenAI's five formats and events, refusals as its clients read them, the page."""
+
+import base64
+import io
+import json
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+import soundfile
+
+from danish_asr.base.errors import DanishAsrError, TranscriptionError
+from danish_asr.decoding.transcript import Segment, Word
+from tests.browser import drive, needs_browser
+
+uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve'")
+
+# ruff: noqa: E402 - they need the extra
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse
+
+from danish_asr.inference import serve
+
+WORDS = [Word("røde", 0.25, 0.5, 0.98), Word("<b>grød</b>", 0.75, 1.5, 0.05)]
+
+
+class KnowsTwoWords:
+    """Stands in for a model."""
+
+    about = {"model": "m"}  # noqa: RUF012
+
+    def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
+        if not audio.startswith(b"RIFF"):
+            raise TranscriptionError("the audio: cannot be decoded as audio; convert it to WAV")
+        progress(2.0, 2.0)
+        yield Segment(0.25, 1.5, WORDS)
+        yield Segment(1.6, 1.9, [Word("hej", 1.6, 1.9, 0.5)])
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address of a server on a free port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+
+
+def make_app(max_mb: int = 1) -> FastAPI:
+    return serve.create_app(KnowsTwoWords(), name="<i>m</i>", language="da", max_mb=max_mb)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving(make_app()) as address:
+        yield address
+
+
+def form(*fields: tuple[str, str], audio: bytes = b"RIFF\r\n--\r\n\0\r\n") -> tuple[bytes, str]:
+    """A form as programs send it, and its content type."""
+    parts = [f'form-data; name="{name}"\r\n\r\n{value}'.encode() for name, value in fields]
+    if audio:
+        head = 'form-data; name="file"; filename="æ.wav"\r\nContent-Type: audio/wav\r\n\r\n'
+        parts.append(head.encode() + audio)
+    body = b"".join(b"--x\r\nContent-Disposition: " + part + b"\r\n" for part in parts)
+    return body + b"--x--\r\n", "multipart/form-data; boundary=x"
+
+
+def send(address: str, *fields: tuple[str, str], **options: Any) -> str:
+    headers = options.pop("headers", {})
+    body, kind = form(*fields, **options)
+    request = HttpRequest(  # noqa: S310 - of this machine
+        f"{address}v1/audio/transcriptions", body, {"Content-Type": kind, **headers}
+    )
+    with urlopen(request) as response:  # noqa: S310
+        content: bytes = response.read()
+    return content.decode()
+
+
+def refused(address: str, *fields: tuple[str, str], **options: Any) -> tuple[int, str]:
+    with pytest.raises(HTTPError) as refusal:
+        send(address, *fields, **options)
+    return refusal.value.code, json.loads(refusal.value.read())["error"]["message"]
+
+
+def test_each_format_is_answered(address: str) -> None:
+    text = "røde <b>grød</b> hej"
+    assert json.loads(send(address, ("model", "whisper-1"))) == {"text": text}
+    assert send(address, ("response_format", "text")) == f"{text}\n"
+    assert send(address, ("response_format", "srt")).startswith("1\n00:00:00,250 --> ")
+    assert send(address, ("response_format", "vtt")).startswith("WEBVTT\n")
+    verbose = json.loads(send(address, ("response_format", "verbose_json")))
+    assert (verbose["duration"], verbose["text"], verbose["language"]) == (2.0, text, "da")
+    first, second = verbose["segments"]
+    assert (first["start"], first["end"], first["text"]) == (0.25, 1.5, "røde <b>grød</b>")
+    assert second["avg_logprob"] == pytest.approx(np.log(0.5) / 3)  # per letter
+    assert "words" not in verbose
+
+
+def test_words_have_times_where_they_are_asked_for(address: str) -> None:
+    fields = ("response_format", "verbose_json"), ("timestamp_granularities[]", "word")
+    words = json.loads(send(address, *fields))["words"]
+    assert words[0] == {"word": "røde", "start": 0.25, "end": 0.5}
+
+
+def test_segments_come_as_events(address: str) -> None:
+    events = [
+        json.loads(line.removeprefix("data: "))
+        for line in send(address, ("stream", "true")).split("\n\n")
+        if line
+    ]
+    *deltas, done = events
+    assert [event["delta"] for event in deltas] == ["røde <b>grød</b> ", "hej "]
+    assert (done["type"], done["duration"]) == ("transcript.text.done", 2.0)
+    assert sorted(done["files"]) == ["json", "srt", "txt", "vtt"]
+    (error,) = send(address, ("stream", "true"), audio=b"no audio").split("\n\n")[:1]
+    assert "cannot be decoded" in json.loads(error.removeprefix("data: "))["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "audio", "status", "says"),
+    [
+        ([("response_format", "xml")], b"RIFF", 400, "response_format"),
+        ([("model", "m")], b"", 400, "file"),
+        ([("model", "m")], b"no audio", 400, "cannot be decoded"),
+        ([("model", "m")], b"RIFF" + bytes(1_100_000), 413, "At most 1 MB"),
+    ],
+)
+def test_a_request_that_cannot_be_answered_is_refused_as_clients_read_it(
+    address: str, fields: list[tuple[str, str]], audio: bytes, status: int, says: str
+) -> None:
+    code, message = refused(address, *fields, audio=audio)
+    assert (code, says in message) == (status, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Host": "127.0.0.1.evil.org"}],
+)
+def test_pages_of_other_sites_are_refused(address: str, headers: dict[str, str]) -> None:
+    assert refused(address, headers=headers)[0] == 403
+    with pytest.raises(HTTPError):
+        urlopen(HttpRequest(address, headers=headers))  # noqa: S310
+
+
+def test_the_page_names_the_model_and_loads_nothing_from_elsewhere(address: str) -> None:
+    with urlopen(address) as response:  # noqa: S310
+        page, policy = response.read().decode(), response.headers["Content-Security-Policy"]
+    assert "&lt;i&gt;m&lt;/i&gt;" in page
+    assert not re.findall(r"https?://", page)
+    assert "default-src 'none'" in policy
+    nonces = {*re.findall(r'nonce="([^"]+)"', page)}
+    assert len(nonces) == 1
+    assert nonces.pop() in policy
+
+
+def test_a_port_in_use_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(DanishAsrError, match=f"--port {port}"):
+            serve.serve(str(tmp_path), {}, port=port, max_mb=1)
+
+
+_SCRIPT = """
+const wait = async (holds) => {{ while (!holds()) await new Promise((r) => setTimeout(r, 20)); }};
+const [text, status, error] = ["text", "status", "error"].map(at);
+const drop = (content, name) => {{
+  const dataTransfer = new DataTransfer();
+  dataTransfer.items.add(new File([content], name));
+  document.dispatchEvent(new DragEvent("drop", {{ dataTransfer }}));
+}};
+const wav = Uint8Array.from(atob("{wav}"), (c) => c.charCodeAt());
+const done = () => status.textContent.startsWith("Done");
+(async () => {{ {script} }})().then((found) =>
+  fetch("found", {{ method: "POST", body: JSON.stringify({{ found }}) }}));
+"""
+
+
+def wav(seconds: float = 2) -> bytes:
+    file = io.BytesIO()
+    tone = 0.3 * np.sin(np.arange(int(seconds * 16_000)) / 10)
+    soundfile.write(file, tone, 16_000, format="WAV")
+    return file.getvalue()
+
+
+def in_page(script: str, tmp_path: Path, *flags: str) -> Any:
+    """Return what the script returns in the page of a server that knows two words."""
+    found: Queue[Any] = Queue()
+    app = make_app()
+
+    @app.post("/found")
+    async def take(request: Request) -> None:
+        found.put((await request.json())["found"])
+
+    @app.middleware("http")
+    async def add_script(request: Request, answer: Any) -> Any:
+        response = await answer(request)
+        if request.url.path != "/":
+            return response
+        body = b"".join([part async for part in response.body_iterator]).decode()
+        own = _SCRIPT.format(script=script, wav=base64.b64encode(wav()).decode())
+        headers = {k: v for k, v in response.headers.items() if k != "content-length"}
+        return HTMLResponse(body.replace("</script>", f"{own}</script>"), headers=headers)
+
+    quiet = ("--autoplay-policy=no-user-gesture-required", "--mute-audio")
+    with serving(app) as address:
+        return drive(address, found, tmp_path / "profile", *quiet, *flags)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1400])
+def test_a_dropped_file_is_read_played_and_downloaded(tmp_path: Path, width: int) -> None:
+    found = in_page(
+        """
+        drop(wav, "møde.1.wav");
+        await wait(done);
+        const spans = [...document.querySelectorAll("#text .word")];
+        spans[1].click();
+        await wait(() => audio.currentTime >= 0.75);
+        return {
+          status: status.textContent, clicked: at("word").textContent,
+          text: text.textContent, unsure: spans.map((span) => span.classList.contains("unsure")),
+          foreign: document.querySelectorAll("b, i").length,
+          names: [...document.querySelectorAll("#downloads a")].map((link) => link.download),
+          fits: document.documentElement.scrollWidth <= innerWidth,
+        };
+        """,
+        tmp_path,
+        f"--window-size={width},844",
+    )
+    assert found == {
+        "status": "Done: 3 words in 0:02 of audio",
+        "clicked": "<b>grød</b>: 0:00.75 to 0:01.50 s, confidence 5 %",
+        "text": "0:00røde <b>grød</b> 0:02hej ",
+        "unsure": [False, True, False],
+        "foreign": 0,
+        "names": ["møde.1.txt", "møde.1.srt", "møde.1.vtt", "møde.1.json"],
+        "fits": True,
+    }
+
+
+@needs_browser
+def test_a_recording_arrives_as_audio(tmp_path: Path) -> None:
+    clip = tmp_path / "microphone.wav"
+    clip.write_bytes(wav(10))
+    found = in_page(
+        """
+        at("record").click();
+        await wait(() => at("record").textContent.startsWith("Stop ("));
+        at("record").click();
+        await wait(done);
+        return [status.textContent, at("title").textContent, at("record").textContent];
+        """,
+        tmp_path,
+        *("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"),
+        f"--use-file-for-fake-audio-capture={clip}",
+    )
+    assert found == ["Done: 3 words in 0:02 of audio", "Text of recording.wav", "Record"]
+
+
+@needs_browser
+def test_what_fails_is_said_in_the_page(tmp_path: Path) -> None:
+    found = in_page(
+        """
+        drop("no audio", "notes.txt");
+        await wait(() => error.textContent);
+        const first = error.textContent;
+        drop(new Uint8Array(1_100_000), "large.wav");
+        await wait(() => error.textContent !== first);
+        return [first, error.textContent];
+        """,
+        tmp_path,
+    )
+    assert found[0].startswith("notes.txt: cannot be decoded as audio")
+    assert found[1] == "large.wav has 2 MB. At most 1 MB are accepted."
