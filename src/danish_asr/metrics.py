@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from operator import add
 from typing import Final, Literal, NamedTuple, get_args
 
 from rapidfuzz.distance import Levenshtein
@@ -23,9 +24,8 @@ S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standa
 DENOMINATORS: Final[tuple[Denominator, ...]] = get_args(Denominator)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Differences between hypothesis and reference, in words or in characters."""
+class Counts(NamedTuple):
+    """Hits and errors of a hypothesis, in words or in characters."""
 
     hits: int = 0
     substitutions: int = 0
@@ -42,14 +42,13 @@ class Counts:
         """Words or characters of the reference."""
         return self.hits + self.substitutions + self.deletions
 
-    def to_tuple(self) -> tuple[int, int, int, int]:
-        """Return hits, substitutions, deletions and insertions."""
-        return self.hits, self.substitutions, self.deletions, self.insertions
-
     def rate(self, denominator: Denominator = "standard") -> float:
         """Return errors as a fraction; over an empty reference the insertions, or 1 (coral)."""
         length = self.reference_length + (self.insertions if denominator == "coral" else 0)
         return self.errors / max(length, 1)
+
+
+_NONE: Final = Counts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,11 @@ class ErrorCounts:
     """The counts of one utterance or of any set of utterances."""
 
     rows: int = 0
-    words: Counts = Counts()
-    characters: Counts = Counts()
+    words: Counts = _NONE
+    characters: Counts = _NONE
 
     def __add__(self, other: ErrorCounts) -> ErrorCounts:
-        pairs = zip(self.to_tuple(), other.to_tuple(), strict=True)
-        return ErrorCounts.from_tuple([one + another for one, another in pairs])
+        return ErrorCounts.from_tuple([*map(add, self.to_tuple(), other.to_tuple())])
 
     def wer(self, denominator: Denominator = "standard") -> float:
         """Return the word error rate over all words (a micro-average)."""
@@ -79,14 +77,13 @@ class ErrorCounts:
 
     def to_tuple(self) -> tuple[int, ...]:
         """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""
-        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
+        return self.rows, *self.words, *self.characters
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Count the errors of one utterance; the texts are compared without normalisation."""
     words = align_counts(split_words(reference), split_words(hypothesis))
-    characters = align_counts(reference.strip(), hypothesis.strip())
-    return ErrorCounts(1, words, characters)
+    return ErrorCounts(1, words, align_counts(reference.strip(), hypothesis.strip()))
 
 
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
@@ -120,12 +117,7 @@ class AlignedWord(NamedTuple):
     hypothesis: str
 
 
-_TAGS: Final = {
-    "equal": "hit",
-    "replace": "substitution",
-    "delete": "deletion",
-    "insert": "insertion",
-}
+_TAGS: Final = {"replace": "substitution", "delete": "deletion", "insert": "insertion"}
 
 
 def align_words(
@@ -139,7 +131,7 @@ def align_words(
         words = reference[step.src_start : step.src_end]
         others = hypothesis[step.dest_start : step.dest_end]
         pairs = zip_longest(words, others, fillvalue="")
-        aligned += [AlignedWord(_TAGS[step.tag], *pair) for pair in pairs]
+        aligned += [AlignedWord(_TAGS.get(step.tag, "hit"), *pair) for pair in pairs]
     return aligned
 
 
@@ -156,8 +148,8 @@ def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
 def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> dict[str, float]:
     """Return ``{"wer": ..., "cer": ...}`` over all pairs, as fractions; equal to jiwer's rates.
 
-    Takes lists, pandas Series, arrays or iterators of strings; mind that jiwer takes the references
-    first. The texts are compared as they are: `danish_asr.normalize` first.
+    Takes any iterables of strings, such as Series; jiwer has the references first. The texts are
+    compared as they are: `danish_asr.normalize` first.
 
     Raises:
         TypeError: A single text, or an entry that is not a string, such as None or NaN.

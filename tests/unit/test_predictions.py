@@ -17,10 +17,10 @@ from danish_asr.scoring.predictions import (
     Prediction,
     load,
     read_predictions,
+    read_references,
     to_row,
     write_predictions,
 )
-from danish_asr.scoring.references import read_references
 from danish_asr.text.profiles import normalizer
 from tests.builders import build_dataset
 from tests.shards import utterance, write_shard

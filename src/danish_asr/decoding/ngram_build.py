@@ -31,7 +31,7 @@ from danish_asr.decoding.ngram import (
     find_language_model,
 )
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import read_references
 from danish_asr.text.profiles import normalize, normalizer
 
 ORDERS: Final = range(2, 7)

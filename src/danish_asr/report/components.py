@@ -26,7 +26,7 @@ from matplotlib.ticker import LogLocator
 
 from danish_asr import __version__
 from danish_asr.report.tables import bounds, count, percent, sentence, short
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 
 _COLOURS: Final = {
     f"#0102{number:02x}": f"var(--{name})"

@@ -25,7 +25,7 @@ from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, 
 from danish_asr.corpus.shards import find_shards
 from danish_asr.recipe.data.index import Index, read_index
 from danish_asr.report.components import audio_url
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 
 UNKNOWN: Final = "unknown"
 

@@ -21,7 +21,7 @@ from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
 from danish_asr.report.tables import say
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 from danish_asr.text.profiles import normalizer
 
 _TITLES: Final = {

@@ -31,11 +31,10 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.report.tables import Terminal, print_scores, say
-from danish_asr.scoring.intervals import rates
+from danish_asr.scoring.intervals import COUNTS, rates
 from danish_asr.scoring.predictions import COLUMNS, Source, load
-from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.scores import BANDS, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
-from danish_asr.scoring.table import BANDS, COUNTS
 
 
 def score(

@@ -11,8 +11,7 @@ from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import tables
 from danish_asr.report.components import render_template
 from danish_asr.scoring.errors import WORST_WORDS, ErrorAnalysis, analyse_errors
-from danish_asr.scoring.scores import Grouping, GroupScore, Scores
-from danish_asr.scoring.table import BANDS
+from danish_asr.scoring.scores import BANDS, Grouping, GroupScore, Scores
 
 _FREQUENT: Final = 30
 """Errors of each kind that are listed."""

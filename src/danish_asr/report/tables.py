@@ -15,8 +15,7 @@ from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
 from danish_asr.scoring.gap import Gap
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
-from danish_asr.scoring.scores import GroupScore, Scores
-from danish_asr.scoring.table import column_specs, name_of
+from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (

@@ -17,18 +17,10 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.intervals import RATES, Spread, rates, spreads
+from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import RowsUsed, plain_lines
+from danish_asr.scoring.scores import RowsUsed, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-from danish_asr.scoring.table import (
-    COUNTS,
-    FloatArray,
-    IntArray,
-    groups_of,
-    kept,
-    score_table,
-)
 
 _LISTED: Final = 10  # rows in an error message
 
@@ -77,12 +69,11 @@ def compare_runs(
         ConfigError: A column is unknown.
     """
     if len(runs) < 2:
-        faults = ["expected two or more runs; the first is the baseline"]
-        raise ConfigError(faults, where="the call")
-    settings, sizes, where = settings or Settings(), rows_in_split or {}, where or {}
-    known_sizes = {name: size for name, size in sizes.items() if size is not None}
-    if len(set(known_sizes.values())) > 1:
-        listed = ", ".join(f"{name} of {size:,} rows" for name, size in known_sizes.items())
+        raise ConfigError(["expected two or more runs; the first is the baseline"])
+    settings, where = settings or Settings(), where or {}
+    sizes = {name: size for name, size in (rows_in_split or {}).items() if size is not None}
+    if len({*sizes.values()}) > 1:
+        listed = ", ".join(f"{name} of {size:,} rows" for name, size in sizes.items())
         raise PredictionsError(f"the runs are of different splits: {listed}")
     used: dict[str, RowsUsed] = {}
     tables: dict[str, pd.DataFrame] = {}
@@ -186,12 +177,10 @@ def _rates(counts: FloatArray | IntArray, settings: Settings) -> dict[str, float
     """Return the rates of counts (seeds, rows, 8), and their deviations over the seeds."""
     of_seeds = counts.sum(axis=1)
     values = rates(of_seeds.sum(axis=0), settings.denominator)
-    deviations = np.full(len(RATES), np.nan)
-    if len(of_seeds) > 1:
-        deviations = rates(of_seeds, settings.denominator).std(axis=1, ddof=1)
     line: dict[str, float] = {}
-    for name, value, deviation in zip(RATES, values, deviations, strict=True):
-        line |= {name: float(value), f"{name}_deviation": float(deviation)}
+    for name, value, own in zip(RATES, values, rates(of_seeds, settings.denominator), strict=True):
+        deviation = float(own.std(ddof=1)) if len(own) > 1 else np.nan
+        line |= {name: float(value), f"{name}_deviation": deviation}
     return line
 
 
@@ -218,9 +207,8 @@ def _differences(
         if over_seeds and resolvable:
             total = _with_seeds(spread, [seeds[number] for seeds in of_seeds])
         low, high = total.around() if resolvable else (np.nan, np.nan)
-        columns = {"difference": total.value, "low": low, "high": high}
-        columns |= {"p": total.p_value() if resolvable else np.nan}
-        line |= {f"{name}_{column}": value for column, value in columns.items()}
+        line |= {f"{name}_difference": total.value, f"{name}_low": low, f"{name}_high": high}
+        line[f"{name}_p"] = total.p_value() if resolvable else np.nan
         line[f"{name}_not_resolvable"] = spread.not_resolvable
     return line
 

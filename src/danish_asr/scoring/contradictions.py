@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
+from danish_asr.scoring.intervals import CHARACTER_COUNTS, FloatArray
 from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
-from danish_asr.scoring.table import CHARACTER_COUNTS, FloatArray, score_table
 
 OTHER_TEXT: Final = "another text"
 TOO_LONG: Final = "text longer than the audio"

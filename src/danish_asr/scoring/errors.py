@@ -8,25 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pandas as pd
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.metrics import AlignedWord, Denominator, align_words, split_words
-from danish_asr.scoring.table import WORD_COUNTS
+from danish_asr.metrics import AlignedWord, Counts, Denominator, align_words, split_words
+from danish_asr.scoring.intervals import WORD_COUNTS
 
 WORST: Final = 50
 WORST_WORDS: Final = 5
 """Words of a reference; shorter utterances are not ranked by WER."""
 
-LONGEST_WORD: Final = 1_000
-"""Letters; aligning the characters of longer words takes too long."""
-
-LONGEST_COMPOUND: Final = 4
-"""Words; Danish compounds rarely have more parts."""
-
-LARGEST_TABLE: Final = 2_500
-"""Compounds are searched in stretches of up to 50 by 50 words."""
+LONGEST_WORD: Final = 1_000  # letters; aligning the characters of longer words takes too long
+LONGEST_COMPOUND: Final = 4  # words; Danish compounds rarely have more parts
+LARGEST_TABLE: Final = 2_500  # compounds are searched in stretches of up to 50 by 50 words
 
 Pair = tuple[str, str]
 
@@ -66,9 +60,7 @@ class ErrorAnalysis:
 
 def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -> ErrorAnalysis:
     """Analyse the errors of scored rows; all confusions are listed."""
-    _, substituted, deleted, inserted = (table[name].to_numpy() for name in WORD_COUNTS)
-    errors = substituted + deleted + inserted
-    wrong = table[errors > 0]
+    wrong = table[table[[*WORD_COUNTS[1:]]].any(axis=1)]
     pairs: Counter[Pair] = Counter()
     without_compounds = 0
     texts = wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy()
@@ -92,11 +84,12 @@ def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -
 
 
 def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[WorstUtterance]:
-    hits, substitutions, deletions, insertions = (wrong[name] for name in WORD_COUNTS)
-    words = hits + substitutions + deletions
-    errors = substitutions + deletions + insertions
-    length = words + insertions if denominator == "coral" else words
-    ranked = wrong.assign(errors=errors, words=words, wer=errors / np.maximum(length, 1))
+    counts = [Counts(*numbers) for numbers in wrong[[*WORD_COUNTS]].to_numpy().tolist()]
+    ranked = wrong.assign(
+        errors=[own.errors for own in counts],
+        words=[own.reference_length for own in counts],
+        wer=[own.rate(denominator) for own in counts],
+    )
     by_errors = ranked.sort_values(["errors", "wer", "id"], ascending=False)[:WORST]
     long = ranked[ranked["words"] >= WORST_WORDS]
     by_wer = long.sort_values(["wer", "errors", "id"], ascending=False)[:WORST]

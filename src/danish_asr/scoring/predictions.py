@@ -16,10 +16,13 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize as unicode_form
 
-from danish_asr.base.errors import ConfigError, PredictionsError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.base.errors import ConfigError, DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
-from danish_asr.scoring.references import read_references
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts or of `Prediction`."""
@@ -171,19 +174,13 @@ def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
     if hasattr(source, "itertuples"):  # a DataFrame, whose missing values are NaN
         source = source.astype(object).where(source.notna(), None).to_dict("records")
     if not isinstance(source, Iterable) or isinstance(source, Mapping):
-        raise PredictionsError(
-            "expected a file, a DataFrame, or a list of dicts or predictions, found "
-            f"{type(source).__name__}"
-        )
+        kinds = "a file, a DataFrame, or a list of dicts or predictions"
+        raise PredictionsError(f"expected {kinds}, found {type(source).__name__}")
     for number, row in enumerate(source, start=1):
-        if isinstance(row, Prediction):
-            yield f"row {number}", to_row(row)
-        elif isinstance(row, Mapping):
-            yield f"row {number}", dict(row)
-        else:
-            raise PredictionsError(
-                f"row {number}: expected a dict or a prediction, found {type(row).__name__}"
-            )
+        if not isinstance(row, Prediction | Mapping):
+            fault = f"expected a dict or a prediction, found {type(row).__name__}"
+            raise PredictionsError(f"row {number}: {fault}")
+        yield f"row {number}", to_row(row) if isinstance(row, Prediction) else dict(row)
 
 
 def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
@@ -217,6 +214,44 @@ def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None
         )
     names = [split] if split else sorted(splits) or ["test"]
     return [row for name in names for row in read_references(dataset, name)]
+
+
+def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
+    """Return the rows of ``<split>`` or ``<split>_<corpus>`` of a dataset, without hypotheses.
+
+    Each has id, corpus, split, reference, duration in seconds, and the metadata of the dataset.
+
+    Raises:
+        DatasetError: There is no such dataset or split, or a file cannot be read.
+    """
+    root = Path(dataset) / VERSION_DIR
+    rows: list[Row] = []
+    splits = set()
+    for shard in sorted(root.rglob("*.parquet")):
+        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
+        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
+        splits.add(of_shard["split"])
+        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
+            rows += [row | of_shard for row in _read_shard(shard)]
+    if not splits:
+        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
+    if not rows:
+        names = ", ".join(sorted(splits))
+        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
+    return rows
+
+
+def _read_shard(shard: Path) -> list[Row]:
+    columns = ["id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age"]
+    try:
+        rows: list[Row] = pq.ParquetFile(shard).read(columns).to_pylist()
+        for row in rows:
+            row["duration"] = row.pop("audio_size") / SAMPLE_RATE
+            row["reference"] = row.pop("text")
+    except (KeyError, OSError, pa.ArrowException) as error:
+        fix = "`danish-asr verify` finds all such files"
+        raise DatasetError(f"{shard}: cannot be read ({error}); {fix}") from None
+    return rows
 
 
 def _completed(

@@ -53,7 +53,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_groups_count_hours_rows_and_known_speakers(dataset: Path) -> None:
+def test_groups_count_hours_rows_and_named_speakers(dataset: Path) -> None:
     table = read_rows(dataset).table
     (total,) = numbers.groups(table)
     assert total.hours == pytest.approx(11 * 0.5 / 3600)

@@ -20,8 +20,7 @@ from danish_asr.report.components import Panel, curves_chart
 from danish_asr.report.run_page import panels, report_run
 from danish_asr.report.runs import Run, report_runs
 from danish_asr.report.score_page import score_page
-from danish_asr.scoring.predictions import Prediction, write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset

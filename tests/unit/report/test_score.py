@@ -17,8 +17,13 @@ from rich.console import Console
 from danish_asr import compare, score
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.report.score import default_outputs, score_files
-from danish_asr.scoring.predictions import Prediction, read_predictions, to_row, write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import (
+    Prediction,
+    read_predictions,
+    read_references,
+    to_row,
+    write_predictions,
+)
 from danish_asr.scoring.scores import Scores
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, prediction, random_rows, write_evaluation

@@ -11,6 +11,7 @@ import pytest
 from danish_asr.metrics import DENOMINATORS, Counts, Denominator, ErrorCounts
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
+    COUNTS,
     Interval,
     estimate_rates,
     pooled_intervals,
@@ -18,7 +19,6 @@ from danish_asr.scoring.intervals import (
     spreads,
     t_quantile,
 )
-from danish_asr.scoring.table import COUNTS
 
 FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
 

@@ -8,9 +8,10 @@ import pytest
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import ErrorCounts, count_errors
+from danish_asr.scoring.intervals import COUNTS
 from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scores import Group, groups_of, kept, score_table
 from danish_asr.scoring.settings import Settings
-from danish_asr.scoring.table import COUNTS, Group, groups_of, kept, score_table
 from danish_asr.text.profiles import normalize
 from tests.score_rows import four_rows, prediction, random_rows
 
