@@ -95,8 +95,10 @@ def test_an_invalid_line_is_refused_with_file_and_line(
         _read(tmp_path, ROW, line)
 
 
-def test_the_id_of_another_corpus_is_another_row(tmp_path: Path) -> None:
+def test_a_row_is_named_by_its_corpus_and_its_id_in_nfc(tmp_path: Path) -> None:
     assert len(_read(tmp_path, ROW, {**ROW, "corpus": "radio"})) == 2
+    with pytest.raises(PredictionsError, match=r"jsonl:2: duplicate id 'å', first seen in .*:1"):
+        _read(tmp_path, {**ROW, "id": "a\u030a"}, {**ROW, "id": "å"})
 
 
 def _table(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> None:
@@ -150,7 +152,7 @@ def test_a_manifest_of_nemo_and_other_names_of_columns_are_read(tmp_path: Path) 
     with pytest.raises(PredictionsError, match=r"csv:2: no column tale; found 'key', 'ord'"):
         read_predictions(tmp_path / "other.csv", columns={"hypothesis": "tale"})
     twice = {"reference": "ord", "hypothesis": "ord"}
-    with pytest.raises(PredictionsError, match=r"column ord is named for two"):
+    with pytest.raises(ConfigError, match="one column is named for two"):
         read_predictions(tmp_path / "other.csv", columns=twice)
 
 

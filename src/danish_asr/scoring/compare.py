@@ -69,7 +69,8 @@ def compare_runs(
         ConfigError: A column is unknown.
     """
     if len(runs) < 2:
-        raise ConfigError(["expected two or more runs; the first is the baseline"])
+        faults = ["expected two or more runs; the first is the baseline"]
+        raise ConfigError(faults, where="the call")
     settings, where = settings or Settings(), where or {}
     sizes = {name: size for name, size in (rows_in_split or {}).items() if size is not None}
     if len({*sizes.values()}) > 1:

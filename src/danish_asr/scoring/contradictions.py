@@ -70,15 +70,14 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
             f"{model}: row {unmeasured['id'].iloc[0]!r} has no confidence: the predictions are of "
             "another program; evaluate a model of this one"
         )
-    _, substitutions, deletions, insertions = (table[name] for name in CHARACTER_COUNTS)
     characters = np.maximum(table["reference_normalised"].str.len(), 1)
     heard = table["hypothesis_normalised"].str.len()
-    cer = float(np.median((substitutions + deletions + insertions) / characters))
+    cer = (table[[*CHARACTER_COUNTS[1:]]].sum(axis=1) / characters).median()
     if cer > _WEAK:
         raise PredictionsError(
             f"{model}: the model is too weak to judge: half of {len(table):,} rows have a CER "
             f"above {cer:.0%}, and at most {_WEAK:.0%} is expected. Train longer, or begin with a "
-            "better model. If it is good elsewhere, most texts are those of other recordings"
+            "better model"
         )
     unsure = -np.log(table["confidence"].clip(lower=np.exp(-100)))
     # An empty text is none to prefer; noise can make it improbable too.

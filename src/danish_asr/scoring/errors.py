@@ -66,8 +66,7 @@ def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -
     texts = wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy()
     for reference, hypothesis in texts:
         words, others = split_words(reference), split_words(hypothesis)
-        aligned = align_words(words, others, hits=False)
-        pairs.update((word.reference, word.hypothesis) for word in aligned)
+        pairs.update(_errors(align_words(words, others)))
         without_compounds += errors_without_compounds(words, others)
     substitutions = {pair: count for pair, count in pairs.items() if all(pair)}
     return ErrorAnalysis(
@@ -81,6 +80,10 @@ def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -
         character_confusions=_most_frequent(_confused_characters(substitutions)),
         worst=_worst(wrong, denominator),
     )
+
+
+def _errors(aligned: Sequence[AlignedWord]) -> Iterator[Pair]:
+    return ((reference, hypothesis) for tag, reference, hypothesis in aligned if tag != "hit")
 
 
 def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[WorstUtterance]:
@@ -119,8 +122,8 @@ def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
     for (reference, hypothesis), count in substitutions.items():
         if max(len(reference), len(hypothesis)) > LONGEST_WORD:
             continue
-        for word in align_words(reference, hypothesis, hits=False):
-            characters[word.reference, word.hypothesis] += count
+        for pair in _errors(align_words(reference, hypothesis)):
+            characters[pair] += count
     return characters
 
 

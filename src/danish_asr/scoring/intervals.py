@@ -15,7 +15,7 @@ towards the others' narrows the interval, but hides the one group that differs
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, floor, isnan, sqrt
+from math import exp, floor, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -113,13 +113,12 @@ def spreads(
     if baseline is not None:
         estimates = estimates - _jackknife(baseline, denominator)
     freedom = _effective_speakers(sums) - 1
-    result: list[Spread] = []
-    for number, unit in enumerate(("words", "characters")):
-        deviation = sqrt(len(sums) - 1) * float(estimates[number, 1:].std())
-        units = float(sums.iloc[:, 4 * number : 4 * number + 3].to_numpy().sum())
-        reason = _why_not_resolvable(sums, deviation, units, unit)
-        result.append(Spread(float(estimates[number, 0]), deviation, freedom, reason))
-    return result
+    of_rates: list[Spread] = []
+    for value, *without_one in estimates:
+        deviation = sqrt(len(sums) - 1) * float(np.std(without_one))
+        reason = _why_not_resolvable(sums, deviation)
+        of_rates.append(Spread(float(value), deviation, freedom, reason))
+    return of_rates
 
 
 def _jackknife(sums: pd.DataFrame, denominator: Denominator) -> FloatArray:
@@ -145,9 +144,7 @@ def _effective_speakers(sums: pd.DataFrame) -> float:
     return float(words.sum() ** 2 / max((words**2).sum(), 1))
 
 
-def _why_not_resolvable(  # noqa: PLR0911 - a reason each
-    sums: pd.DataFrame, deviation: float, units: float, unit: str
-) -> str | None:
+def _why_not_resolvable(sums: pd.DataFrame, deviation: float) -> str | None:
     if not named_speakers(sums):
         return "the speakers are unknown"
     speakers, words = len(sums), words_of(sums).sum()
@@ -155,14 +152,10 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
         return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
     if words < MIN_WORDS:
         return f"{words:.0f} words, {MIN_WORDS} needed"
-    if units < MIN_WORDS:
-        return f"{units:.0f} {unit}, {MIN_WORDS} needed"
     effective = _effective_speakers(sums)
     if effective < MIN_EFFECTIVE:
         count = floor(10 * effective) / 10
         return f"words as of {count} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"
-    if isnan(deviation):
-        return f"one speaker has all {unit}"
     if deviation < 1e-12:
         return "every speaker has the same value"
     return None

@@ -6,7 +6,7 @@ file can be scored under any profile. A row is named by its corpus and its id.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isfinite, isnan, nan
@@ -76,9 +76,8 @@ class Loaded(NamedTuple):
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
-class _Located(NamedTuple):
-    location: str  # file and line
-    row: Row
+_Located = tuple[str, Row]
+"""File and line of a row, and the row."""
 
 
 def read_predictions(
@@ -114,10 +113,14 @@ def load(
     Raises:
         PredictionsError: A source is missing, empty or invalid, a row occurs twice, is not in the
             dataset, or has another reference there.
-        ConfigError: A split without a dataset.
+        ConfigError: A split without a dataset, or one column for two.
         DatasetError: There is no such dataset or split.
     """
-    located = [row for source in sources for row in _rows_of(source, columns or {}, dataset)]
+    columns = columns or {}
+    if len({*columns.values()}) < len(columns):
+        fault = "columns: one column is named for two; name each once"
+        raise ConfigError([fault], where="the call")
+    located = [row for source in sources for row in _rows_of(source, columns, dataset)]
     in_dataset = None
     if dataset is not None:
         references = _references(located, dataset, split)
@@ -144,24 +147,22 @@ def _rows_of(
     source: Source, columns: Mapping[str, str], dataset: AnyPath | None
 ) -> Iterator[_Located]:
     is_file = isinstance(source, str | PathLike)
-    guesses_speaker = is_file and suffix_of(Path(source)) == TRN
+    is_trn = is_file and suffix_of(Path(source)) == TRN
     count = 0
     for location, row in _file_rows(Path(source)) if is_file else _object_rows(source):
         count += 1
         names = dict(columns)
         if dataset is not None:  # which may have the other columns, and knows the speaker
             names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
-            if guesses_speaker:
+            if is_trn:
                 row.pop("speaker_id", None)
         _rename(row, location, names)
-        yield _Located(location, row)
+        yield location, row
     if is_file and not count:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    if path.is_fifo():
-        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
     if not path.exists():
         raise PredictionsError(f"{path}: no such file; expected predictions or a run's directory")
     for number, row in read_valid_rows(path, PredictionsError):
@@ -185,10 +186,6 @@ def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
 
 def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
     """Give the columns their names here: the requested ones, and those that other tools write."""
-    twice = [name for name, count in Counter(columns.values()).items() if count > 1]
-    if twice:
-        fault = f"the column {', '.join(twice)} is named for two; name each column once"
-        raise PredictionsError(f"{location}: {fault}")
     absent = [name for name in columns.values() if name not in row]
     if absent:
         present = ", ".join(map(repr, row))
@@ -210,7 +207,7 @@ def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None
     others = sorted(name for name in splits if not f"{split}_".startswith(f"{name}_"))
     if split and others:
         raise PredictionsError(
-            f"{located[0].location}: rows are of split {', '.join(others)}, and --split is {split}"
+            f"{located[0][0]}: rows are of split {', '.join(others)}, and --split is {split}"
         )
     names = [split] if split else sorted(splits) or ["test"]
     return [row for name in names for row in read_references(dataset, name)]
@@ -282,8 +279,8 @@ def _completed(
             different.append(f"{named}: {text!r:.80}, expected {expected!r:.80}")
             continue
         own = {key: value for key, value in row.items() if value not in (None, "")}
-        kept = {key: row[key] for key in ("id", "hypothesis")}
-        completed.append(_Located(location, of_dataset | own | kept | {"reference": expected}))
+        own |= {"hypothesis": row["hypothesis"], "reference": expected}
+        completed.append((location, of_dataset | own))
     _refuse("ids are not in this split of the dataset:", absent)
     _refuse("references differ from the dataset's; leave out the column:", different)
     return completed
@@ -297,7 +294,7 @@ def _refuse(message: str, faults: Sequence[str]) -> None:
 
 
 def from_row(row: Row, location: str) -> Prediction:
-    """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
+    """Build a prediction from the object of its line; a fault is reported at ``location``."""
     _require(row, _TEXTS, location)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
     if type(values["id"]) is int:
@@ -356,14 +353,10 @@ def _text(value: Any, key: str, location: str) -> str | None:
     if isinstance(value, bytes):  # audio in Parquet is not kept
         return None
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda _: None)
     if value is None or isinstance(value, str | bool | int | float):
         return _label(value, key, location)
     return str(value)
-
-
-def _plain(value: Any) -> str | None:
-    return None if isinstance(value, bytes) else str(value)
 
 
 def _label(value: Any, key: str, location: str) -> str | None:

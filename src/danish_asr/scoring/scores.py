@@ -73,7 +73,7 @@ class RowsUsed:
             scored=len(scored),
             in_file=len(table),
             in_split=in_split,
-            left_out=table["left_out"].value_counts().to_dict(),
+            left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
             splits=sorted(table["split"].dropna().unique()),
             empty_hypotheses=int(no_words.sum()),
             where=where,
@@ -274,16 +274,8 @@ def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.Dat
     ``reference_normalised``, ``hypothesis_normalised``, `COUNTS` (0 if left out), ``left_out``, and
     ``words_per_second`` of the normalised reference. Each column but texts and counts can be a
     grouping.
-
-    Raises:
-        PredictionsError: A row occurs twice.
     """
-    rows = list(predictions)
-    twice = pd.Series([row.key for row in rows], dtype=object).duplicated()
-    if twice.any():
-        row = rows[int(twice.to_numpy().argmax())]
-        raise PredictionsError(f"duplicate id {row.id!r}; expected each row of a corpus once")
-    normalize = settings.normalizer()
+    rows, normalize = list(predictions), settings.normalizer()
     table = _frame(rows)
     table["reference_normalised"] = [normalize(row.reference) for row in rows]
     table["hypothesis_normalised"] = [normalize(row.hypothesis) for row in rows]

@@ -101,12 +101,6 @@ def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
         compare(four_rows(), rows)
 
 
-@pytest.mark.parametrize("by", [5, [None], [["dialect"]]])
-def test_a_grouping_is_a_text(by: Any) -> None:
-    with pytest.raises(ConfigError, match="by: expected the names of columns"):
-        score(four_rows(), by=by)
-
-
 def test_a_frame_of_hypotheses_is_scored_with_a_dataset(tmp_path: Path) -> None:
     """The dataset of a DataFrame, and of a comparison with one, was ignored."""
     build_dataset(data := tmp_path / "data")

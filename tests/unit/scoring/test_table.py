@@ -111,16 +111,6 @@ def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) 
         _groups(rows, grouping)
 
 
-def test_a_row_is_named_by_corpus_and_id() -> None:
-    same_id = [prediction("a", "ja", "ja", corpus=corpus) for corpus in ("x", "y")]
-    assert len(score_table(same_id, Settings())) == 2
-    with pytest.raises(PredictionsError, match="duplicate id 'a'"):
-        score_table([*same_id, same_id[0]], Settings())
-    typed = [prediction("a\u030a", "ja", "ja"), prediction("å", "ja", "ja")]
-    with pytest.raises(PredictionsError, match="duplicate id 'å'"):
-        score_table(typed, Settings())
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
