@@ -164,7 +164,7 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
           ids: all("[id]").length - new Set(all("[id]").map((node) => node.id)).size,
           charts: all("svg[role=img] > title + desc").length,
           players: all("audio[aria-label]").length,
-          ledger: rows("ledger"), suspects: rows("suspects"),
+          ledger: rows("ledger"), suspects: rows("suspects"), leaks: rows("shared-by-splits"),
           dialects: rows("dialect").map((row) => row[0]), title: document.title,
         };
         """,
@@ -174,6 +174,11 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
     assert found["suspects"] == [["seconds of silence", "6"]]
+    assert found["leaks"] == [
+        ["speakers", "train, test", "1", "1", "12.5", "s1"],
+        ["sentences", "train, test", "1", "1", "12.5", "hej med dig"],
+        ["audio", "train, test", "1", "1", "12.5", "a-test-0"],
+    ]
     assert found["title"].startswith("Speech dataset: dataset")  # a folder of pytest
     assert found["dialects"][0].startswith(HOSTILE)
     assert in_browser(page, WIDTH, width=380) <= 380

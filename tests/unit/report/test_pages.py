@@ -124,11 +124,13 @@ def _report(run: Path) -> None:
 def _evaluation(run: Path, name: str, hypothesis: str, **about: Any) -> None:
     folder = run / "eval" / "best" / name
     folder.mkdir(parents=True)
-    row = prediction("x", "ja nej", hypothesis, split=name.partition("@")[0])
-    write_predictions(folder / "predictions.jsonl", [row])
-    sizes = {"rows_in_split": {name.partition("@")[0].partition("/")[0]: 1}}
-    known = {"model": "m", "checkpoint": "best", "step": 4}
-    write_evaluation(folder / "predictions.jsonl", **known | sizes | about)
+    split = name.partition("@")[0].partition("/")[0]
+    write_predictions(
+        folder / "predictions.jsonl", [prediction("x", "ja nej", hypothesis, split=split)]
+    )
+    usual = {"model": "m", "checkpoint": "best", "step": 4, "rows_in_split": {split: 1}}
+    own = {key: value for key, value in (usual | about).items() if value is not None}
+    write_evaluation(folder / "predictions.jsonl", **own)
 
 
 @needs_browser
@@ -136,12 +138,13 @@ def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> No
     run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
     _report(run)
     _evaluation(run, "test", f"ja {HOSTILE}")
-    _evaluation(run, "dev", "ja", rows_in_split=None)
+    _evaluation(run, "dev", "ja", rows_in_split=None)  # which was a KeyError
     (run / "eval" / "best" / "test" / "report.html").touch()
     report_run(run, Console(file=io.StringIO()))
     text = (run / "report.html").read_text(encoding="utf-8")
     assert "Training run: finished." in text
     assert 'href="eval/best/test/report.html"' in text
+    assert "split unknown" in text
     assert "best, step 4" in text
     assert f"tensorboard --logdir {run}/tb" in text
     assert "<script>alert" not in text

@@ -27,6 +27,7 @@ from danish_asr.scoring.predictions import (
 from danish_asr.scoring.scores import Scores
 from tests.builders import build_dataset
 from tests.score_rows import four_rows, prediction, random_rows, write_evaluation
+from tests.shards import utterance, write_shard
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -114,6 +115,21 @@ def test_a_frame_of_hypotheses_is_scored_with_a_dataset(tmp_path: Path) -> None:
     assert comparison.table["rows"].max() == len(rows)
     with pytest.raises(ConfigError, match="name that too"):
         score(frame, split="test")
+
+
+def test_ids_of_two_corpora_are_scored_however_they_are_typed(tmp_path: Path) -> None:
+    """Each corpus has an "å", typed in another form; so has the file."""
+    forms = {"radio": "å", "read": "a\u030a"}
+    lines = ["id,corpus,hypothesis"]
+    for number, (corpus, name) in enumerate(forms.items()):
+        row = utterance(number, split="test", id=name, text=f"det er {corpus}")
+        write_shard(tmp_path / "data", [row], split="test", corpus=corpus)
+        lines += [f"{forms[other]},{corpus},det er radio" for other in forms if other != corpus]
+    (tmp_path / "p.csv").write_text("\n".join(lines), encoding="utf-8")
+    scores, shown = _shown(tmp_path / "p.csv", by=["corpus"], dataset=tmp_path / "data")
+    assert "2 rows scored of 2 in the split" in shown
+    rates = {group.label: group.wer.value for group in scores.groupings["corpus"].groups}
+    assert rates == {"radio": 0, "read": pytest.approx(1 / 3)}
 
 
 def test_a_run_is_scored_under_its_own_profile(tmp_path: Path) -> None:
