@@ -273,8 +273,7 @@ def test_ids_and_references_that_a_dataset_lacks_are_all_counted(tmp_path: Path)
     _write(file, rows)
     with pytest.raises(PredictionsError, match=r"1 references differ .*\n.*:2: id .* expected"):
         load([file], dataset=tmp_path / "data", normalize=normalizer("coral"))
-    _write(file, [rows[2] | {"split": "dev"}])
-    with pytest.raises(PredictionsError, match=r"of split dev, and --split is test"):
-        read_predictions(file, dataset=tmp_path / "data", split="test")
+    with pytest.raises(PredictionsError, match="12 ids are not in this split"):
+        read_predictions(file, dataset=tmp_path / "data", split="dev")
     with pytest.raises(ConfigError, match="name that too"):
         read_predictions(file, split="test")

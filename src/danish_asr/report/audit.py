@@ -25,8 +25,7 @@ from danish_asr.scoring.contradictions import KINDS, Judgement, judge
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from danish_asr.scoring.settings import Settings
 
-_ON_PAGE: Final = 300
-"""Rows of the page; the table has all."""
+_ON_PAGE: Final = 300  # rows of the page; the table has all
 
 
 def audit(

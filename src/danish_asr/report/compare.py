@@ -98,14 +98,12 @@ def compare(
         row_filter=row_filter,
         denominator=denominator,
     )
-    normalize = settings.normalizer()
+    options: dict[str, Any] = {"columns": columns, "dataset": dataset, "split": split}
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
     for run, own in sources.items():
         for name, source in own.items():
-            loaded = load(
-                [source], columns=columns, dataset=dataset, split=split, normalize=normalize
-            )
+            loaded = load([source], **options, normalize=settings.normalizer())
             predictions[run][name] = loaded.rows
             sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
     return compare_runs(

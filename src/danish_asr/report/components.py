@@ -50,17 +50,12 @@ _STYLE: Final[Any] = {
     "ytick.color": _MUTED,
     "legend.frameon": False,
 }
-_WIDTH: Final = 3.9
-"""Inches. About the width of a phone, so that the text stays readable there."""
-
-_SMOOTHED_FROM: Final = 50
-"""Noisy curves with so many points have a smoothed one over them."""
-
+_WIDTH: Final = 3.9  # inches. About the width of a phone, so that the text stays readable there
+_SMOOTHED_FROM: Final = 50  # noisy curves with so many points have a smoothed one over them
 _SMOOTHING: Final = 0.9
 """The part of an exponential average that is of the points before; TensorBoard has this slider."""
 
-_DOTTED_BELOW: Final = 40
-"""Curves with fewer points have a dot at each."""
+_DOTTED_BELOW: Final = 40  # curves with fewer points have a dot at each
 
 Curve: TypeAlias = "pd.Series[Any]"
 """Values; the index holds steps, in order."""

@@ -20,11 +20,8 @@ from danish_asr.report.components import Curve, Panel, curves_chart, render_temp
 from danish_asr.report.runs import STOPPED, Run
 from danish_asr.report.tables import say
 
-_DIALECT: Final = "wer/dialect/"
-"""The beginning of a validation's key of a dialect's WER."""
-
-_WORST: Final = 4
-"""Dialects with a curve; the table has all."""
+_DIALECT: Final = "wer/dialect/"  # the beginning of a validation's key of a dialect's WER
+_WORST: Final = 4  # dialects with a curve; the table has all
 
 _LOSSES: Final = {
     "training": ("train", LOSS),

@@ -13,11 +13,8 @@ from danish_asr.report.components import render_template
 from danish_asr.scoring.errors import WORST_WORDS, ErrorAnalysis, analyse_errors
 from danish_asr.scoring.scores import BANDS, Grouping, GroupScore, Scores
 
-_FREQUENT: Final = 30
-"""Errors of each kind that are listed."""
-
-_PLAYERS: Final = 20
-"""Worst utterances that can be played."""
+_FREQUENT: Final = 30  # errors of each kind that are listed
+_PLAYERS: Final = 20  # worst utterances that can be played
 
 
 def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> str:

@@ -7,10 +7,11 @@ is also adjusted over the runs and groups of a grouping (Holm, Scandinavian Jour
 for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any, Final
+from typing import Any
 from unicodedata import normalize as unicode_form
 
 import numpy as np
@@ -18,11 +19,9 @@ import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
-from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.predictions import Prediction, refuse
 from danish_asr.scoring.scores import RowsUsed, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-
-_LISTED: Final = 10  # rows in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +100,12 @@ def compare_runs(
 def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.DataFrame:
     """Return the rows of B in the order of those of A with the same corpus and id."""
     with_corpus = all(table["corpus"].notna().all() for table in (a, b))
-    keys_a, keys_b = _keys(a, name_a, with_corpus), _keys(b, name_b, with_corpus)
+    keys_a, keys_b = ([*_keys(table, with_corpus)] for table in (a, b))
     position = {key: place for place, key in enumerate(keys_b)}
     references = b["reference_normalised"].to_numpy()
     order: list[int] = []
-    faults: list[str] = []
+    twice = [key for key, times in Counter(keys_b).items() if times > 1]
+    faults = [f"id {key[-1]!r} is in several corpora of {name_b}" for key in twice]
     for key, reference in zip(keys_a, a["reference_normalised"], strict=True):
         place = position.pop(key, None)
         if place is None:
@@ -115,22 +115,13 @@ def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.D
         else:
             order.append(place)
     faults += [f"id {key[-1]!r} of {name_b} is not in {name_a}" for key in position]
-    if faults:
-        title = f"the runs scored different rows ({len(faults)} of them); use one split:"
-        hidden = ["..."] if len(faults) > _LISTED else []
-        raise PredictionsError("\n  ".join([title, *faults[:_LISTED], *hidden]))
+    refuse("rows differ between the runs; use one split, and a column corpus:", faults)
     return b.iloc[order]
 
 
-def _keys(table: pd.DataFrame, name: str, with_corpus: bool) -> list[tuple[str, ...]]:
+def _keys(table: pd.DataFrame, with_corpus: bool) -> Iterator[tuple[str, ...]]:
     ids = [unicode_form("NFC", row_id) for row_id in table["id"]]
-    if with_corpus:
-        return [*zip(table["corpus"], ids, strict=True)]
-    if len(set(ids)) < len(ids):
-        raise PredictionsError(
-            f"{name}: ids are in several corpora, and a run has no corpus; add a column corpus"
-        )
-    return [(row_id,) for row_id in ids]
+    return zip(table["corpus"], ids, strict=True) if with_corpus else zip(ids, strict=True)
 
 
 def compare_counts(

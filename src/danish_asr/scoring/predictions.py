@@ -123,7 +123,9 @@ def load(
     located = [row for source in sources for row in _rows_of(source, columns, dataset)]
     in_dataset = None
     if dataset is not None:
-        references = _references(located, dataset, split)
+        splits = {str(row["split"]) for _, row in located if row.get("split")}
+        names = [split] if split else sorted(splits) or ["test"]
+        references = [row for name in names for row in read_references(dataset, name)]
         located = _completed(located, references, normalize)
         in_dataset = len(references)
     elif split:
@@ -202,17 +204,6 @@ def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
             row[key] = row.pop(name)
 
 
-def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None) -> list[Row]:
-    splits = {str(row["split"]) for _, row in located if row.get("split")}
-    others = sorted(name for name in splits if not f"{split}_".startswith(f"{name}_"))
-    if split and others:
-        raise PredictionsError(
-            f"{located[0][0]}: rows are of split {', '.join(others)}, and --split is {split}"
-        )
-    names = [split] if split else sorted(splits) or ["test"]
-    return [row for name in names for row in read_references(dataset, name)]
-
-
 def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
     """Return the rows of ``<split>`` or ``<split>_<corpus>`` of a dataset, without hypotheses.
 
@@ -281,12 +272,13 @@ def _completed(
         own = {key: value for key, value in row.items() if value not in (None, "")}
         own |= {"hypothesis": row["hypothesis"], "reference": expected}
         completed.append((location, of_dataset | own))
-    _refuse("ids are not in this split of the dataset:", absent)
-    _refuse("references differ from the dataset's; leave out the column:", different)
+    refuse("ids are not in this split of the dataset:", absent)
+    refuse("references differ from the dataset's; leave out the column:", different)
     return completed
 
 
-def _refuse(message: str, faults: Sequence[str]) -> None:
+def refuse(message: str, faults: Sequence[str]) -> None:
+    """Raise `PredictionsError` with the number of faults and the first ones, if there are any."""
     if faults:
         hidden = ["..."] if len(faults) > _LISTED else []
         lines = [f"{len(faults)} {message}", *faults[:_LISTED], *hidden]

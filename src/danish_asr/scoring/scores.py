@@ -100,16 +100,12 @@ class RowsUsed:
         prefix = f"{name}: " if name else ""
         lines = []
         if self.partial:
-            where = f", where {self.where}" if self.where else ""
-            lines.append(
-                f"{prefix}the predictions are partial: {self.in_file:,} of {self.in_split:,} rows "
-                f"of the split{where}; these scores are not the split's scores"
-            )
+            rows = f"{self.in_file:,} of {self.in_split:,} rows of the split"
+            fault = "these scores are not the split's scores"
+            lines.append(f"{prefix}the predictions are partial: {rows}; {fault}")
         if self.empty_hypotheses:
-            lines.append(
-                f"{prefix}{self.empty_hypotheses:,} of {self.scored:,} hypotheses are empty: all "
-                "their words count as deleted"
-            )
+            rows = f"{self.empty_hypotheses:,} of {self.scored:,} hypotheses"
+            lines.append(f"{prefix}{rows} are empty: all their words count as deleted")
         return lines
 
 
