@@ -102,12 +102,12 @@ def _clips(root: Path, analysis: ErrorAnalysis) -> dict[tuple[str | None, str], 
 
     listed = analysis.worst[:_PLAYERS]
     # A row's split may be that of one corpus, ``test_<corpus>``.
-    splits = {str(utterance.row["split"] or "").partition("_")[0] for utterance in listed}
+    splits = {str(utterance["split"] or "").partition("_")[0] for utterance in listed}
     rows = read_rows(root, None if "" in splits else splits)
     clips = Clips(rows)
     entries: dict[tuple[str | None, str], Mapping[str, Any]] = {}
     for utterance in listed:
-        corpus, row_id = utterance.row["corpus"], utterance.row["id"]
+        corpus, row_id = utterance["corpus"], utterance["id"]
         number = rows.find(corpus, row_id)
         if number is not None:
             entries[corpus, row_id] = clips.entry(number)

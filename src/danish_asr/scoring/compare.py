@@ -139,12 +139,11 @@ def compare_counts(
         settings: Of which the denominator counts.
 
     Returns:
-        A line per group and run with grouping, group, run, seeds, rows, speakers; ``wer`` and
-        ``cer`` of all seeds together, their standard deviations over the seeds (``_deviation``),
-        ``_difference`` from the baseline (negative: fewer errors) with ``_low`` and ``_high`` or
-        why there is no interval (``_not_resolvable``), ``_p``, and ``_p_adjusted`` over all lines.
-        Missing in the baseline, and what cannot be computed: NaN. ``over_seeds``: interval and p
-        hold for other seeds too, as both runs have several.
+        A line per group and run; NaN is what the baseline lacks or cannot be computed. ``wer`` and
+        ``cer`` are those of all seeds together, with standard deviation over the seeds
+        (``_deviation``) and ``_difference`` from the baseline (negative: fewer errors), the latter
+        with ``_low`` and ``_high`` or why there is no interval (``_not_resolvable``), ``_p``, and
+        ``_p_adjusted`` over all lines. ``over_seeds``: they hold for other seeds too.
     """
     baseline = next(iter(runs))
     lines = []

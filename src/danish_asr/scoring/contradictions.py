@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.intervals import CHARACTER_COUNTS, FloatArray
+from danish_asr.scoring.intervals import CHARACTER_COUNTS
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
@@ -50,7 +50,6 @@ class Judgement(NamedTuple):
     """What a model says about rows."""
 
     judged: int
-    limit: float  # the least gap of a contradiction
     contradictions: list[Mapping[str, Any]]
     """Rows of the table of scored rows with ``kind`` and ``gap``, which is infinite if the text
     needs more frames than the audio has; the largest gap first."""
@@ -90,15 +89,9 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
         [NO_SPEECH, TOO_LONG],
         OTHER_TEXT,
     )
-    limit = max(LEAST_GAP, _outlying(table["gap"].to_numpy()))
+    finite = table["gap"].clip(upper=1e9)
+    spread = (finite - finite.median()).abs().median()  # whatever up to half of the rows are
+    limit = max(LEAST_GAP, finite.median() + _SCALES * 1.4826 * spread)
     contradicted = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
     contradicted = contradicted.sort_values(["gap", "id"], ascending=[False, True])
-    return Judgement(len(table), limit, contradicted.to_dict("records"))
-
-
-def _outlying(values: FloatArray) -> float:
-    """Return the bound above which values stand out, whatever up to half of them are."""
-    finite = np.minimum(values, 1e9)
-    median = np.median(finite)
-    spread = np.median(np.abs(finite - median))
-    return float(median + _SCALES * 1.4826 * spread)
+    return Judgement(len(table), contradicted.to_dict("records"))

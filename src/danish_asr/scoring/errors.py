@@ -33,16 +33,6 @@ class Confusion(NamedTuple):
     times: int
 
 
-class WorstUtterance(NamedTuple):
-    """An utterance with many word errors, and the alignment of its words."""
-
-    row: Mapping[str, Any]  # of the table of scored rows
-    word_errors: int
-    words: int
-    wer: float
-    alignment: Sequence[AlignedWord]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorAnalysis:
     """The most frequent errors first; the worst utterances by word errors, then others by WER."""
@@ -55,7 +45,8 @@ class ErrorAnalysis:
     insertions: list[Confusion]
     deletions: list[Confusion]
     character_confusions: list[Confusion]
-    worst: list[WorstUtterance]
+    worst: list[dict[str, Any]]
+    """Rows of the table with ``errors`` and ``words``, ``wer`` and ``alignment`` of the words."""
 
 
 def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -> ErrorAnalysis:
@@ -86,7 +77,7 @@ def _errors(aligned: Sequence[AlignedWord]) -> Iterator[Pair]:
     return ((reference, hypothesis) for tag, reference, hypothesis in aligned if tag != "hit")
 
 
-def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[WorstUtterance]:
+def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[dict[str, Any]]:
     counts = [Counts(*numbers) for numbers in wrong[[*WORD_COUNTS]].to_numpy().tolist()]
     ranked = wrong.assign(
         errors=[own.errors for own in counts],
@@ -98,18 +89,10 @@ def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[WorstUtterance
     by_wer = long.sort_values(["wer", "errors", "id"], ascending=False)[:WORST]
     chosen = pd.concat([by_errors, by_wer])
     rows: list[Any] = chosen[~chosen.index.duplicated()].to_dict("records")
-    return [
-        WorstUtterance(
-            row=row,
-            word_errors=row["errors"],
-            words=row["words"],
-            wer=row["wer"],
-            alignment=align_words(
-                split_words(row["reference_normalised"]), split_words(row["hypothesis_normalised"])
-            ),
-        )
-        for row in rows
-    ]
+    for row in rows:
+        texts = row["reference_normalised"], row["hypothesis_normalised"]
+        row["alignment"] = align_words(*map(split_words, texts))
+    return rows
 
 
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:

@@ -299,9 +299,9 @@ def from_row(row: Row, location: str) -> Prediction:
     if not values["id"].strip():
         raise PredictionsError(f"{location}: the id is empty")
     seconds = _seconds(row.pop("duration", None), location)
-    values |= {key: _label(row.pop(key, None), key, location) for key in LABELS}
+    values |= {key: _text(row.pop(key, None)) for key in LABELS}
     values |= {key: _pop_number(row, key) for key in MEASURES}
-    extra = {key: _text(value, key, location) for key, value in row.items()}
+    extra = {key: _text(value) for key, value in row.items()}
     return Prediction(**values, duration=seconds, extra=extra)
 
 
@@ -341,25 +341,16 @@ def _pop_number(row: Row, key: str) -> float | None:
     return number if isfinite(number) else None
 
 
-def _text(value: Any, key: str, location: str) -> str | None:
-    if isinstance(value, bytes):  # audio in Parquet is not kept
+def _text(value: Any) -> str | None:
+    """Return a value as a label; the bytes of audio are not kept."""
+    if value is None or isinstance(value, bytes) or (isinstance(value, float) and isnan(value)):
         return None
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=lambda _: None)
-    if value is None or isinstance(value, str | bool | int | float):
-        return _label(value, key, location)
+    if isinstance(value, str):  # one label, however it is typed; few values, many rows
+        return intern(unicode_form("NFC", value.strip())) or None
+    if isinstance(value, bool | int | float | list | dict):  # ages, flags, and what tools nest
+        form: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
+        return intern(json.dumps(value, default=lambda _: None, **form))
     return str(value)
-
-
-def _label(value: Any, key: str, location: str) -> str | None:
-    if isinstance(value, str):
-        value = unicode_form("NFC", value.strip())  # one label, however it is typed
-        return intern(value) if value else None  # few values, many rows
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return None
-    if isinstance(value, bool | int | float):
-        return intern(json.dumps(value))  # ages and flags
-    raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
 
 
 def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:

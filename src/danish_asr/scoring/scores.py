@@ -42,12 +42,9 @@ BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
 """Columns that are grouped in bands, with the bounds of these and their unit."""
 
 _TEXTS: Final = ("id", "reference", "hypothesis")
-_NO_GROUPS: Final = {
-    *(*_TEXTS, "reference_normalised", "hypothesis_normalised", *COUNTS, "left_out")
-}
-
-_MOST_NUMBERS: Final = 100
-"""Different numbers of a column that are groups without bounds, such as ages in years."""
+_NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
+_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out"}
+_MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,10 +263,9 @@ def _score_group(
 def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.DataFrame:
     """Return a line per row; ``left_out`` is why it is not scored, or None.
 
-    Columns: the fields of `Prediction` and the further keys of the rows (strings or None),
-    ``reference_normalised``, ``hypothesis_normalised``, `COUNTS` (0 if left out), ``left_out``, and
-    ``words_per_second`` of the normalised reference. Each column but texts and counts can be a
-    grouping.
+    Columns: the fields of `Prediction` and the further keys of the rows (strings or None), both
+    texts normalised, `COUNTS` (0 if left out), ``left_out``, and ``words_per_second`` of the
+    normalised reference. Each column but texts and counts can be a grouping.
     """
     rows, normalize = list(predictions), settings.normalizer()
     table = _frame(rows)
@@ -278,7 +274,7 @@ def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.Dat
     table["left_out"] = pd.Series([None] * len(table), dtype=object)
     for reason, applies in reversed([*ROW_FILTERS[settings.row_filter](table).items()]):
         table.loc[applies, "left_out"] = reason  # the first reason stays
-    texts = table[["reference_normalised", "hypothesis_normalised"]].to_numpy()
+    texts = table[[*_NORMALISED]].to_numpy()
     counts: IntArray = np.zeros((len(table), len(COUNTS)), np.int64)
     for number in np.flatnonzero(table["left_out"].isna()):
         counts[number] = count_errors(*texts[number]).to_tuple()[1:]
