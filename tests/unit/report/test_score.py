@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr import compare, score
-from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.score import default_outputs, score_files
 from danish_asr.scoring.predictions import (
     Prediction,
@@ -198,7 +198,6 @@ def test_predictions_that_were_changed_after_their_evaluation_are_refused(
     ("content", "message"),
     [
         ("{", "cannot be read as JSON"),
-        ("\xe6", "cannot be read as JSON"),
         ("[" * 100_000, "cannot be read as JSON"),
         ("[]", "expected a JSON object, found list"),
     ],
@@ -231,12 +230,6 @@ def test_files_are_written_before_anything_is_printed(tmp_path: Path, prediction
     with pytest.raises(SystemExit):
         score_files([predictions], outputs=outputs, console=Console(file=Closed()))
     assert all(path.exists() for path in outputs)
-
-
-def test_an_output_on_a_full_device_is_one_error(tmp_path: Path, predictions: Path) -> None:
-    (full := tmp_path / "scores.json").symlink_to("/dev/full")
-    with pytest.raises(DanishAsrError, match=r"/dev/full: cannot be written .*space"):
-        _shown(predictions, outputs=[full])
 
 
 @pytest.mark.parametrize(
