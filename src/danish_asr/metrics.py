@@ -137,8 +137,7 @@ def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
 def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> dict[str, float]:
     """Return ``{"wer": ..., "cer": ...}`` over all pairs, as fractions; equal to jiwer's rates.
 
-    Takes any iterables of strings, such as Series; jiwer has the references first. The texts are
-    compared as they are: `danish_asr.normalize` first.
+    Mind that jiwer takes the references first. Use `danish_asr.normalize` on the texts before.
 
     Raises:
         TypeError: A single text, or an entry that is not a string, such as None or NaN.
@@ -151,10 +150,7 @@ def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> di
 def metrics_by_group(
     predictions: Iterable[str], references: Iterable[str], groups: Iterable[Hashable]
 ) -> dict[Hashable, dict[str, float]]:
-    """Return `compute_metrics` of each group, such as a dialect; ``groups`` has that of each pair.
-
-    The groups are in the order of their first pair. Intervals are in `danish_asr.score`.
-    """
+    """Return `compute_metrics` of each group; ``groups`` has the group of each pair."""
     sums: defaultdict[Hashable, ErrorCounts] = defaultdict(ErrorCounts)
     for name, errors in zip(groups, _counts(predictions, references), strict=True):
         sums[name] += errors

@@ -112,12 +112,13 @@ def spreads(
     estimates = _jackknife(sums, denominator)
     if baseline is not None:
         estimates = estimates - _jackknife(baseline, denominator)
-    freedom = _effective_speakers(sums) - 1
+    words = words_of(sums)
+    effective = float(words.sum() ** 2 / max((words**2).sum(), 1))  # speakers, by Kish
     of_rates: list[Spread] = []
     for value, *without_one in estimates:
         deviation = sqrt(len(sums) - 1) * float(np.std(without_one))
-        reason = _why_not_resolvable(sums, deviation)
-        of_rates.append(Spread(float(value), deviation, freedom, reason))
+        reason = _why_not_resolvable(sums, effective, deviation)
+        of_rates.append(Spread(float(value), deviation, effective - 1, reason))
     return of_rates
 
 
@@ -139,12 +140,7 @@ def words_of(sums: pd.DataFrame) -> FloatArray:
     return words
 
 
-def _effective_speakers(sums: pd.DataFrame) -> float:
-    words = words_of(sums)
-    return float(words.sum() ** 2 / max((words**2).sum(), 1))
-
-
-def _why_not_resolvable(sums: pd.DataFrame, deviation: float) -> str | None:
+def _why_not_resolvable(sums: pd.DataFrame, effective: float, deviation: float) -> str | None:
     if not named_speakers(sums):
         return "the speakers are unknown"
     speakers, words = len(sums), words_of(sums).sum()
@@ -152,7 +148,6 @@ def _why_not_resolvable(sums: pd.DataFrame, deviation: float) -> str | None:
         return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
     if words < MIN_WORDS:
         return f"{words:.0f} words, {MIN_WORDS} needed"
-    effective = _effective_speakers(sums)
     if effective < MIN_EFFECTIVE:
         count = floor(10 * effective) / 10
         return f"words as of {count} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"

@@ -21,10 +21,8 @@ from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Counts, count_errors
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
-    CHARACTER_COUNTS,
     COUNTS,
     REFERENCE_WORDS,
-    WORD_COUNTS,
     Estimate,
     IntArray,
     Interval,
@@ -328,10 +326,8 @@ class Group(NamedTuple):
 
     def counts(self) -> tuple[Counts, Counts]:
         """Return the sums of words and of characters."""
-        words, characters = (
-            self.rows[[*names]].sum().tolist() for names in (WORD_COUNTS, CHARACTER_COUNTS)
-        )
-        return Counts(*words), Counts(*characters)
+        sums = self.rows[[*COUNTS]].sum().tolist()
+        return Counts(*sums[:4]), Counts(*sums[4:])
 
 
 def groups_of(table: pd.DataFrame, grouping: str) -> list[Group]:
