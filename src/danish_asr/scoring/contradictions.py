@@ -75,8 +75,7 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
     if cer > _WEAK:
         raise PredictionsError(
             f"{model}: the model is too weak to judge: half of {len(table):,} rows have a CER "
-            f"above {cer:.0%}, and at most {_WEAK:.0%} is expected. Train longer, or begin with a "
-            "better model"
+            f"above {cer:.0%}, and at most {_WEAK:.0%} is expected; train it longer"
         )
     unsure = -np.log(table["confidence"].clip(lower=np.exp(-100)))
     # An empty text is none to prefer; noise can make it improbable too.

@@ -54,9 +54,8 @@ def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -
     wrong = table[table[[*WORD_COUNTS[1:]]].any(axis=1)]
     pairs: Counter[Pair] = Counter()
     without_compounds = 0
-    texts = wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy()
-    for reference, hypothesis in texts:
-        words, others = split_words(reference), split_words(hypothesis)
+    for texts in wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy():
+        words, others = map(split_words, texts)
         pairs.update(_errors(align_words(words, others)))
         without_compounds += errors_without_compounds(words, others)
     substitutions = {pair: count for pair, count in pairs.items() if all(pair)}

@@ -76,8 +76,7 @@ class Loaded(NamedTuple):
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
-_Located = tuple[str, Row]
-"""File and line of a row, and the row."""
+_Located = tuple[str, Row]  # file and line of a row, and the row
 
 
 def read_predictions(

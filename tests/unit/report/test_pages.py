@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -14,6 +16,7 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.report.components import Panel, curves_chart
 from danish_asr.report.run_page import panels, report_run
 from danish_asr.report.runs import Run, report_runs
 from danish_asr.report.score_page import score_page
@@ -180,6 +183,13 @@ def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_
         "training": {5: 9.0, 10: 4.0}
     }
     assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
+
+
+@pytest.mark.parametrize(("points", "smoothed"), [(60, 1), (9, 0)])
+def test_a_long_noisy_curve_is_smoothed(points: int, smoothed: int) -> None:
+    curve = pd.Series(1.0 + np.arange(points) % 2, index=np.arange(points))
+    chart = curves_chart(Panel("Loss", "", {"training": curve}, noisy=True))
+    assert chart.count("training, smoothed") == smoothed
 
 
 @pytest.fixture
