@@ -30,13 +30,15 @@ from danish_asr.scoring.compare import compare_counts
 from danish_asr.scoring.gap import estimate_gap
 from danish_asr.scoring.intervals import (
     ALPHA,
+    COUNTS,
+    FloatArray,
+    IntArray,
     logs_and_errors,
     of_speakers,
     spreads,
     t_quantile,
 )
 from danish_asr.scoring.settings import Settings
-from danish_asr.scoring.table import COUNTS, FloatArray, IntArray
 
 SPEAKERS: Final = (8, 12, 20, 35, 100)
 WER, BETWEEN_SPEAKERS, BETWEEN_RUNS = 0.2, 0.5, 0.2

@@ -1,8 +1,7 @@
-"""Word and character error rates from integer counts that add up.
+"""Word and character error rates, from integer counts that add up and are divided once.
 
-Two texts come in, counts of hits, substitutions, deletions and insertions go out; a rate is divided
-once, at the end. Counts and alignments are those of jiwer: this module calls RapidFuzz as jiwer
-does. Importing it loads neither torch nor fairseq2.
+In: two texts. Out: hits, substitutions, deletions and insertions. Counts and alignments are those
+of jiwer: this module calls RapidFuzz as jiwer does. Importing it loads neither torch nor fairseq2.
 """
 
 from __future__ import annotations
@@ -10,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import zip_longest
+from operator import add
 from typing import Final, Literal, NamedTuple, get_args
 
 from rapidfuzz.distance import Levenshtein
@@ -23,9 +23,8 @@ S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standa
 DENOMINATORS: Final[tuple[Denominator, ...]] = get_args(Denominator)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Differences between hypothesis and reference, in words or in characters."""
+class Counts(NamedTuple):
+    """Hits and errors of a hypothesis, in words or in characters."""
 
     hits: int = 0
     substitutions: int = 0
@@ -34,17 +33,13 @@ class Counts:
 
     @property
     def errors(self) -> int:
-        """Substitutions, deletions and insertions."""
+        """All but the hits."""
         return self.substitutions + self.deletions + self.insertions
 
     @property
     def reference_length(self) -> int:
-        """Words or characters of the reference."""
+        """All but the insertions."""
         return self.hits + self.substitutions + self.deletions
-
-    def to_tuple(self) -> tuple[int, int, int, int]:
-        """Return hits, substitutions, deletions and insertions."""
-        return self.hits, self.substitutions, self.deletions, self.insertions
 
     def rate(self, denominator: Denominator = "standard") -> float:
         """Return errors as a fraction; over an empty reference the insertions, or 1 (coral)."""
@@ -57,12 +52,11 @@ class ErrorCounts:
     """The counts of one utterance or of any set of utterances."""
 
     rows: int = 0
-    words: Counts = Counts()
-    characters: Counts = Counts()
+    words: Counts = field(default=Counts())
+    characters: Counts = field(default=Counts())
 
     def __add__(self, other: ErrorCounts) -> ErrorCounts:
-        pairs = zip(self.to_tuple(), other.to_tuple(), strict=True)
-        return ErrorCounts.from_tuple([one + another for one, another in pairs])
+        return ErrorCounts.from_tuple([*map(add, self.to_tuple(), other.to_tuple())])
 
     def wer(self, denominator: Denominator = "standard") -> float:
         """Return the word error rate over all words (a micro-average)."""
@@ -79,14 +73,13 @@ class ErrorCounts:
 
     def to_tuple(self) -> tuple[int, ...]:
         """Return rows, then hits, substitutions, deletions, insertions of words, of characters."""
-        return self.rows, *self.words.to_tuple(), *self.characters.to_tuple()
+        return self.rows, *self.words, *self.characters
 
 
 def count_errors(reference: str, hypothesis: str) -> ErrorCounts:
     """Count the errors of one utterance; the texts are compared without normalisation."""
     words = align_counts(split_words(reference), split_words(hypothesis))
-    characters = align_counts(reference.strip(), hypothesis.strip())
-    return ErrorCounts(1, words, characters)
+    return ErrorCounts(1, words, align_counts(reference.strip(), hypothesis.strip()))
 
 
 def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
@@ -101,15 +94,12 @@ def align_counts(reference: Sequence[str], hypothesis: Sequence[str]) -> Counts:
     return Counts(hits, substitutions, deletions, insertions)
 
 
-_SPACES: Final = re.compile(r"\s\s+")
-
-
 def split_words(text: str) -> list[str]:
     """Split at spaces as jiwer does: a single tab or newline does not separate words."""
     words = text.split()
     if " ".join(words) == text:  # usual, and faster
         return words
-    return [word for word in _SPACES.sub(" ", text).strip().split(" ") if word]
+    return [word for word in re.sub(r"\s\s+", " ", text).strip().split(" ") if word]
 
 
 class AlignedWord(NamedTuple):
@@ -120,26 +110,17 @@ class AlignedWord(NamedTuple):
     hypothesis: str
 
 
-_TAGS: Final = {
-    "equal": "hit",
-    "replace": "substitution",
-    "delete": "deletion",
-    "insert": "insertion",
-}
+_TAGS: Final = {"replace": "substitution", "delete": "deletion", "insert": "insertion"}
 
 
-def align_words(
-    reference: Sequence[str], hypothesis: Sequence[str], *, hits: bool = True
-) -> list[AlignedWord]:
-    """Return jiwer's alignment, whose errors `align_counts` counts, or only its errors."""
+def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
+    """Return jiwer's alignment, whose errors `align_counts` counts."""
     aligned: list[AlignedWord] = []
     for step in Levenshtein.opcodes(reference, hypothesis):
-        if step.tag == "equal" and not hits:
-            continue
         words = reference[step.src_start : step.src_end]
         others = hypothesis[step.dest_start : step.dest_end]
         pairs = zip_longest(words, others, fillvalue="")
-        aligned += [AlignedWord(_TAGS[step.tag], *pair) for pair in pairs]
+        aligned += [AlignedWord(_TAGS.get(step.tag, "hit"), *pair) for pair in pairs]
     return aligned
 
 
@@ -156,8 +137,7 @@ def compute_cer(predictions: Iterable[str], references: Iterable[str]) -> float:
 def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> dict[str, float]:
     """Return ``{"wer": ..., "cer": ...}`` over all pairs, as fractions; equal to jiwer's rates.
 
-    Takes lists, pandas Series, arrays or iterators of strings; mind that jiwer takes the references
-    first. The texts are compared as they are: `danish_asr.normalize` first.
+    Mind that jiwer takes the references first. Use `danish_asr.normalize` on the texts before.
 
     Raises:
         TypeError: A single text, or an entry that is not a string, such as None or NaN.
@@ -170,31 +150,20 @@ def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> di
 def metrics_by_group(
     predictions: Iterable[str], references: Iterable[str], groups: Iterable[Hashable]
 ) -> dict[Hashable, dict[str, float]]:
-    """Return `compute_metrics` of each group, such as a dialect; ``groups`` has that of each pair.
-
-    The groups are in the order of their first pair. Intervals are in `danish_asr.score`.
-    """
-    counts, names = _counts(predictions, references), list(groups)
-    if len(names) != len(counts):
-        raise ValueError(f"{len(names)} groups for {len(counts)} pairs")
+    """Return `compute_metrics` of each group; ``groups`` has the group of each pair."""
     sums: defaultdict[Hashable, ErrorCounts] = defaultdict(ErrorCounts)
-    for name, errors in zip(names, counts, strict=True):
+    for name, errors in zip(groups, _counts(predictions, references), strict=True):
         sums[name] += errors
     return {name: {"wer": total.wer(), "cer": total.cer()} for name, total in sums.items()}
 
 
 def _counts(predictions: Iterable[str], references: Iterable[str]) -> list[ErrorCounts]:
-    hypotheses, expected = _texts("predictions", predictions), _texts("references", references)
+    if isinstance(predictions, str) or isinstance(references, str):
+        raise TypeError("expected lists of texts, found a single text")
+    hypotheses, expected = list(predictions), list(references)
     if len(hypotheses) != len(expected):
         raise ValueError(f"{len(hypotheses)} predictions for {len(expected)} references")
-    return [count_errors(*pair) for pair in zip(expected, hypotheses, strict=True)]
-
-
-def _texts(name: str, texts: Iterable[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise TypeError(f"{name}: expected a list of texts, found a single text")
-    entries = list(texts)
-    for position, text in enumerate(entries):
-        if not isinstance(text, str):
-            raise TypeError(f"{name}[{position}]: expected a string, found {text!r:.40}")
-    return entries
+    for number, pair in enumerate(zip(expected, hypotheses, strict=True)):
+        if not all(isinstance(text, str) for text in pair):
+            raise TypeError(f"pair {number}: expected two strings, found {pair!r:.80}")
+    return list(map(count_errors, expected, hypotheses))

@@ -89,7 +89,7 @@ def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
         "Fynsk": compute_metrics(predictions[::2], references[::2]),
         None: compute_metrics(["nej"], ["ja"]),
     }
-    with pytest.raises(ValueError, match="1 groups for 3 pairs"):
+    with pytest.raises(ValueError, match="longer than"):
         metrics_by_group(predictions, references, ["Fynsk"])
 
 
@@ -97,8 +97,8 @@ def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
     ("predictions", "references", "message"),
     [
         (["a"], ["a", "b"], "1 predictions for 2 references"),
-        ("abc", ["abc"], "predictions: expected a list of texts"),
-        (["a"], pd.Series([float("nan")]), r"references\[0\]: expected a string, found nan"),
+        ("abc", ["abc"], "expected lists of texts"),
+        (["a"], pd.Series([float("nan")]), r"pair 0: expected two strings, found \(nan, 'a'\)"),
     ],
 )
 def test_compute_functions_name_what_they_cannot_compare(

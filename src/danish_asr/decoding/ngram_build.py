@@ -23,7 +23,7 @@ from danish_asr.corpus.rows import USUAL_NAMES
 from danish_asr.corpus.shards import find_shards
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import read_references
 from danish_asr.text.profiles import normalize, normalizer
 
 ORDERS: Final = range(2, 7)

@@ -25,11 +25,7 @@ from danish_asr.scoring.contradictions import KINDS, Judgement, judge
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from danish_asr.scoring.settings import Settings
 
-_ON_PAGE: Final = 300
-"""Rows of the page; the table has all."""
-
-_FEW: Final = 100
-"""Rows of a model below which its usual gap is hardly known."""
+_ON_PAGE: Final = 300  # rows of the page; the table has all
 
 
 def audit(
@@ -65,11 +61,10 @@ def audit(
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), str(model), settings)
-        notes = _notes(judgement, rows)
-        publish_text(out, _page(root, model, rows, judgement, notes))
+        publish_text(out, _page(root, model, rows, judgement))
         publish_text(out.with_suffix(".csv"), to_csv(_table(judgement)))
-    for note in notes:
-        warn(note, console)
+    if absent := len(rows.table) - judgement.judged:
+        warn(f"{absent:,} rows of the dataset have no prediction and are not judged", console)
     _print(judgement, console)
     say(f"wrote {out}, and the list to {out.with_suffix('.csv')}", console)
     return len(judgement.contradictions)
@@ -105,16 +100,6 @@ def _of_dataset(files: Sequence[Path], rows: Rows, root: Path) -> list[Predictio
     return [*of_dataset.values()]
 
 
-def _notes(judgement: Judgement, rows: Rows) -> list[str]:
-    notes = []
-    if judgement.judged < _FEW:
-        notes.append(f"{judgement.judged:,} rows are few to know what gap is usual for a model")
-    if judgement.judged < len(rows.table):
-        absent = len(rows.table) - judgement.judged
-        notes.append(f"{absent:,} rows of the dataset have no prediction and are not judged")
-    return notes
-
-
 def _counts(judgement: Judgement) -> dict[str, int]:
     """The rows of each kind, in the order of `KINDS`."""
     counts = Counter(row["kind"] for row in judgement.contradictions)
@@ -132,7 +117,7 @@ def _print(judgement: Judgement, console: Console) -> None:
     say(f"{listed:,} of {judgement.judged:,} judged rows are contradicted", console)
 
 
-def _page(root: Path, model: Path, rows: Rows, judgement: Judgement, notes: Sequence[str]) -> str:
+def _page(root: Path, model: Path, rows: Rows, judgement: Judgement) -> str:
     clips, by_kind = Clips(rows), defaultdict[str, list[dict[str, Any]]](list)
     for row in judgement.contradictions[:_ON_PAGE]:
         by_kind[row["kind"]].append(_entry(row, rows, clips))
@@ -144,7 +129,7 @@ def _page(root: Path, model: Path, rows: Rows, judgement: Judgement, notes: Sequ
         counts=_counts(judgement),
         judged=judgement.judged,
         listed=len(judgement.contradictions),
-        notes=notes,
+        absent=len(rows.table) - judgement.judged,
         entries={kind: by_kind[kind] for kind in KINDS if kind in by_kind},
         limits=(_ON_PAGE, MAX_PAGE_BYTES / 1e6),
         clips=clips,

@@ -4,10 +4,8 @@ In: two or more runs, each a directory, one or more files, or rows. `compare` re
 comparison; `compare_files` is the command, which writes files and prints the same numbers.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from math import isnan
-from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,14 +98,12 @@ def compare(
         row_filter=row_filter,
         denominator=denominator,
     )
-    normalize = settings.normalizer()
+    options: dict[str, Any] = {"columns": columns, "dataset": dataset, "split": split}
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
     for run, own in sources.items():
         for name, source in own.items():
-            loaded = load(
-                [source], columns=columns, dataset=dataset, split=split, normalize=normalize
-            )
+            loaded = load([source], **options, normalize=settings.normalizer())
             predictions[run][name] = loaded.rows
             sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
     return compare_runs(
@@ -122,23 +118,17 @@ def compare(
 def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
     """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
     runs: dict[str, list[Path]] = {}
-    faults: list[str] = []
-    if len(arguments) < 2:
-        faults.append("expected two or more runs; the first is the baseline")
     for number, argument in enumerate(arguments):
         name, equals, files = argument.partition("=")
         name = name.strip()
         paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
         if not equals or Path(argument).exists():
             name, paths = chr(ord("A") + number), [Path(argument)]
-        if not (name and paths):
-            faults.append(f"run '{name}': expected NAME=FILE[,FILE...]")
-        if name in runs:
-            faults.append(f"two runs have the name '{name}'")
-        runs[name] = [*runs.get(name, []), *paths]
-    uses = Counter(realpath(file) for files in runs.values() for file in files)
-    faults += [f"{file} is given twice" for file, times in uses.items() if times > 1]
-    if faults:
+        if not paths or name in runs:
+            raise ConfigError([f"run '{argument}': expected NAME=FILE[,FILE...], each NAME once"])
+        runs[name] = paths
+    if len(runs) < 2:
+        faults = ["expected two or more; the first is the baseline"]
         raise ConfigError(faults, where="the list of runs")
     return runs
 
@@ -183,11 +173,6 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for name, rows in comparison.rows.items():
         for warning in rows.warnings(name):
             warn(warning, console)
-    (first, base), *others = comparison.rows.items()
-    for name, rows in others:
-        if base.splits and rows.splits and base.splits != rows.splits:
-            splits = f"{' and '.join(base.splits)}, {name} of split {' and '.join(rows.splits)}"
-            warn(f"{first} is of split {splits}; compare runs over one split", console)
     say(_summary(comparison), console)
     narrow = console.is_terminal and console.width < _WIDE_ENOUGH
     columns = [*HEADINGS][: _NARROW if narrow else None]

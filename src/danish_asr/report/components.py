@@ -26,7 +26,7 @@ from matplotlib.ticker import LogLocator
 
 from danish_asr import __version__
 from danish_asr.report.tables import bounds, count, percent, sentence, short
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 
 _COLOURS: Final = {
     f"#0102{number:02x}": f"var(--{name})"
@@ -50,17 +50,10 @@ _STYLE: Final[Any] = {
     "ytick.color": _MUTED,
     "legend.frameon": False,
 }
-_WIDTH: Final = 3.9
-"""Inches. About the width of a phone, so that the text stays readable there."""
-
-_SMOOTHED_FROM: Final = 50
-"""Noisy curves with so many points have a smoothed one over them."""
-
-_SMOOTHING: Final = 0.9
-"""The part of an exponential average that is of the points before; TensorBoard has this slider."""
-
-_DOTTED_BELOW: Final = 40
-"""Curves with fewer points have a dot at each."""
+_WIDTH: Final = 3.9  # inches. About the width of a phone, so that the text stays readable there
+_SMOOTHED_FROM: Final = 50  # noisy curves with so many points have a smoothed one over them
+_SMOOTHING: Final = 0.9  # of an exponential average is of the points before, as in TensorBoard
+_DOTTED_BELOW: Final = 40  # curves with fewer points have a dot at each
 
 Curve: TypeAlias = "pd.Series[Any]"
 """Values; the index holds steps, in order."""
@@ -101,22 +94,18 @@ def audio_url(flac: bytes) -> str:
 
 
 def curves_chart(panel: Panel) -> str:
-    """Return curves in one pair of axes, as SVG; colours and lines repeat after some curves."""
-    colours, lines = (_ACCENT, _SECOND, _THIRD, _MUTED), ("-", "--", ":")
-    description = []
+    """Return curves in one pair of axes, as SVG; colours repeat after four curves."""
+    colours, description = (_ACCENT, _SECOND, _THIRD, _MUTED), []
     with mpl.rc_context(_STYLE | {"svg.hashsalt": panel.title}):
         figure = Figure(figsize=(_WIDTH, 3.1), layout="constrained")
         axes = figure.add_subplot()
         for number, (name, curve) in enumerate(panel.curves.items()):
             colour = colours[number % len(colours)]
-            line = lines[number // len(colours) % len(lines)]
             marker, shown, label = "o" if len(curve) < _DOTTED_BELOW else "", curve, name
             if panel.noisy and len(curve) >= _SMOOTHED_FROM:
                 axes.plot(curve.index, curve, color=colour, linewidth=0.5)
                 shown, label = curve.ewm(alpha=1 - _SMOOTHING).mean(), f"{name}, smoothed"
-            axes.plot(
-                shown.index, shown, linestyle=line, color=colour, label=label, marker=marker, ms=3
-            )
+            axes.plot(shown.index, shown, color=colour, label=label, marker=marker, ms=3)
             description.append(
                 f"{name}: {curve.iloc[0]:.4g} at step {curve.index[0]}, lowest {curve.min():.4g}, "
                 f"highest {curve.max():.4g}, {curve.iloc[-1]:.4g} at step {curve.index[-1]}"

@@ -25,7 +25,7 @@ from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, 
 from danish_asr.corpus.shards import find_shards
 from danish_asr.recipe.data.index import Index, read_index
 from danish_asr.report.components import audio_url
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 
 UNKNOWN: Final = "unknown"
 
@@ -35,9 +35,6 @@ MAX_PAGE_BYTES: Final = 20_000_000
 
 SILENCE: Final = 40.0
 """Windows this much (dB) below the loudest one are silence, if they are at an end."""
-
-FEW_HOURS: Final = 1.0
-"""Training data below this is reported as little."""
 
 _WINDOW: Final = SAMPLE_RATE // 50
 _FULL_SCALE: Final = 0.999  # as in the conversion's suspects
@@ -122,9 +119,8 @@ def _columns(index: Index) -> pa.Table:
         "split": pa.repeat(pa.scalar(index.split), len(index)),
         "seconds": pa.array(index.lengths / SAMPLE_RATE),
     }
+    table = table.drop_columns([name for name in columns if name in table.column_names])
     for name, values in columns.items():
-        if name in table.column_names:
-            table = table.drop_columns([name])
         table = table.append_column(name, values)
     return table
 
@@ -178,24 +174,20 @@ def lines(table: pa.Table, key: str) -> list[Line]:
     for group in groups(table, key, "split"):
         parts[group.names[0]][group.names[1]] = group
     of_split = {group.names[0]: group for group in groups(table, "split")}
-    all_train, all_test = of_split.get("train", Group()), of_split.get("test", Group())
+    resolvable = of_split.get("test", Group()).speakers >= MIN_SPEAKERS
     made = []
     for group in groups(table, key):
         (name,) = group.names
         own = parts[name]
-        train, test = own.get("train", Group()), own.get("test", Group())
-        few = test.speakers < MIN_SPEAKERS <= all_test.speakers
-        little = 0 < train.hours < FEW_HOURS <= all_train.hours
-        faults = {
-            "no test data": "test" in of_split and not test.rows,
-            "unknown test speakers": test.rows and not test.speakers,
-            f"fewer than {MIN_SPEAKERS} test speakers": test.speakers and few,
-            "no training data": "train" in of_split and not train.rows,
-            f"less than {FEW_HOURS:g} h of training": little,
-        }
-        lacks = ", ".join(fault for fault, is_so in faults.items() if is_so and name != UNKNOWN)
+        speakers = own.get("test", Group()).speakers
+        lacks = [
+            f"no {split} data" for split in ("train", "test") if split in of_split.keys() - own
+        ]
+        if resolvable and 0 < speakers < MIN_SPEAKERS:
+            lacks.append(f"fewer than {MIN_SPEAKERS} test speakers")
+        faults = "" if name == UNKNOWN else ", ".join(lacks)
         hours = {split: part.hours for split, part in own.items()}
-        made.append(Line(name, group.rows, group.speakers, test.speakers, hours, lacks))
+        made.append(Line(name, group.rows, group.speakers, speakers, hours, faults))
     return made
 
 
@@ -208,17 +200,17 @@ def vocabulary(rows: Rows) -> list[dict[str, Any]]:
     """Words, distinct words and the share that train lacks, per split."""
     lower = pc.utf8_lower(rows.table["text"])
     plain = pc.replace_substring_regex(lower, r"[^\p{L}\p{M}\p{N}]+", " ")
-    counts: dict[str, Counter[str]] = {}
-    for index in rows.indexes:
-        own = plain.filter(pc.equal(rows.table["split"], index.split))
-        counts[index.split] = Counter(" ".join(own.to_pylist()).split())
     made = []
-    for name, own in counts.items():
-        line = {"split": name, "words": own.total(), "distinct": len(own), "unseen": None}
-        if "train" in counts and name != "train" and own:
-            new = sum(count for word, count in own.items() if word not in counts["train"])
-            line["unseen"] = new / own.total()
-        made.append(line)
+    train: Counter[str] = Counter()
+    for index in rows.indexes:  # train comes first
+        own = plain.filter(pc.equal(rows.table["split"], index.split))
+        counts = Counter(" ".join(own.to_pylist()).split())
+        new = sum(count for word, count in counts.items() if word not in train)
+        unseen = new / counts.total() if train and counts else None
+        line = {"words": counts.total(), "distinct": len(counts), "unseen": unseen}
+        made.append({"split": index.split, **line})
+        if index.split == "train":
+            train = counts
     return made
 
 
@@ -244,24 +236,14 @@ def reasons(path: Path) -> list[tuple[str, str, int]]:
     return sorted(made, key=lambda line: (-line[2], line))
 
 
-class Suspects(NamedTuple):
-    """The rows of the conversion's list that have a reason."""
-
-    rows: int
-    first: list[tuple[int, str]]  # some of them, and what was measured
-
-
-def suspects(path: Path, rows: Rows, most: int) -> dict[str, Suspects]:
-    """The conversion's list by reason, the most frequent first, with up to ``most`` rows each."""
-    listed = defaultdict[str, list[tuple[tuple[str, str], float]]](list)
+def suspects(path: Path, rows: Rows) -> dict[str, list[tuple[int, str]]]:
+    """The rows of the conversion's list, and what was measured, by reason, most frequent first."""
+    listed = defaultdict[str, list[tuple[int, str]]](list)
     for line in _read(path, ["reason", "corpus", "id", "value"]).to_pylist():
-        listed[line["reason"]].append(((line["corpus"], line["id"]), line["value"]))
-    made = {}
-    for reason, own in sorted(listed.items(), key=lambda item: -len(item[1])):
-        places = [(rows.find(*key), f"{value:.3g}") for key, value in own[:most]]
-        first = [(place, value) for place, value in places if place is not None]
-        made[reason] = Suspects(len(own), first)
-    return made
+        row = rows.find(line["corpus"], line["id"])
+        if row is not None:
+            listed[line["reason"]].append((row, f"{line['value']:.3g}"))
+    return dict(sorted(listed.items(), key=lambda item: -len(item[1])))
 
 
 def _read(path: Path, columns: list[str]) -> pa.Table:

@@ -21,7 +21,7 @@ from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
 from danish_asr.report.tables import say
-from danish_asr.scoring.table import FloatArray
+from danish_asr.scoring.intervals import FloatArray
 from danish_asr.text.profiles import normalizer
 
 _TITLES: Final = {
@@ -80,9 +80,8 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
     table, clips, manifest = rows.table, Clips(rows), root / INVENTORY_FILE
     (total,) = dataset.groups(table)
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.seconds, 1e-3)
-    has_suspects = (root / SUSPECTS_FILE).is_file()
-    suspects = dataset.suspects(root / SUSPECTS_FILE, rows, _MOST) if has_suspects else {}
-    ledger = root / LEDGER_FILE
+    listed, ledger = root / SUSPECTS_FILE, root / LEDGER_FILE
+    suspects = dataset.suspects(listed, rows) if listed.is_file() else {}
     return render_template(
         "dataset_page.html",
         name=_name(root),
@@ -103,7 +102,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         ledger=dataset.reasons(ledger) if ledger.is_file() else None,
         suspects=suspects,
         to_check={
-            reason: [clips.entry(row, value) for row, value in own.first]
+            reason: [clips.entry(row, value) for row, value in own[:_MOST]]
             for reason, own in suspects.items()
         },
         extremes=_extremes(rows, speed, sample, clips),

@@ -19,13 +19,9 @@ from danish_asr.recipe.run.run_directory import TENSORBOARD, Evaluation, evaluat
 from danish_asr.report.components import Curve, Panel, curves_chart, render_template
 from danish_asr.report.runs import STOPPED, Run
 from danish_asr.report.tables import say
-from danish_asr.scoring.scores import Scores
 
-_DIALECT: Final = "wer/dialect/"
-"""The beginning of a validation's key of a dialect's WER."""
-
-_WORST: Final = 4
-"""Dialects with a curve; the table has all."""
+_DIALECT: Final = "wer/dialect/"  # the beginning of a validation's key of a dialect's WER
+_WORST: Final = 4  # dialects with a curve; the table has all
 
 _LOSSES: Final = {
     "training": ("train", LOSS),
@@ -48,15 +44,6 @@ class _Dialect(NamedTuple):
     best: float
     last: float
     cer: float
-
-
-class _Scored(NamedTuple):
-    """A finished evaluation with its scores."""
-
-    evaluation: Evaluation
-    scores: Scores
-    what: str  # the split, and how it was decoded
-    page: str | None  # its own page, from where this one is
 
 
 def report_run(folder: Path, console: Console | None = None) -> None:
@@ -90,18 +77,18 @@ def render_run(run: Run, page: Path) -> str:
     )
 
 
-def _scored(run: Run, evaluation: Evaluation, page: Path) -> _Scored:
+def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
+    """Return what the page shows of an evaluation, which may have a page of its own."""
     about = evaluation.about
-    splits = ", ".join(about.get("rows_in_split") or ["split unknown"])
-    what = f"{splits}, where {about['where']}" if about.get("where") else splits
-    decoder = (about.get("decoder") or {}).get("name")
+    what = ", ".join(about.get("rows_in_split") or ["split unknown"])
+    if about.get("where"):
+        what += f", where {about['where']}"
+    if about.get("decoder"):
+        what += f" ({about['decoder']['name']})"
     report = evaluation.predictions.with_name("report.html")
-    return _Scored(
-        evaluation,
-        run.scores(evaluation),
-        f"{what} ({decoder})" if decoder else what,
-        relpath(report, page.resolve().parent) if report.is_file() else None,
-    )
+    link = relpath(report, page.resolve().parent) if report.is_file() else None
+    overall = run.scores(evaluation).overall
+    return {"about": about, "overall": overall, "what": what, "page": link}
 
 
 def _numbers(run: Run) -> dict[str, tuple[str, str]]:

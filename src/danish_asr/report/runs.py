@@ -46,15 +46,13 @@ _LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.a
 _TIMES: Final = ("hours", "audio h/h")
 """Columns of the hours of training, and of the hours of audio in one of them."""
 
-_SATURATED: Final = 80.0
-"""Per cent; above it the loss says more than an error rate."""
-
 
 class BestModel(NamedTuple):
     """The best validation."""
 
     score: float
     step: int
+    loss: float
 
 
 class Run:
@@ -70,10 +68,8 @@ class Run:
         missing = [file for file in (CONFIG_FILE, ENVIRONMENT) if not (folder / file).is_file()]
         self.refused = bool(missing) and (folder / FAILED).is_file()
         if missing and not self.refused:
-            raise RunError(
-                f"{folder}: no {' and no '.join(missing)} there; expected OUTDIR of a training "
-                "run, which has both soon after its start"
-            )
+            expected = "expected OUTDIR of a training run, which has both soon after its start"
+            raise RunError(f"{folder}: no {' and no '.join(missing)} there; {expected}")
         self.folder = folder.resolve()
         self.name = name or self.folder.name
         self.config: Mapping[str, Any] = (
@@ -128,7 +124,7 @@ class Run:
         if not self.scored:
             return None
         _, row = best_validation(self.scored, self.score)
-        return BestModel(row[self.score], row["Step"])
+        return BestModel(row[self.score], row["Step"], row.get(LOSS, inf))
 
     @property
     def hours(self) -> float:
@@ -154,10 +150,8 @@ class Run:
     @cached_property
     def test(self) -> Scores | None:
         """The scores of the run's own test split."""
-        for evaluation in evaluations(self.folder):
-            if evaluation.is_of_own_test:
-                return self.scores(evaluation)
-        return None
+        own = [one for one in evaluations(self.folder) if one.is_of_own_test]
+        return self.scores(own[0]) if own else None
 
     def line(self) -> dict[str, Any]:
         """Return what a table for programs has of the run."""
@@ -180,19 +174,9 @@ class Run:
             "score_profile": self.profile,
         }
 
-    def standing(self) -> tuple[bool, tuple[float, float]]:
-        """Return what orders runs, the best first; those that were not validated come last."""
-        standings = []
-        for row in self.scored:
-            value = row[self.score]
-            if self.score != LOSS:
-                value = min(value, _SATURATED)
-            standings.append((value, row.get(LOSS, inf)))
-        return not standings, min(standings, default=(0.0, 0.0))
-
 
 def find_runs(root: Path) -> list[Run]:
-    """Return the runs in a directory or below it, the best dev score first.
+    """Return the runs in a directory or below it, the best dev score first, without one last.
 
     Raises:
         RunError: There is none.
@@ -206,7 +190,7 @@ def find_runs(root: Path) -> list[Run]:
             f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
             "`danish-asr sweep`, or a directory above several"
         )
-    return sorted(runs, key=Run.standing)
+    return sorted(runs, key=lambda run: (run.best.score, run.best.loss) if run.best else (inf, inf))
 
 
 def _folders(root: Path) -> Iterator[Path]:

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import pandas as pd
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish_text
@@ -30,12 +31,22 @@ from danish_asr.recipe.run.run_directory import (
     predictions_of,
 )
 from danish_asr.report import SCORE_OUTPUTS
-from danish_asr.report.tables import Terminal, print_scores, say
-from danish_asr.scoring.intervals import rates
+from danish_asr.report.tables import (
+    POOLED_NOTE,
+    Terminal,
+    count,
+    gap_sentence,
+    interval_of,
+    percent,
+    print_table,
+    say,
+    summary,
+    warn,
+)
+from danish_asr.scoring.intervals import COUNTS, rates
 from danish_asr.scoring.predictions import COLUMNS, Source, load
-from danish_asr.scoring.scores import Scores, score_predictions
+from danish_asr.scoring.scores import BANDS, GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
-from danish_asr.scoring.table import BANDS, COUNTS
 
 
 def score(
@@ -137,18 +148,13 @@ def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         key: value
         for key, value in first.items()
-        if all(key in other and other[key] == value for other in others)
+        if all(other.get(key) == value for other in others)
     }
 
 
 def listed(by: str | Sequence[str] | None) -> list[str]:
-    """Return the groupings of an argument; raises `ConfigError` if it is something else."""
-    if by is None or isinstance(by, str):
-        return [] if by is None else [by]
-    if not isinstance(by, Sequence) or not all(isinstance(name, str) for name in by):
-        faults = [f"by: expected the names of columns, such as 'dialect'; found {by!r:.40}"]
-        raise ConfigError(faults, where="the call")
-    return [*by]
+    """Return the groupings of an argument."""
+    return [by] if isinstance(by, str) else [*(by or ())]
 
 
 def score_files(
@@ -189,6 +195,28 @@ def score_files(
     for path in texts:
         say(f"wrote {path}", console)
     return scores
+
+
+def print_scores(scores: Scores, console: Console) -> None:
+    """Print warnings about the rows, one table of all groups, and the gaps."""
+    for warning in scores.rows.warnings():
+        warn(warning, console)
+    say(summary(scores), console)
+    lines = {"": [_cells(scores.overall)]}
+    lines |= {name: [*map(_cells, part.groups)] for name, part in scores.groupings.items()}
+    headings = ["group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words"]
+    print_table(Table(*headings), lines, console)
+    if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
+        say(POOLED_NOTE, console)
+    for name, part in scores.groupings.items():
+        if part.gap:
+            say(gap_sentence(name, part.gap), console)
+
+
+def _cells(group: GroupScore) -> list[str]:
+    rates = [percent(group.wer.value), interval_of(group), percent(group.cer.value)]
+    numbers = (group.rows, group.speakers, group.words.reference_length)
+    return [group.label, *rates, *map(count, numbers)]
 
 
 def default_outputs(files: Sequence[Path]) -> list[Path]:
@@ -234,18 +262,13 @@ def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
         ConfigError: An argument has another form, or a name is unknown or given twice.
     """
     columns: dict[str, str] = {}
-    faults: list[str] = []
-    for part in ",".join(arguments).split(","):
-        column, equals, name = (text.strip() for text in part.partition("="))
-        if not part.strip():
-            continue
-        if not (equals and name) or column not in COLUMNS:
-            faults.append(f"columns: expected NAME=COLUMN, NAME of {', '.join(COLUMNS)}: '{part}'")
-        elif column in columns:
-            faults.append(f"columns: {column} is given twice")
+    for part in filter(None, ",".join(arguments).split(",")):
+        column, _, name = (text.strip() for text in part.partition("="))
+        if not name or column not in COLUMNS or column in columns:
+            form = f"NAME=COLUMN, NAME of {', '.join(COLUMNS)}, each once"
+            fault = f"columns: expected {form}; found '{part}'"
+            raise ConfigError([fault], where="the command line")
         columns[column] = name
-    if faults:
-        raise ConfigError(faults, where="the command line")
     return columns
 
 
@@ -317,8 +340,8 @@ def trn_text(scores: Scores, side: str) -> str:
     stay unique. What sclite would read as markup is written in full-width forms.
     """
     lines = []
-    columns = ("speaker_id", "id", f"{side}_normalised")
-    for speaker, row_id, text in scores.table[[*columns]].itertuples(index=False):
+    columns = ["speaker_id", "id", f"{side}_normalised"]
+    for speaker, row_id, text in scores.table[columns].itertuples(index=False):
         # A tab or newline does not separate words here.
         words = [re.sub(r"\s", "_", word) for word in split_words(text)]
         written = " ".join(words).translate(TRN_MARKUP)

@@ -11,14 +11,10 @@ from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import tables
 from danish_asr.report.components import render_template
 from danish_asr.scoring.errors import WORST_WORDS, ErrorAnalysis, analyse_errors
-from danish_asr.scoring.scores import Grouping, GroupScore, Scores
-from danish_asr.scoring.table import BANDS
+from danish_asr.scoring.scores import BANDS, Grouping, GroupScore, Scores
 
-_FREQUENT: Final = 30
-"""Errors of each kind that are listed."""
-
-_PLAYERS: Final = 20
-"""Worst utterances that can be played."""
+_FREQUENT: Final = 30  # errors of each kind that are listed
+_PLAYERS: Final = 20  # worst utterances that can be played
 
 
 def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> str:
@@ -106,12 +102,12 @@ def _clips(root: Path, analysis: ErrorAnalysis) -> dict[tuple[str | None, str], 
 
     listed = analysis.worst[:_PLAYERS]
     # A row's split may be that of one corpus, ``test_<corpus>``.
-    splits = {str(utterance.row["split"] or "").partition("_")[0] for utterance in listed}
+    splits = {str(utterance["split"] or "").partition("_")[0] for utterance in listed}
     rows = read_rows(root, None if "" in splits else splits)
     clips = Clips(rows)
     entries: dict[tuple[str | None, str], Mapping[str, Any]] = {}
     for utterance in listed:
-        corpus, row_id = utterance.row["corpus"], utterance.row["id"]
+        corpus, row_id = utterance["corpus"], utterance["id"]
         number = rows.find(corpus, row_id)
         if number is not None:
             entries[corpus, row_id] = clips.entry(number)

@@ -15,8 +15,7 @@ from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
 from danish_asr.scoring.gap import Gap
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
-from danish_asr.scoring.scores import GroupScore, Scores
-from danish_asr.scoring.table import column_specs, name_of
+from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
 NOT_RESOLVABLE: Final = "not resolvable"
 INTERVAL_NOTE: Final = (
@@ -30,8 +29,7 @@ POOLED_NOTE: Final = (
     "from all groups"
 )
 
-_GAP: Final = 2
-"""Characters between the columns of a light table."""
+_GAP: Final = 2  # characters between the columns of a light table
 
 
 class Terminal(Console):
@@ -41,28 +39,6 @@ class Terminal(Console):
     def on_broken_pipe(self) -> NoReturn:
         discard_output()
         raise SystemExit(0)
-
-
-def print_scores(scores: Scores, console: Console) -> None:
-    """Print warnings about the rows, one table of all groups, and the gaps."""
-    for warning in scores.rows.warnings():
-        warn(warning, console)
-    say(summary(scores), console)
-    lines = {"": [_cells(scores.overall)]}
-    lines |= {name: [*map(_cells, part.groups)] for name, part in scores.groupings.items()}
-    headings = ["group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words"]
-    print_table(Table(*headings), lines, console)
-    if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
-        say(POOLED_NOTE, console)
-    for name, part in scores.groupings.items():
-        if part.gap:
-            say(gap_sentence(name, part.gap), console)
-
-
-def _cells(group: GroupScore) -> list[str]:
-    rates = [percent(group.wer.value), interval_of(group), percent(group.cer.value)]
-    numbers = (group.rows, group.speakers, group.words.reference_length)
-    return [group.label, *rates, *map(count, numbers)]
 
 
 def light_table(headings: Iterable[str]) -> Table:
@@ -95,15 +71,12 @@ def print_table(
 def fitting(
     columns: Sequence[tuple[str, ...]], fixed: int, console: Console
 ) -> list[tuple[str, ...]]:
-    """Return the columns that a terminal has room for: the first ones, then the narrow ones."""
+    """Return the columns that a terminal has room for: the first ones, then others in order."""
     if not console.is_terminal:
         return [*columns]
-    widths = [max(map(len, column)) + _GAP for column in columns]
-    order = sorted(range(len(columns)), key=lambda n: (n >= fixed, widths[n]))
-    ends = accumulate(widths[n] for n in order)
-    room = console.width + _GAP
-    shown = {n for n, end in zip(order, ends, strict=True) if n < fixed or end <= room}
-    return [column for n, column in enumerate(columns) if n in shown]
+    ends = accumulate(max(map(len, column)) + _GAP for column in columns)
+    fit = sum(end <= console.width + _GAP for end in ends)
+    return [*columns[: max(fixed, fit)]]
 
 
 def say(text: str, console: Console) -> None:

@@ -7,30 +7,21 @@ is also adjusted over the runs and groups of a grouping (Holm, Scandinavian Jour
 for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any, Final
+from typing import Any
 from unicodedata import normalize as unicode_form
 
 import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.intervals import RATES, Spread, rates, spreads
-from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import RowsUsed, plain_lines
+from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
+from danish_asr.scoring.predictions import Prediction, refuse
+from danish_asr.scoring.scores import RowsUsed, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
-from danish_asr.scoring.table import (
-    COUNTS,
-    FloatArray,
-    IntArray,
-    groups_of,
-    kept,
-    score_table,
-)
-
-_LISTED: Final = 10  # rows in an error message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +70,10 @@ def compare_runs(
     if len(runs) < 2:
         faults = ["expected two or more runs; the first is the baseline"]
         raise ConfigError(faults, where="the call")
-    settings, sizes, where = settings or Settings(), rows_in_split or {}, where or {}
-    known_sizes = {name: size for name, size in sizes.items() if size is not None}
-    if len(set(known_sizes.values())) > 1:
-        listed = ", ".join(f"{name} of {size:,} rows" for name, size in known_sizes.items())
+    settings, where = settings or Settings(), where or {}
+    sizes = {name: size for name, size in (rows_in_split or {}).items() if size is not None}
+    if len({*sizes.values()}) > 1:
+        listed = ", ".join(f"{name} of {size:,} rows" for name, size in sizes.items())
         raise PredictionsError(f"the runs are of different splits: {listed}")
     used: dict[str, RowsUsed] = {}
     tables: dict[str, pd.DataFrame] = {}
@@ -109,11 +100,12 @@ def compare_runs(
 def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.DataFrame:
     """Return the rows of B in the order of those of A with the same corpus and id."""
     with_corpus = all(table["corpus"].notna().all() for table in (a, b))
-    keys_a, keys_b = _keys(a, name_a, with_corpus), _keys(b, name_b, with_corpus)
+    keys_a, keys_b = ([*_keys(table, with_corpus)] for table in (a, b))
     position = {key: place for place, key in enumerate(keys_b)}
     references = b["reference_normalised"].to_numpy()
     order: list[int] = []
-    faults: list[str] = []
+    twice = [key for key, times in Counter(keys_b).items() if times > 1]
+    faults = [f"id {key[-1]!r} is in several corpora of {name_b}" for key in twice]
     for key, reference in zip(keys_a, a["reference_normalised"], strict=True):
         place = position.pop(key, None)
         if place is None:
@@ -123,22 +115,13 @@ def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.D
         else:
             order.append(place)
     faults += [f"id {key[-1]!r} of {name_b} is not in {name_a}" for key in position]
-    if faults:
-        title = f"the runs scored different rows ({len(faults)} of them); use one split:"
-        hidden = ["..."] if len(faults) > _LISTED else []
-        raise PredictionsError("\n  ".join([title, *faults[:_LISTED], *hidden]))
+    refuse("rows differ between the runs; use one split, and a column corpus:", faults)
     return b.iloc[order]
 
 
-def _keys(table: pd.DataFrame, name: str, with_corpus: bool) -> list[tuple[str, ...]]:
+def _keys(table: pd.DataFrame, with_corpus: bool) -> Iterator[tuple[str, ...]]:
     ids = [unicode_form("NFC", row_id) for row_id in table["id"]]
-    if with_corpus:
-        return [*zip(table["corpus"], ids, strict=True)]
-    if len(set(ids)) < len(ids):
-        raise PredictionsError(
-            f"{name}: ids are in several corpora, and a run has no corpus; add a column corpus"
-        )
-    return [(row_id,) for row_id in ids]
+    return zip(table["corpus"], ids, strict=True) if with_corpus else zip(ids, strict=True)
 
 
 def compare_counts(
@@ -156,12 +139,11 @@ def compare_counts(
         settings: Of which the denominator counts.
 
     Returns:
-        A line per group and run with grouping, group, run, seeds, rows, speakers; ``wer`` and
-        ``cer`` of all seeds together, their standard deviations over the seeds (``_deviation``),
-        ``_difference`` from the baseline (negative: fewer errors) with ``_low`` and ``_high`` or
-        why there is no interval (``_not_resolvable``), ``_p``, and ``_p_adjusted`` over all lines.
-        Missing in the baseline, and what cannot be computed: NaN. ``over_seeds``: interval and p
-        hold for other seeds too, as both runs have several.
+        A line per group and run; NaN is what the baseline lacks or cannot be computed. ``wer`` and
+        ``cer`` are those of all seeds together, with standard deviation over the seeds
+        (``_deviation``) and ``_difference`` from the baseline (negative: fewer errors), the latter
+        with ``_low`` and ``_high`` or why there is no interval (``_not_resolvable``), ``_p``, and
+        ``_p_adjusted`` over all lines. ``over_seeds``: they hold for other seeds too.
     """
     baseline = next(iter(runs))
     lines = []
@@ -186,12 +168,10 @@ def _rates(counts: FloatArray | IntArray, settings: Settings) -> dict[str, float
     """Return the rates of counts (seeds, rows, 8), and their deviations over the seeds."""
     of_seeds = counts.sum(axis=1)
     values = rates(of_seeds.sum(axis=0), settings.denominator)
-    deviations = np.full(len(RATES), np.nan)
-    if len(of_seeds) > 1:
-        deviations = rates(of_seeds, settings.denominator).std(axis=1, ddof=1)
     line: dict[str, float] = {}
-    for name, value, deviation in zip(RATES, values, deviations, strict=True):
-        line |= {name: float(value), f"{name}_deviation": float(deviation)}
+    for name, value, own in zip(RATES, values, rates(of_seeds, settings.denominator), strict=True):
+        deviation = float(own.std(ddof=1)) if len(own) > 1 else np.nan
+        line |= {name: float(value), f"{name}_deviation": deviation}
     return line
 
 
@@ -218,9 +198,8 @@ def _differences(
         if over_seeds and resolvable:
             total = _with_seeds(spread, [seeds[number] for seeds in of_seeds])
         low, high = total.around() if resolvable else (np.nan, np.nan)
-        columns = {"difference": total.value, "low": low, "high": high}
-        columns |= {"p": total.p_value() if resolvable else np.nan}
-        line |= {f"{name}_{column}": value for column, value in columns.items()}
+        line |= {f"{name}_difference": total.value, f"{name}_low": low, f"{name}_high": high}
+        line[f"{name}_p"] = total.p_value() if resolvable else np.nan
         line[f"{name}_not_resolvable"] = spread.not_resolvable
     return line
 

@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
+from danish_asr.scoring.intervals import CHARACTER_COUNTS
 from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
-from danish_asr.scoring.table import CHARACTER_COUNTS, FloatArray, score_table
 
 OTHER_TEXT: Final = "another text"
 TOO_LONG: Final = "text longer than the audio"
@@ -49,7 +50,6 @@ class Judgement(NamedTuple):
     """What a model says about rows."""
 
     judged: int
-    limit: float  # the least gap of a contradiction
     contradictions: list[Mapping[str, Any]]
     """Rows of the table of scored rows with ``kind`` and ``gap``, which is infinite if the text
     needs more frames than the audio has; the largest gap first."""
@@ -69,15 +69,13 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
             f"{model}: row {unmeasured['id'].iloc[0]!r} has no confidence: the predictions are of "
             "another program; evaluate a model of this one"
         )
-    _, substitutions, deletions, insertions = (table[name] for name in CHARACTER_COUNTS)
     characters = np.maximum(table["reference_normalised"].str.len(), 1)
     heard = table["hypothesis_normalised"].str.len()
-    cer = float(np.median((substitutions + deletions + insertions) / characters))
+    cer = (table[[*CHARACTER_COUNTS[1:]]].sum(axis=1) / characters).median()
     if cer > _WEAK:
         raise PredictionsError(
             f"{model}: the model is too weak to judge: half of {len(table):,} rows have a CER "
-            f"above {cer:.0%}, and at most {_WEAK:.0%} is expected. Train longer, or begin with a "
-            "better model. If it is good elsewhere, most texts are those of other recordings"
+            f"above {cer:.0%}, and at most {_WEAK:.0%} is expected; train it longer"
         )
     unsure = -np.log(table["confidence"].clip(lower=np.exp(-100)))
     # An empty text is none to prefer; noise can make it improbable too.
@@ -90,15 +88,9 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
         [NO_SPEECH, TOO_LONG],
         OTHER_TEXT,
     )
-    limit = max(LEAST_GAP, _outlying(table["gap"].to_numpy()))
+    finite = table["gap"].clip(upper=1e9)
+    spread = (finite - finite.median()).abs().median()  # whatever up to half of the rows are
+    limit = max(LEAST_GAP, finite.median() + _SCALES * 1.4826 * spread)
     contradicted = table[(table["gap"] > limit) & (table["gap"] * characters > _EVIDENCE)]
     contradicted = contradicted.sort_values(["gap", "id"], ascending=[False, True])
-    return Judgement(len(table), limit, contradicted.to_dict("records"))
-
-
-def _outlying(values: FloatArray) -> float:
-    """Return the bound above which values stand out, whatever up to half of them are."""
-    finite = np.minimum(values, 1e9)
-    median = np.median(finite)
-    spread = np.median(np.abs(finite - median))
-    return float(median + _SCALES * 1.4826 * spread)
+    return Judgement(len(table), contradicted.to_dict("records"))

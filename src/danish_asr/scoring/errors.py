@@ -1,6 +1,6 @@
 """Which errors a system makes: confused words and characters, compounds, the worst utterances.
 
-In: the scored rows of `danish_asr.scoring.table`. Out: lists, the most frequent errors first.
+In: the scored rows of `danish_asr.scoring.scores`. Out: lists, the most frequent errors first.
 """
 
 from collections import Counter, defaultdict
@@ -8,25 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pandas as pd
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.metrics import AlignedWord, Denominator, align_words, split_words
-from danish_asr.scoring.table import WORD_COUNTS
+from danish_asr.metrics import AlignedWord, Counts, Denominator, align_words, split_words
+from danish_asr.scoring.intervals import WORD_COUNTS
 
 WORST: Final = 50
 WORST_WORDS: Final = 5
 """Words of a reference; shorter utterances are not ranked by WER."""
 
-LONGEST_WORD: Final = 1_000
-"""Letters; aligning the characters of longer words takes too long."""
-
-LONGEST_COMPOUND: Final = 4
-"""Words; Danish compounds rarely have more parts."""
-
-LARGEST_TABLE: Final = 2_500
-"""Compounds are searched in stretches of up to 50 by 50 words."""
+LONGEST_WORD: Final = 1_000  # letters; aligning the characters of longer words takes too long
+LONGEST_COMPOUND: Final = 4  # words; Danish compounds rarely have more parts
+LARGEST_TABLE: Final = 2_500  # compounds are searched in stretches of up to 50 by 50 words
 
 Pair = tuple[str, str]
 
@@ -37,16 +31,6 @@ class Confusion(NamedTuple):
     reference: str
     hypothesis: str
     times: int
-
-
-class WorstUtterance(NamedTuple):
-    """An utterance with many word errors, and the alignment of its words."""
-
-    row: Mapping[str, Any]  # of the table of scored rows
-    word_errors: int
-    words: int
-    wer: float
-    alignment: Sequence[AlignedWord]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +45,18 @@ class ErrorAnalysis:
     insertions: list[Confusion]
     deletions: list[Confusion]
     character_confusions: list[Confusion]
-    worst: list[WorstUtterance]
+    worst: list[dict[str, Any]]
+    """Rows of the table with ``errors`` and ``words``, ``wer`` and ``alignment`` of the words."""
 
 
 def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -> ErrorAnalysis:
     """Analyse the errors of scored rows; all confusions are listed."""
-    _, substituted, deleted, inserted = (table[name].to_numpy() for name in WORD_COUNTS)
-    errors = substituted + deleted + inserted
-    wrong = table[errors > 0]
+    wrong = table[table[[*WORD_COUNTS[1:]]].any(axis=1)]
     pairs: Counter[Pair] = Counter()
     without_compounds = 0
-    texts = wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy()
-    for reference, hypothesis in texts:
-        words, others = split_words(reference), split_words(hypothesis)
-        aligned = align_words(words, others, hits=False)
-        pairs.update((word.reference, word.hypothesis) for word in aligned)
+    for texts in wrong[["reference_normalised", "hypothesis_normalised"]].to_numpy():
+        words, others = map(split_words, texts)
+        pairs.update(_errors(align_words(words, others)))
         without_compounds += errors_without_compounds(words, others)
     substitutions = {pair: count for pair, count in pairs.items() if all(pair)}
     return ErrorAnalysis(
@@ -91,29 +72,26 @@ def analyse_errors(table: pd.DataFrame, denominator: Denominator = "standard") -
     )
 
 
-def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[WorstUtterance]:
-    hits, substitutions, deletions, insertions = (wrong[name] for name in WORD_COUNTS)
-    words = hits + substitutions + deletions
-    errors = substitutions + deletions + insertions
-    length = words + insertions if denominator == "coral" else words
-    ranked = wrong.assign(errors=errors, words=words, wer=errors / np.maximum(length, 1))
+def _errors(aligned: Sequence[AlignedWord]) -> Iterator[Pair]:
+    return ((reference, hypothesis) for tag, reference, hypothesis in aligned if tag != "hit")
+
+
+def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[dict[str, Any]]:
+    counts = [Counts(*numbers) for numbers in wrong[[*WORD_COUNTS]].to_numpy().tolist()]
+    ranked = wrong.assign(
+        errors=[own.errors for own in counts],
+        words=[own.reference_length for own in counts],
+        wer=[own.rate(denominator) for own in counts],
+    )
     by_errors = ranked.sort_values(["errors", "wer", "id"], ascending=False)[:WORST]
     long = ranked[ranked["words"] >= WORST_WORDS]
     by_wer = long.sort_values(["wer", "errors", "id"], ascending=False)[:WORST]
     chosen = pd.concat([by_errors, by_wer])
     rows: list[Any] = chosen[~chosen.index.duplicated()].to_dict("records")
-    return [
-        WorstUtterance(
-            row=row,
-            word_errors=row["errors"],
-            words=row["words"],
-            wer=row["wer"],
-            alignment=align_words(
-                split_words(row["reference_normalised"]), split_words(row["hypothesis_normalised"])
-            ),
-        )
-        for row in rows
-    ]
+    for row in rows:
+        texts = row["reference_normalised"], row["hypothesis_normalised"]
+        row["alignment"] = align_words(*map(split_words, texts))
+    return rows
 
 
 def _most_frequent(counts: Mapping[Pair, int]) -> list[Confusion]:
@@ -126,8 +104,8 @@ def _confused_characters(substitutions: Mapping[Pair, int]) -> Counter[Pair]:
     for (reference, hypothesis), count in substitutions.items():
         if max(len(reference), len(hypothesis)) > LONGEST_WORD:
             continue
-        for word in align_words(reference, hypothesis, hits=False):
-            characters[word.reference, word.hypothesis] += count
+        for pair in _errors(align_words(reference, hypothesis)):
+            characters[pair] += count
     return characters
 
 

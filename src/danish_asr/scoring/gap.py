@@ -20,6 +20,8 @@ from danish_asr.base.schema import MIN_SPEAKERS
 from danish_asr.metrics import Denominator
 from danish_asr.scoring.intervals import (
     ALPHA,
+    FloatArray,
+    IntArray,
     Interval,
     errors_and_lengths,
     logs_and_errors,
@@ -27,7 +29,6 @@ from danish_asr.scoring.intervals import (
     share_speakers,
     takes_part,
 )
-from danish_asr.scoring.table import FloatArray, IntArray
 
 MOST_GROUPS: Final = 100  # whose pairs are compared
 _PERMUTATIONS: Final = 1_999
@@ -57,14 +58,6 @@ class Gap:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return asdict(self) | {"interval": self.interval._asdict()}
-
-
-class _Groups(NamedTuple):
-    """What is compared, each (groups,)."""
-
-    rates: FloatArray
-    logs: FloatArray  # of the rates; no error counts as half of one, at most as a real rate
-    errors: FloatArray  # the standard error of each logarithm
 
 
 class _Pairs(NamedTuple):
@@ -103,7 +96,6 @@ def estimate_gap(
     rates = np.array([own.sum() / lengths.sum() for own, lengths in totals])
     # Half an error in a small group is no higher rate than a real one.
     logs = np.where(rates > 0, logs, np.minimum(logs, logs[rates > 0].min()))
-    compared = _Groups(rates, logs, errors)
     pairs = _Pairs(*np.triu_indices(len(sums), 1))
     observed = pairs.statistics(logs[None], errors[None])[0]
     largest = _largest_of_permuted(values, starts, pairs)
@@ -111,14 +103,14 @@ def estimate_gap(
     # p is below 0.05 for a statistic above this one.
     critical = float(largest[_PERMUTATIONS + 1 - ceil(ALPHA * (_PERMUTATIONS + 1))])
     pair = _shown_pair(rates, observed, p_of_pairs, pairs)
-    one, other = int(pairs.ones[pair]), int(pairs.others[pair])
-    worst, best = (one, other) if rates[one] >= rates[other] else (other, one)
+    shown = sorted((pairs.ones[pair], pairs.others[pair]), key=lambda place: -rates[place])
+    worst, best = shown
     return Gap(
         worst=labels[worst],
         best=labels[best],
         groups=len(sums),
         difference=float(rates[worst] - rates[best]),
-        interval=_interval(compared, worst, best, critical),
+        interval=_interval(rates[shown], logs[shown], errors[shown], critical),
         p=float(p_of_pairs[pair]),
     )
 
@@ -148,19 +140,18 @@ def _shown_pair(
     return extremes
 
 
-def _interval(groups: _Groups, worst: int, best: int, critical: float) -> Interval:
+def _interval(rates: FloatArray, logs: FloatArray, errors: FloatArray, critical: float) -> Interval:
     """Return limits of the difference, which exclude 0 exactly if those of the ratio exclude 1.
 
-    A best group of at least b and a ratio of at least r make a difference of at least b (r - 1).
+    All are of the worst and the best group, ``errors`` the standard errors of ``logs``. A best
+    group of at least b and a ratio of at least r make a difference of at least b (r - 1).
     """
-    rates, logs, errors = groups
-    difference = float(rates[worst] - rates[best])
-    rate_errors = np.exp(logs) * errors
-    reach = critical * float(np.hypot(rate_errors[worst], rate_errors[best]))
-    log_reach = critical * float(np.hypot(errors[worst], errors[best]))
-    least_ratio = exp(logs[worst] - logs[best] - log_reach)
+    difference = float(rates[0] - rates[1])
+    reach = critical * float(np.hypot(*(np.exp(logs) * errors)))
+    log_reach = critical * float(np.hypot(*errors))
+    least_ratio = exp(logs[0] - logs[1] - log_reach)
     if least_ratio > 1:
-        least_best = exp(logs[best] - critical * errors[best])
+        least_best = exp(logs[1] - critical * errors[1])
         low = max(difference - reach, least_best * (least_ratio - 1))
     else:
         low = min(difference - reach, 0.0)

@@ -1,6 +1,6 @@
 """95 % intervals over speakers, and the reason where there are too few speakers for one.
 
-In: counts summed by speaker. Out: rates with intervals. Utterances of one speaker are alike, so an
+In: `COUNTS` summed by speaker. Out: rates with intervals. Utterances of a speaker are alike, so an
 observation is a speaker (Liu and Peng, Interspeech 2020). The variance of a rate is that of the
 delete-one-speaker jackknife (the cluster jackknife: MacKinnon, Nielsen and Webb, Journal of Applied
 Econometrics 38, 2023). The interval is Student's t around the logarithm of the rate, which is less
@@ -15,16 +15,27 @@ towards the others' narrows the interval, but hides the one group that differs
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, floor, isnan, sqrt
+from math import exp, floor, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
-from danish_asr.metrics import Denominator
-from danish_asr.scoring.table import COUNTS, REFERENCE_WORDS, WORD_COUNTS, FloatArray, IntArray
+from danish_asr.metrics import Counts, Denominator
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+WORD_COUNTS: Final = tuple(f"word_{kind}" for kind in Counts._fields)
+CHARACTER_COUNTS: Final = tuple(f"character_{kind}" for kind in Counts._fields)
+COUNTS: Final = (*WORD_COUNTS, *CHARACTER_COUNTS)
+"""Columns of integers that add up."""
+
+REFERENCE_WORDS: Final = WORD_COUNTS[:3]
+"""Columns whose sum is the number of words in the reference: all but the insertions."""
 
 ALPHA: Final = 0.05
 """One minus the level of the intervals."""
@@ -73,18 +84,18 @@ class Spread(NamedTuple):
     freedom: float  # of the t distribution
     not_resolvable: str | None
 
-    def limits(self, alpha: float = ALPHA) -> Interval:
-        """Return the interval of a rate at level ``1 - alpha``."""
-        factor = exp(self._reach(alpha) / self.value)
+    def limits(self) -> Interval:
+        """Return the interval of a rate."""
+        factor = exp(self._reach() / self.value)
         return Interval(self.value / factor, self.value * factor)
 
     def around(self) -> Interval:
         """Return the interval of a difference."""
-        reach = self._reach(ALPHA)
+        reach = self._reach()
         return Interval(self.value - reach, self.value + reach)
 
-    def _reach(self, alpha: float) -> float:
-        return t_quantile(1 - alpha / 2, self.freedom) * self.deviation
+    def _reach(self) -> float:
+        return t_quantile(1 - ALPHA / 2, self.freedom) * self.deviation
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference."""
@@ -98,29 +109,27 @@ def spreads(
 
     ``sums`` has a line of `COUNTS` per speaker, as `Group.by_speaker` returns it.
     """
-    values, without_one = _jackknife(sums, denominator)
+    estimates = _jackknife(sums, denominator)
     if baseline is not None:
-        of_baseline, baseline_without_one = _jackknife(baseline, denominator)
-        values = values - of_baseline
-        without_one = without_one - baseline_without_one
-    result: list[Spread] = []
-    for number, unit in enumerate(("words", "characters")):
-        deviation = sqrt(len(sums) - 1) * float(without_one[number].std())
-        units = float(sums.iloc[:, 4 * number : 4 * number + 3].to_numpy().sum())
-        reason = _why_not_resolvable(sums, deviation, units, unit)
-        freedom = _effective_speakers(sums) - 1
-        result.append(Spread(float(values[number]), deviation, freedom, reason))
-    return result
+        estimates = estimates - _jackknife(baseline, denominator)
+    words = words_of(sums)
+    effective = float(words.sum() ** 2 / max((words**2).sum(), 1))  # speakers, by Kish
+    of_rates: list[Spread] = []
+    for value, *without_one in estimates:
+        deviation = sqrt(len(sums) - 1) * float(np.std(without_one))
+        reason = _why_not_resolvable(sums, effective, deviation)
+        of_rates.append(Spread(float(value), deviation, effective - 1, reason))
+    return of_rates
 
 
-def _jackknife(sums: pd.DataFrame, denominator: Denominator) -> tuple[FloatArray, FloatArray]:
-    """Return rates over all speakers, (2,), and without each one, (2, speakers)."""
+def _jackknife(sums: pd.DataFrame, denominator: Denominator) -> FloatArray:
+    """Return the rates over all speakers, then those without each one, (2, 1 + speakers)."""
     counts = sums[[*COUNTS]].to_numpy()
     total = counts.sum(axis=0)
-    return rates(total, denominator), rates(total - counts, denominator)
+    return rates(np.vstack([total, total - counts]), denominator)
 
 
-def known_speakers(sums: pd.DataFrame) -> int:
+def named_speakers(sums: pd.DataFrame) -> int:
     """Return the number of speakers with a name."""
     return int(np.count_nonzero(sums.index.notna()))
 
@@ -131,30 +140,17 @@ def words_of(sums: pd.DataFrame) -> FloatArray:
     return words
 
 
-def _effective_speakers(sums: pd.DataFrame) -> float:
-    """Return how many speakers with equally many words would count for as much (Kish 1965)."""
-    words = words_of(sums)
-    return float(words.sum() ** 2 / max((words**2).sum(), 1))
-
-
-def _why_not_resolvable(  # noqa: PLR0911 - a reason each
-    sums: pd.DataFrame, deviation: float, units: float, unit: str
-) -> str | None:
-    if not known_speakers(sums):
+def _why_not_resolvable(sums: pd.DataFrame, effective: float, deviation: float) -> str | None:
+    if not named_speakers(sums):
         return "the speakers are unknown"
     speakers, words = len(sums), words_of(sums).sum()
     if speakers < MIN_SPEAKERS:
         return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
     if words < MIN_WORDS:
         return f"{words:.0f} words, {MIN_WORDS} needed"
-    if units < MIN_WORDS:
-        return f"{units:.0f} {unit}, {MIN_WORDS} needed"
-    effective = _effective_speakers(sums)
     if effective < MIN_EFFECTIVE:
         count = floor(10 * effective) / 10
         return f"words as of {count} equal speakers, {MIN_EFFECTIVE} needed: few have most of them"
-    if isnan(deviation):
-        return f"one speaker has all {unit}"
     if deviation < 1e-12:
         return "every speaker has the same value"
     return None
@@ -162,14 +158,11 @@ def _why_not_resolvable(  # noqa: PLR0911 - a reason each
 
 def estimate_rates(sums: pd.DataFrame, denominator: Denominator) -> list[Estimate]:
     """Return WER and CER of a group, whose ``sums`` are as for `spreads`."""
-    return [
-        Estimate(
-            spread.value,
-            None if spread.not_resolvable else spread.limits(),
-            spread.not_resolvable,
-        )
-        for spread in spreads(sums, denominator)
-    ]
+    estimates = []
+    for spread in spreads(sums, denominator):
+        reason = spread.not_resolvable
+        estimates.append(Estimate(spread.value, None if reason else spread.limits(), reason))
+    return estimates
 
 
 def t_quantile(probability: float, freedom: float) -> float:
@@ -211,7 +204,7 @@ def share_speakers(groups: Sequence[pd.DataFrame]) -> bool:
 
 def takes_part(group: pd.DataFrame) -> bool:
     """Whether a group has enough speakers and words to be compared."""
-    return known_speakers(group) >= FEWEST and bool(words_of(group).sum() >= MIN_WORDS)
+    return named_speakers(group) >= FEWEST and bool(words_of(group).sum() >= MIN_WORDS)
 
 
 def errors_and_lengths(sums: pd.DataFrame, denominator: Denominator) -> tuple[FloatArray, ...]:

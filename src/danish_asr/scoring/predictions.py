@@ -6,7 +6,7 @@ file can be scored under any profile. A row is named by its corpus and its id.
 """
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import inf, isfinite, isnan, nan
@@ -16,10 +16,13 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize as unicode_form
 
-from danish_asr.base.errors import ConfigError, PredictionsError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from danish_asr.base.errors import ConfigError, DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
-from danish_asr.scoring.references import read_references
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts or of `Prediction`."""
@@ -73,9 +76,7 @@ class Loaded(NamedTuple):
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
-class _Located(NamedTuple):
-    location: str  # file and line
-    row: Row
+_Located = tuple[str, Row]  # file and line of a row, and the row
 
 
 def read_predictions(
@@ -111,13 +112,19 @@ def load(
     Raises:
         PredictionsError: A source is missing, empty or invalid, a row occurs twice, is not in the
             dataset, or has another reference there.
-        ConfigError: A split without a dataset.
+        ConfigError: A split without a dataset, or one column for two.
         DatasetError: There is no such dataset or split.
     """
-    located = [row for source in sources for row in _rows_of(source, columns or {}, dataset)]
+    columns = columns or {}
+    if len({*columns.values()}) < len(columns):
+        fault = "columns: one column is named for two; name each once"
+        raise ConfigError([fault], where="the call")
+    located = [row for source in sources for row in _rows_of(source, columns, dataset)]
     in_dataset = None
     if dataset is not None:
-        references = _references(located, dataset, split)
+        splits = {str(row["split"]) for _, row in located if row.get("split")}
+        names = [split] if split else sorted(splits) or ["test"]
+        references = [row for name in names for row in read_references(dataset, name)]
         located = _completed(located, references, normalize)
         in_dataset = len(references)
     elif split:
@@ -141,24 +148,22 @@ def _rows_of(
     source: Source, columns: Mapping[str, str], dataset: AnyPath | None
 ) -> Iterator[_Located]:
     is_file = isinstance(source, str | PathLike)
-    guesses_speaker = is_file and suffix_of(Path(source)) == TRN
+    is_trn = is_file and suffix_of(Path(source)) == TRN
     count = 0
     for location, row in _file_rows(Path(source)) if is_file else _object_rows(source):
         count += 1
         names = dict(columns)
         if dataset is not None:  # which may have the other columns, and knows the speaker
             names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
-            if guesses_speaker:
+            if is_trn:
                 row.pop("speaker_id", None)
         _rename(row, location, names)
-        yield _Located(location, row)
+        yield location, row
     if is_file and not count:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    if path.is_fifo():
-        raise PredictionsError(f"{path}: a pipe does not work; save it to a file first")
     if not path.exists():
         raise PredictionsError(f"{path}: no such file; expected predictions or a run's directory")
     for number, row in read_valid_rows(path, PredictionsError):
@@ -171,27 +176,17 @@ def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
     if hasattr(source, "itertuples"):  # a DataFrame, whose missing values are NaN
         source = source.astype(object).where(source.notna(), None).to_dict("records")
     if not isinstance(source, Iterable) or isinstance(source, Mapping):
-        raise PredictionsError(
-            "expected a file, a DataFrame, or a list of dicts or predictions, found "
-            f"{type(source).__name__}"
-        )
+        kinds = "a file, a DataFrame, or a list of dicts or predictions"
+        raise PredictionsError(f"expected {kinds}, found {type(source).__name__}")
     for number, row in enumerate(source, start=1):
-        if isinstance(row, Prediction):
-            yield f"row {number}", to_row(row)
-        elif isinstance(row, Mapping):
-            yield f"row {number}", dict(row)
-        else:
-            raise PredictionsError(
-                f"row {number}: expected a dict or a prediction, found {type(row).__name__}"
-            )
+        if not isinstance(row, Prediction | Mapping):
+            fault = f"expected a dict or a prediction, found {type(row).__name__}"
+            raise PredictionsError(f"row {number}: {fault}")
+        yield f"row {number}", to_row(row) if isinstance(row, Prediction) else dict(row)
 
 
 def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
     """Give the columns their names here: the requested ones, and those that other tools write."""
-    twice = [name for name, count in Counter(columns.values()).items() if count > 1]
-    if twice:
-        fault = f"the column {', '.join(twice)} is named for two; name each column once"
-        raise PredictionsError(f"{location}: {fault}")
     absent = [name for name in columns.values() if name not in row]
     if absent:
         present = ", ".join(map(repr, row))
@@ -208,15 +203,42 @@ def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
             row[key] = row.pop(name)
 
 
-def _references(located: Sequence[_Located], dataset: AnyPath, split: str | None) -> list[Row]:
-    splits = {str(row["split"]) for _, row in located if row.get("split")}
-    others = sorted(name for name in splits if not f"{split}_".startswith(f"{name}_"))
-    if split and others:
-        raise PredictionsError(
-            f"{located[0].location}: rows are of split {', '.join(others)}, and --split is {split}"
-        )
-    names = [split] if split else sorted(splits) or ["test"]
-    return [row for name in names for row in read_references(dataset, name)]
+def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
+    """Return the rows of ``<split>`` or ``<split>_<corpus>`` of a dataset, without hypotheses.
+
+    Each has id, corpus, split, reference, duration in seconds, and the metadata of the dataset.
+
+    Raises:
+        DatasetError: There is no such dataset or split, or a file cannot be read.
+    """
+    root = Path(dataset) / VERSION_DIR
+    rows: list[Row] = []
+    splits = set()
+    for shard in sorted(root.rglob("*.parquet")):
+        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
+        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
+        splits.add(of_shard["split"])
+        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
+            rows += [row | of_shard for row in _read_shard(shard)]
+    if not splits:
+        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
+    if not rows:
+        names = ", ".join(sorted(splits))
+        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
+    return rows
+
+
+def _read_shard(shard: Path) -> list[Row]:
+    columns = ["id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age"]
+    try:
+        rows: list[Row] = pq.ParquetFile(shard).read(columns).to_pylist()
+        for row in rows:
+            row["duration"] = row.pop("audio_size") / SAMPLE_RATE
+            row["reference"] = row.pop("text")
+    except (KeyError, OSError, pa.ArrowException) as error:
+        fix = "`danish-asr verify` finds all such files"
+        raise DatasetError(f"{shard}: cannot be read ({error}); {fix}") from None
+    return rows
 
 
 def _completed(
@@ -247,14 +269,15 @@ def _completed(
             different.append(f"{named}: {text!r:.80}, expected {expected!r:.80}")
             continue
         own = {key: value for key, value in row.items() if value not in (None, "")}
-        kept = {key: row[key] for key in ("id", "hypothesis")}
-        completed.append(_Located(location, of_dataset | own | kept | {"reference": expected}))
-    _refuse("ids are not in this split of the dataset:", absent)
-    _refuse("references differ from the dataset's; leave out the column:", different)
+        own |= {"hypothesis": row["hypothesis"], "reference": expected}
+        completed.append((location, of_dataset | own))
+    refuse("ids are not in this split of the dataset:", absent)
+    refuse("references differ from the dataset's; leave out the column:", different)
     return completed
 
 
-def _refuse(message: str, faults: Sequence[str]) -> None:
+def refuse(message: str, faults: Sequence[str]) -> None:
+    """Raise `PredictionsError` with the number of faults and the first ones, if there are any."""
     if faults:
         hidden = ["..."] if len(faults) > _LISTED else []
         lines = [f"{len(faults)} {message}", *faults[:_LISTED], *hidden]
@@ -262,7 +285,7 @@ def _refuse(message: str, faults: Sequence[str]) -> None:
 
 
 def from_row(row: Row, location: str) -> Prediction:
-    """Build a prediction from the JSON object of its line; a fault is reported at ``location``."""
+    """Build a prediction from the object of its line; a fault is reported at ``location``."""
     _require(row, _TEXTS, location)
     values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
     if type(values["id"]) is int:
@@ -275,9 +298,9 @@ def from_row(row: Row, location: str) -> Prediction:
     if not values["id"].strip():
         raise PredictionsError(f"{location}: the id is empty")
     seconds = _seconds(row.pop("duration", None), location)
-    values |= {key: _label(row.pop(key, None), key, location) for key in LABELS}
+    values |= {key: _text(row.pop(key, None)) for key in LABELS}
     values |= {key: _pop_number(row, key) for key in MEASURES}
-    extra = {key: _text(value, key, location) for key, value in row.items()}
+    extra = {key: _text(value) for key, value in row.items()}
     return Prediction(**values, duration=seconds, extra=extra)
 
 
@@ -317,29 +340,16 @@ def _pop_number(row: Row, key: str) -> float | None:
     return number if isfinite(number) else None
 
 
-def _text(value: Any, key: str, location: str) -> str | None:
-    if isinstance(value, bytes):  # audio in Parquet is not kept
+def _text(value: Any) -> str | None:
+    """Return a value as a label; the bytes of audio are not kept."""
+    if value is None or isinstance(value, bytes) or (isinstance(value, float) and isnan(value)):
         return None
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
-    if value is None or isinstance(value, str | bool | int | float):
-        return _label(value, key, location)
+    if isinstance(value, str):  # one label, however it is typed; few values, many rows
+        return intern(unicode_form("NFC", value.strip())) or None
+    if isinstance(value, bool | int | float | list | dict):  # ages, flags, and what tools nest
+        form: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
+        return intern(json.dumps(value, default=lambda _: None, **form))
     return str(value)
-
-
-def _plain(value: Any) -> str | None:
-    return None if isinstance(value, bytes) else str(value)
-
-
-def _label(value: Any, key: str, location: str) -> str | None:
-    if isinstance(value, str):
-        value = unicode_form("NFC", value.strip())  # one label, however it is typed
-        return intern(value) if value else None  # few values, many rows
-    if value is None or (isinstance(value, float) and isnan(value)):
-        return None
-    if isinstance(value, bool | int | float):
-        return intern(json.dumps(value))  # ages and flags
-    raise PredictionsError(f"{location}: {key} must be a string, found {value!r:.40}")
 
 
 def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:

@@ -1,31 +1,48 @@
-"""Scores of predictions: overall and per group, with intervals, each a groupby of the one table."""
+"""The one table of scored rows, and the scores of its groups, from which every number comes.
 
+In: predictions. Out: `score_table`, a line per row with all that is known of the row, both texts
+normalised, its counts, and why it is left out; `score_predictions`, rates of the table's groups.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from itertools import pairwise
+from math import isfinite
+from typing import Any, Final, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
 
-from danish_asr.metrics import Counts
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.metrics import Counts, count_errors
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
+    COUNTS,
+    REFERENCE_WORDS,
     Estimate,
+    IntArray,
     Interval,
     estimate_rates,
-    known_speakers,
+    named_speakers,
     pooled_intervals,
 )
-from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.settings import DEFAULT_BY, Settings
-from danish_asr.scoring.table import (
-    COUNTS,
-    Group,
-    groups_of,
-    kept,
-    left_out,
-    score_table,
-    why_left_out,
-)
+from danish_asr.scoring.predictions import LABELS, MEASURES, Prediction
+from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
+
+BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
+    "duration": ((1, 2, 4, 6, 10, 20), "s"),
+    "words_per_second": ((1, 1.5, 2, 2.5, 3, 4), "words/s"),
+}
+"""Columns that are grouped in bands, with the bounds of these and their unit."""
+
+_TEXTS: Final = ("id", "reference", "hypothesis")
+_NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
+_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out"}
+_MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +52,7 @@ class RowsUsed:
     scored: int
     in_file: int
     in_split: int | None
-    left_out: Mapping[str, int]  # by the row filter, per reason
+    left_out: Mapping[str, int]  # by the row filter, per reason, the most frequent first
     splits: Sequence[str]  # names of the splits that the rows are from
     empty_hypotheses: int  # of the scored rows, where the reference has a word
     where: str | None = None  # the condition of an evaluation of some rows of the split
@@ -43,7 +60,7 @@ class RowsUsed:
     @classmethod
     def of(
         cls, table: pd.DataFrame, in_split: int | None = None, where: str | None = None
-    ) -> "RowsUsed":
+    ) -> RowsUsed:
         """Return what a score table says of its rows."""
         scored = table[table["left_out"].isna()]
         no_words = (scored["hypothesis_normalised"] == "") & (scored["reference_normalised"] != "")
@@ -51,7 +68,7 @@ class RowsUsed:
             scored=len(scored),
             in_file=len(table),
             in_split=in_split,
-            left_out=left_out(table),
+            left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
             splits=sorted(table["split"].dropna().unique()),
             empty_hypotheses=int(no_words.sum()),
             where=where,
@@ -62,27 +79,28 @@ class RowsUsed:
         """Whether the file has fewer rows than the split."""
         return self.in_split is not None and self.in_file < self.in_split
 
+    def why_left_out(self) -> str:
+        """Return the numbers of excluded rows with their reasons in brackets, or nothing."""
+        parts = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
+        return f" ({parts})" if parts else ""
+
     def of_split(self) -> str:
         """Return of how many rows the scored ones are, which, and why not the others."""
         total = "" if self.in_split is None else f" of {self.in_split:,} in the split"
         where = f", where {self.where}" if self.where else ""
-        return total + where + why_left_out(self.left_out)
+        return total + where + self.why_left_out()
 
     def warnings(self, name: str = "") -> list[str]:
         """Return what is suspicious about the rows; ``name`` is that of the file."""
         prefix = f"{name}: " if name else ""
         lines = []
         if self.partial:
-            where = f", where {self.where}" if self.where else ""
-            lines.append(
-                f"{prefix}the predictions are partial: {self.in_file:,} of {self.in_split:,} rows "
-                f"of the split{where}; these scores are not the split's scores"
-            )
+            rows = f"{self.in_file:,} of {self.in_split:,} rows of the split"
+            fault = "these scores are not the split's scores"
+            lines.append(f"{prefix}the predictions are partial: {rows}; {fault}")
         if self.empty_hypotheses:
-            lines.append(
-                f"{prefix}{self.empty_hypotheses:,} of {self.scored:,} hypotheses are empty: all "
-                "their words count as deleted"
-            )
+            rows = f"{self.empty_hypotheses:,} of {self.scored:,} hypotheses"
+            lines.append(f"{prefix}{rows} are empty: all their words count as deleted")
         return lines
 
 
@@ -111,8 +129,7 @@ class GroupScore:
             line[f"{name}_not_resolvable"] = estimate.not_resolvable
         low, high = self.wer_pooled or (None, None)
         line |= {"wer_pooled_low": low, "wer_pooled_high": high}
-        counts = (*self.words.to_tuple(), *self.characters.to_tuple())
-        return line | dict(zip(COUNTS, counts, strict=True))
+        return line | dict(zip(COUNTS, (*self.words, *self.characters), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +154,7 @@ class Scores:
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """What was scored: the content of ``evaluation.json``, if there is one."""
 
-    def only(self, names: Iterable[str]) -> "Scores":
+    def only(self, names: Iterable[str]) -> Scores:
         """Return the same scores with the named groupings only."""
         return replace(self, groupings={name: self.groupings[name] for name in names})
 
@@ -232,10 +249,175 @@ def _score_group(
         label=group.label,
         group=group.names,
         rows=len(group.rows),
-        speakers=known_speakers(sums),
+        speakers=named_speakers(sums),
         wer=wer,
         cer=cer,
         words=words,
         characters=characters,
         wer_pooled=None if wer.interval else pooled,
     )
+
+
+def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.DataFrame:
+    """Return a line per row; ``left_out`` is why it is not scored, or None.
+
+    Columns: the fields of `Prediction` and the further keys of the rows (strings or None), both
+    texts normalised, `COUNTS` (0 if left out), ``left_out``, and ``words_per_second`` of the
+    normalised reference. Each column but texts and counts can be a grouping.
+    """
+    rows, normalize = list(predictions), settings.normalizer()
+    table = _frame(rows)
+    table["reference_normalised"] = [normalize(row.reference) for row in rows]
+    table["hypothesis_normalised"] = [normalize(row.hypothesis) for row in rows]
+    table["left_out"] = pd.Series([None] * len(table), dtype=object)
+    for reason, applies in reversed([*ROW_FILTERS[settings.row_filter](table).items()]):
+        table.loc[applies, "left_out"] = reason  # the first reason stays
+    texts = table[[*_NORMALISED]].to_numpy()
+    counts: IntArray = np.zeros((len(table), len(COUNTS)), np.int64)
+    for number in np.flatnonzero(table["left_out"].isna()):
+        counts[number] = count_errors(*texts[number]).to_tuple()[1:]
+    table[[*COUNTS]] = counts
+    words = table[[*REFERENCE_WORDS]].sum(axis=1)
+    table["words_per_second"] = words / table["duration"].replace(0, np.nan)
+    return table
+
+
+def _frame(rows: Sequence[Prediction]) -> pd.DataFrame:
+    """Return the rows as they are read; numbers that are missing are NaN, texts None."""
+    columns: dict[str, Any] = {}
+    for name in (*_TEXTS, *LABELS):
+        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=object)
+    for name in ("duration", *MEASURES):
+        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=float)
+    for name in dict.fromkeys(key for row in rows for key in row.extra):
+        values = pd.Series([row.extra.get(name) for row in rows], dtype=object)
+        columns[name] = columns[name].fillna(values) if name in MEASURES else values
+    return pd.DataFrame(columns)
+
+
+def kept(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """Return the rows that are scored.
+
+    Raises:
+        PredictionsError: There is none, or no reference has a word.
+    """
+    scored = table[table["left_out"].isna()]
+    if scored.empty:
+        fix = "; choose another row filter" if len(table) else ": there are no rows"
+        raise PredictionsError(f"no row to score{RowsUsed.of(table).why_left_out()}{fix}")
+    if not scored[[*REFERENCE_WORDS]].to_numpy().any():
+        raise PredictionsError(
+            f"no word in the references of {len(scored):,} rows under profile {settings.profile}; "
+            "choose another --profile (plain is for any language)"
+        )
+    return scored
+
+
+class Group(NamedTuple):
+    """Rows that share the values of a grouping's columns; ``names`` has those, None if missing."""
+
+    names: Mapping[str, str | None]
+    label: str
+    rows: pd.DataFrame
+
+    def by_speaker(self) -> pd.DataFrame:
+        """Return the sums of `COUNTS` of each speaker; rows without one are the last line, NaN."""
+        return self.rows.groupby("speaker_id", dropna=False)[[*COUNTS]].sum()
+
+    def counts(self) -> tuple[Counts, Counts]:
+        """Return the sums of words and of characters."""
+        sums = self.rows[[*COUNTS]].sum().tolist()
+        return Counts(*sums[:4]), Counts(*sums[4:])
+
+
+def groups_of(table: pd.DataFrame, grouping: str) -> list[Group]:
+    """Return the groups of a grouping, such as ``age_group,gender`` or ``age:18,25,50``.
+
+    They are in alphabetical order, numbers by size, and without a value last. An empty grouping has
+    one group, all rows.
+
+    Raises:
+        ConfigError: A column is unknown, or has bands and is no column of numbers.
+    """
+    if not grouping:
+        return [Group({}, "all", table)]
+    specs = column_specs(grouping)
+    columns = [_column(table, spec) for spec in specs]
+    # A missing value has the code after the last one, so that it is the last group.
+    codes = [column.codes.astype(int) % (len(column.categories) + 1) for column in columns]
+    missing = "unknown"
+    if any(missing in column.categories for column in columns):
+        missing = "unknown (no value)"
+    values = [[*column.categories, None] for column in columns]
+    groups = []
+    for key, rows in table.groupby(codes, sort=True):
+        places = cast(tuple[int, ...], key)
+        own = [labels[place] for labels, place in zip(values, places, strict=True)]
+        shown = " · ".join(missing if value is None else str(value) for value in own)
+        label = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)
+        groups.append(Group(dict(zip(map(name_of, specs), own, strict=True)), label, rows))
+    return groups
+
+
+_BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds
+
+
+def column_specs(grouping: str) -> tuple[str, ...]:
+    """Return what a grouping says of each column: a name, or a name with bounds."""
+    return tuple(dict.fromkeys(spec.strip() for spec in _BETWEEN_COLUMNS.split(grouping)))
+
+
+def name_of(spec: str) -> str:
+    """Return the name of a column without its bounds."""
+    return spec.partition(":")[0].rstrip()
+
+
+def _column(table: pd.DataFrame, spec: str) -> pd.Categorical:
+    """Return the labels of all rows; the categories are in the order of the groups."""
+    name = name_of(spec)
+    if name not in table or name in _NO_GROUPS:
+        available = ", ".join(map(str, table.columns.drop(_NO_GROUPS, errors="ignore")))
+        raise ConfigError([f"by: unknown column '{name}'; available: {available}"])
+    values = table[name]
+    bounds, unit = _bounds(spec)
+    if bounds:
+        numbers = pd.to_numeric(values, errors="coerce")
+        wrong = values[numbers.isna() & values.notna()]
+        if len(wrong):
+            raise ConfigError([f"by: '{spec}': only numbers have bands; found {wrong.iloc[0]!r}"])
+        codes = [-1 if np.isnan(x) else bisect_right(bounds, x) for x in numbers]
+        bands = pd.Categorical.from_codes(codes, pd.Index(_band_labels(bounds, unit)))
+        return bands.remove_unused_categories()
+    distinct = values.dropna().unique().tolist()
+    if name not in LABELS and not name.endswith("_id") and all(map(_is_number, distinct)):
+        if len(distinct) > _MOST_NUMBERS:
+            fix = f"name bounds, such as {name}:1,2,5"
+            raise ConfigError([f"by: '{name}' has {len(distinct):,} different numbers; {fix}"])
+        return pd.Categorical(values, sorted(distinct, key=lambda text: (float(text), str(text))))
+    return pd.Categorical(values, sorted(distinct))
+
+
+def _bounds(spec: str) -> tuple[list[float], str]:
+    name, _, text = spec.partition(":")
+    default, unit = BANDS.get(name.strip(), ((), ""))
+    if not text:
+        return list(default), unit
+    numbers = text.split(",")
+    if name.strip() in LABELS or not all(map(_is_number, numbers)):
+        fix = "bands are for columns of numbers and name their bounds, such as age:18,25,50"
+        raise ConfigError([f"by: {fix}; found '{spec}'"])
+    return sorted({*map(float, numbers)}), unit
+
+
+def _band_labels(bounds: Sequence[float], unit: str) -> list[str]:
+    """Return the labels of the bands below, between and above the bounds; a bound begins one."""
+    inner = [f"{low:.12g}–{high:.12g}" for low, high in pairwise(bounds)]
+    spans = [f"under {bounds[0]:.12g}", *inner, f"{bounds[-1]:.12g} and more"]
+    return [f"{span} {unit}".rstrip() for span in spans]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return isfinite(float(value))
+    except ValueError:
+        return False

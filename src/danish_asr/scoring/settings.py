@@ -15,26 +15,17 @@ if TYPE_CHECKING:  # help and completion read this module: it must be light
 
     Reasons: TypeAlias = Mapping[str, "pd.Series[bool]"]
 
-SHORTEST: Final = 0.5
-LONGEST: Final = 10.0
-"""Bounds of CoRal's official evaluation in seconds; a row of exactly that length is excluded."""
-
 DEFAULT_PROFILE: Final = "coral"
 DEFAULT_BY: Final = ("dialect", "age_group", "gender")
 
 
-def _all(table: pd.DataFrame) -> Reasons:
-    del table
-    return {}
-
-
 def _coral(table: pd.DataFrame) -> Reasons:
-    """CoRal's official filter; ``validated`` is a further column of CoRal's own rows."""
+    """CoRal's official filter, by seconds; ``validated`` is a column of CoRal's own rows."""
     seconds = table["duration"]
     reasons = {
         "duration unknown": seconds.isna(),
-        f"{SHORTEST:g} s or shorter": seconds <= SHORTEST,
-        f"{LONGEST:g} s or longer": seconds >= LONGEST,
+        "0.5 s or shorter": seconds <= 0.5,
+        "10 s or longer": seconds >= 10,
         "empty reference": table["reference"].str.strip() == "",
     }
     if "validated" in table:
@@ -50,7 +41,7 @@ def _rye(table: pd.DataFrame) -> Reasons:
 
 
 ROW_FILTERS: Final[Mapping[str, Callable[[pd.DataFrame], Reasons]]] = {
-    "all": _all,
+    "all": lambda _: {},
     "coral": _coral,
     "rye": _rye,
 }
@@ -72,10 +63,8 @@ class Settings:
             self.normalizer()
         except ConfigError as error:
             faults += error.faults
-        for name, value, choices in (
-            ("denominator", self.denominator, DENOMINATORS),
-            ("row filter", self.row_filter, tuple(ROW_FILTERS)),
-        ):
+        for name, choices in (("denominator", DENOMINATORS), ("row_filter", ROW_FILTERS)):
+            value = getattr(self, name)
             if value not in choices:
                 faults.append(f"{name}: expected one of {', '.join(choices)}; found '{value}'")
         if faults:

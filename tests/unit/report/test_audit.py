@@ -10,8 +10,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.audit import audit
-from danish_asr.scoring.predictions import write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.score_rows import prediction, write_evaluation

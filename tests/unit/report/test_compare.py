@@ -71,7 +71,7 @@ def test_python_names_runs_as_the_command_does(tmp_path: Path) -> None:
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
-    with pytest.raises(PredictionsError, match="different rows"):
+    with pytest.raises(PredictionsError, match="rows differ"):
         compare(a, better[1:])
 
 

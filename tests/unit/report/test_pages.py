@@ -20,8 +20,7 @@ from danish_asr.report.components import Panel, curves_chart
 from danish_asr.report.run_page import panels, report_run
 from danish_asr.report.runs import Run, report_runs
 from danish_asr.report.score_page import score_page
-from danish_asr.scoring.predictions import Prediction, write_predictions
-from danish_asr.scoring.references import read_references
+from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
@@ -125,11 +124,13 @@ def _report(run: Path) -> None:
 def _evaluation(run: Path, name: str, hypothesis: str, **about: Any) -> None:
     folder = run / "eval" / "best" / name
     folder.mkdir(parents=True)
-    row = prediction("x", "ja nej", hypothesis, split=name.partition("@")[0])
-    write_predictions(folder / "predictions.jsonl", [row])
-    sizes = {"rows_in_split": {name.partition("@")[0].partition("/")[0]: 1}}
-    known = {"model": "m", "checkpoint": "best", "step": 4}
-    write_evaluation(folder / "predictions.jsonl", **known | sizes | about)
+    split = name.partition("@")[0].partition("/")[0]
+    write_predictions(
+        folder / "predictions.jsonl", [prediction("x", "ja nej", hypothesis, split=split)]
+    )
+    usual = {"model": "m", "checkpoint": "best", "step": 4, "rows_in_split": {split: 1}}
+    own = {key: value for key, value in (usual | about).items() if value is not None}
+    write_evaluation(folder / "predictions.jsonl", **own)
 
 
 @needs_browser
@@ -137,12 +138,13 @@ def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> No
     run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
     _report(run)
     _evaluation(run, "test", f"ja {HOSTILE}")
-    _evaluation(run, "dev", "ja", rows_in_split=None)
+    _evaluation(run, "dev", "ja", rows_in_split=None)  # which was a KeyError
     (run / "eval" / "best" / "test" / "report.html").touch()
     report_run(run, Console(file=io.StringIO()))
     text = (run / "report.html").read_text(encoding="utf-8")
     assert "Training run: finished." in text
     assert 'href="eval/best/test/report.html"' in text
+    assert "split unknown" in text
     assert "best, step 4" in text
     assert f"tensorboard --logdir {run}/tb" in text
     assert "<script>alert" not in text
@@ -183,14 +185,11 @@ def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_
     assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
 
 
-@pytest.mark.parametrize(
-    ("points", "noisy", "smoothed"), [(60, True, 1), (60, False, 0), (9, True, 0)]
-)
-def test_a_long_noisy_curve_is_smoothed(points: int, *, noisy: bool, smoothed: int) -> None:
+@pytest.mark.parametrize(("points", "smoothed"), [(60, 1), (9, 0)])
+def test_a_long_noisy_curve_is_smoothed(points: int, smoothed: int) -> None:
     curve = pd.Series(1.0 + np.arange(points) % 2, index=np.arange(points))
-    chart = curves_chart(Panel("Loss", "", {"training": curve}, noisy=noisy))
+    chart = curves_chart(Panel("Loss", "", {"training": curve}, noisy=True))
     assert chart.count("training, smoothed") == smoothed
-    assert chart.count("highest 2") == 1
 
 
 @pytest.fixture

@@ -50,8 +50,11 @@ def test_rows_are_paired_by_corpus_and_id_in_any_order() -> None:
     b = _better(a)
     assert _compared(a, b[::-1], "dialect").table.equals(_compared(a, b, "dialect").table)
     without = [replace(row, corpus=None) for row in b[:200]]
-    with pytest.raises(PredictionsError, match="add a column corpus"):
+    with pytest.raises(PredictionsError, match=r"200 rows differ .* a column corpus"):
         _compared(a, without)
+    copies = [*a[:200], *(replace(row, corpus="y") for row in a[:200])]
+    with pytest.raises(PredictionsError, match=r"'utt-000000' is in several corpora of B"):
+        _compared(without, copies)
 
 
 def test_ids_compare_in_nfc_and_without_a_corpus_by_themselves() -> None:
@@ -73,7 +76,7 @@ def test_equal_runs_and_few_speakers_give_no_p_value() -> None:
 def test_other_rows_references_and_splits_are_refused() -> None:
     a = four_rows()
     b = [*a[1:], prediction("z", "ja", "ja")]
-    expected = r"\(2 of them\).*\n  id 'a' of A is not in B\n  id 'z' of B is not in A$"
+    expected = r"^2 rows differ .*\n  id 'a' of A is not in B\n  id 'z' of B is not in A$"
     with pytest.raises(PredictionsError, match=expected):
         _compared(a, b)
     b = [replace(row, reference="noget andet") if row.id == "c" else row for row in a]

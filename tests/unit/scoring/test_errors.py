@@ -62,12 +62,12 @@ def test_the_errors_are_those_of_the_scores(profile: str) -> None:
 
 def test_the_worst_utterances_are_those_with_most_errors_and_then_by_wer() -> None:
     analysis = _analysis([*random_rows(400), prediction("one", "a b c d e", "x y z v w")])
-    errors = [utterance.word_errors for utterance in analysis.worst[:WORST]]
+    errors = [row["errors"] for row in analysis.worst[:WORST]]
     assert errors == sorted(errors, reverse=True)
-    rates = [utterance.wer for utterance in analysis.worst[WORST:]]
+    rates = [row["wer"] for row in analysis.worst[WORST:]]
     assert rates == sorted(rates, reverse=True)
-    assert all(utterance.words >= WORST_WORDS for utterance in analysis.worst[WORST:])
-    ids = [utterance.row["id"] for utterance in analysis.worst]
+    assert all(row["words"] >= WORST_WORDS for row in analysis.worst[WORST:])
+    ids = [row["id"] for row in analysis.worst]
     assert "one" in ids
     assert len(ids) == len({*ids})
 

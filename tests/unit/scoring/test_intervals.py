@@ -1,7 +1,6 @@
 """Intervals over speakers, pooled ones of small groups, and the gap between groups."""
 
 from collections.abc import Sequence
-from math import tan
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,13 @@ import pytest
 from danish_asr.metrics import DENOMINATORS, Counts, Denominator, ErrorCounts
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
+    COUNTS,
     Interval,
     estimate_rates,
     pooled_intervals,
     rates,
     spreads,
-    t_quantile,
 )
-from danish_asr.scoring.table import COUNTS
 
 FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
 
@@ -79,12 +77,6 @@ def test_the_p_value_of_a_difference_agrees_with_its_interval() -> None:
         spread, _ = spreads(group(words, other), "standard", group(words, errors))
         low, high = spread.around()
         assert (spread.p_value() < 0.05) == (not low <= 0 <= high)
-
-
-def test_t_quantiles_are_those_of_the_tables_and_of_the_cauchy_distribution() -> None:
-    points = [t_quantile(0.975, freedom) for freedom in (2.0, 7.0, 19.0)]
-    assert points == pytest.approx([4.302653, 2.364624, 2.093024], abs=1e-6)
-    assert t_quantile(0.9, 1.0) == pytest.approx(tan(0.4 * np.pi))
 
 
 @pytest.mark.parametrize(

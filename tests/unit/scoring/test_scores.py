@@ -1,19 +1,24 @@
-"""Scores per group, with intervals and gaps, and their settings."""
+"""The table of scored rows, its groups, their scores with intervals and gaps, and settings."""
 
 import json
 import math
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
 from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.scoring.intervals import COUNTS
 from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import score_predictions
+from danish_asr.scoring.scores import Group, groups_of, kept, score_predictions, score_table
 from danish_asr.scoring.settings import Settings
+from danish_asr.text.profiles import normalize
 from tests.documented import script
 from tests.score_rows import four_rows, prediction, random_rows
 from tests.shards import utterance, write_shard
@@ -109,10 +114,133 @@ def test_a_profile_of_ones_own_scores_and_normalises_targets(
     assert index.rows["target"].to_list() == ["rødgrød"]
 
 
-def test_a_metric_of_ones_own_is_a_groupby_of_the_table() -> None:
-    scores = score_predictions(random_rows(300), by=["dialect"])
-    sums = scores.table.filter(like="word_").groupby(scores.table["dialect"]).sum()
-    errors = sums["word_substitutions"] + sums["word_deletions"] + sums["word_insertions"]
-    words = sums["word_hits"] + sums["word_substitutions"] + sums["word_deletions"]
-    expected = [group.wer.value for group in scores.groupings["dialect"].groups]
-    assert (errors / words).tolist() == expected
+def _groups(rows: Iterable[Prediction], grouping: str) -> list[Group]:
+    return groups_of(score_table(rows, Settings()), grouping)
+
+
+def _labels(rows: Iterable[Prediction], grouping: str) -> list[str]:
+    return [group.label for group in _groups(rows, grouping)]
+
+
+@pytest.mark.parametrize("columns", [(), ("dialect",), ("dialect", "age_group"), ("speaker_id",)])
+def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
+    expected: dict[tuple[str | None, ...], ErrorCounts] = defaultdict(ErrorCounts)
+    for row in random_rows(300):
+        key = tuple(getattr(row, column) for column in columns)
+        texts = (normalize(text, "coral") for text in (row.reference, row.hypothesis))
+        expected[key] += count_errors(*texts)
+    sums = {}
+    for group in _groups(random_rows(300), ",".join(columns)):
+        sums[tuple(group.names.values())] = ErrorCounts(len(group.rows), *group.counts())
+        assert group.by_speaker().sum().tolist() == group.rows[[*COUNTS]].sum().tolist()
+    assert sums == expected
+
+
+def test_groups_are_in_alphabetical_order_bands_by_size_and_unknown_last() -> None:
+    assert _labels(four_rows(), "dialect") == ["Bornholmsk", "Fynsk", "unknown"]
+    lengths = [30.0, 0.2, 1.0, 6.0, 5.0]
+    rows = [prediction(str(n), "ja", "ja", duration=s) for n, s in enumerate(lengths)]
+    bands = ["under 1 s", "1–2 s", "4–6 s", "6–10 s", "20 and more s"]
+    assert _labels(rows, "duration") == bands
+
+
+@pytest.mark.parametrize(("text", "missing"), [("unknown", "unknown (no value)"), ("x", "unknown")])
+def test_a_missing_value_and_the_text_unknown_have_different_labels(
+    text: str, missing: str
+) -> None:
+    rows = [prediction("a", "ja", "ja", gender=text), prediction("b", "ja", "ja", gender=None)]
+    assert _labels(rows, "gender") == [text, missing]
+    other = prediction("c", "ja", "ja", corpus="b", gender=None)
+    groups = _groups([*rows, other], "corpus,gender")
+    assert [len(group.rows) for group in groups] == [1, 1, 1]
+
+
+def test_words_per_second_are_those_of_the_normalised_reference() -> None:
+    rows = [prediction("a", "101, øh", "", duration=2.0), prediction("b", "ja", "", duration=0.0)]
+    assert _labels(rows, "words_per_second") == ["2–2.5 words/s", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("grouping", "ages", "labels"),
+    [
+        ("age", [100, 9, None, 18, 9], ["9", "18", "100", "unknown"]),
+        ("age:18,25.5,50", [17, 18, 25.5, 99], ["under 18", "18–25.5", "25.5–50", "50 and more"]),
+        ("age:50,18", [7, None], ["under 18", "unknown"]),
+        ("age:18,25,dialect", [7, 20], ["under 18 · unknown", "18–25 · unknown"]),
+        ("age", ["20-30", 9, 100], ["100", "20-30", "9"]),
+        ("duration", [7], ["unknown"]),
+    ],
+)
+def test_numbers_are_in_numeric_order_and_bands_have_the_bounds_that_are_named(
+    grouping: str, ages: list[Any], labels: list[str]
+) -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", duration=None, extra={"age": age and str(age)})
+        for n, age in enumerate(ages)
+    ]
+    assert _labels(rows, grouping) == labels
+
+
+@pytest.mark.parametrize(
+    ("grouping", "message"),
+    [
+        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age"),
+        ("reference", "unknown column 'reference'"),
+        ("age:x", "such as age:18,25,50"),
+        ("dialect:1,2", "such as age:18,25,50"),
+        ("age:18,25", "only numbers have bands; found 'ung'"),
+        ("snr", r"'snr' has 150 different numbers; name bounds"),
+    ],
+)
+def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", dialect="x", extra={"age": "ung", "snr": str(n)})
+        for n in range(150)
+    ]
+    with pytest.raises(ConfigError, match=message):
+        _groups(rows, grouping)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"duration": 0.5}, "0.5 s or shorter"),
+        ({"duration": 0.51}, None),
+        ({"duration": 9.99}, None),
+        ({"duration": 10.0}, "10 s or longer"),
+        ({"duration": None, "reference": ""}, "duration unknown"),
+        ({"reference": " "}, "empty reference"),
+        ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
+        ({"extra": {"validated": "maybe"}}, None),
+    ],
+)
+def test_the_coral_filter_is_strict_at_its_bounds(
+    changes: dict[str, Any], reason: str | None
+) -> None:
+    row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)
+    for row_filter, expected in (("coral", reason), ("all", None)):
+        table = score_table([row], Settings(row_filter=row_filter))
+        assert table["left_out"].tolist() == [expected]
+
+
+def test_the_rye_filter_excludes_references_that_normalisation_empties() -> None:
+    rows = [prediction("a", "...", "ja"), prediction("b", "ja", "ja")]
+    table = score_table(rows, Settings(profile="rye", row_filter="rye"))
+    assert table["left_out"].tolist() == ["empty reference after normalisation", None]
+    assert table[[*COUNTS]].sum(axis=1).tolist() == [0, 3]
+
+
+def test_without_a_row_or_a_word_nothing_is_scored() -> None:
+    rows = [prediction("a", "", "ja nej"), prediction("b", "!", "")]
+    settings = Settings()
+    with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
+        kept(score_table(rows, settings), settings)
+    strict = Settings(row_filter="coral")
+    with pytest.raises(PredictionsError, match=r"no row to score \(1 left out: empty reference"):
+        kept(score_table(rows[:1], strict), strict)
+
+
+def test_a_column_of_ones_own_is_a_grouping() -> None:
+    table = score_table(four_rows(), Settings())
+    table["long"] = (table["reference"].str.len() > 12).map({True: "long", False: "short"})
+    assert [group.label for group in groups_of(table, "long")] == ["long", "short"]
