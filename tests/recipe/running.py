@@ -15,6 +15,7 @@ import torch
 
 from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.evaluate.recipe import PredictionUnit
+from danish_asr.recipe.run.advice import LOSS
 from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
 
 def losses(run: Path) -> list[float]:
     """The training loss of each step."""
-    return [row["CTC Loss"] for row in metrics(run, "train")]
+    return [row[LOSS] for row in metrics(run, "train")]
 
 
 def weights(run: Path, step: int) -> dict[str, torch.Tensor]:

@@ -60,8 +60,7 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     criterion = CtcCriterion(model)  # type: ignore[arg-type]
     bag = bag_of(criterion)
     assert torch.equal(criterion(given, bag), own)
-    bits_per_utterance = own.item() / 2 / np.log(2)
-    assert bag.get("ctc_loss", Mean).compute().item() == pytest.approx(bits_per_utterance)
+    assert bag.get("loss", Mean).compute().item() == pytest.approx(own.item() / 14)
 
 
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:

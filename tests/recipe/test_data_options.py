@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
+from danish_asr.recipe.run.advice import LOSS
 from tests.recipe.running import copy_until, evaluate, metrics, train
 
 WHERE = "dialect in ('Fynsk', 'Bornholmsk') or gender = 'male'"
@@ -107,7 +108,7 @@ def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
         assert evaluate(run, dataset, f"dataset.valid_max_num_elements={size}") == 0
         folder = run / "eval" / "best" / "test"
         row = metrics(folder, "eval")[-1]
-        found.append([row["CTC Loss"], row["Word Error Rate (WER)"]])
+        found.append([row[LOSS], row["Word Error Rate (WER)"]])
         predictions.append((folder / "predictions.jsonl").read_bytes())
     assert found[0] == pytest.approx(found[1], rel=1e-5)
     assert predictions[0] == predictions[1]

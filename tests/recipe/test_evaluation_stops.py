@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.continuing import locked
 from danish_asr.recipe.run.run_directory import PREDICTIONS
 from tests.recipe.running import after_each_batch, evaluate, metrics
@@ -21,7 +22,7 @@ FEW_ROWS = (
 
 def scores(run: Path) -> list[Any]:
     """The loss and the error rates of each evaluation."""
-    titles = ("CTC Loss", "Word Error Rate (WER)", "Character Error Rate (CER)")
+    titles = (LOSS, "Word Error Rate (WER)", "Character Error Rate (CER)")
     return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
 
 

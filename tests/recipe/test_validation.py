@@ -1,6 +1,5 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
-import math
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +17,7 @@ from fairseq2.runtime.dependency import DependencyContainer
 from danish_asr.metrics import compute_wer
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
 from danish_asr.recipe.train.validation import ALL, ErrorRates, dialects_with_few_rows, publish
@@ -119,8 +119,4 @@ def test_two_splits_give_one_score_over_all_rows(tmp_path: Path, dataset: Path) 
     assert row["Number of Examples"] == 12
     assert {"wer/dev_coral_read_aloud", "wer/dev_coral_conversation"} <= row.keys()
     score = float((run / "checkpoints" / "scores" / "step_2.txt").read_text())
-    assert score == pytest.approx(-row["Loss (nats per character)"])
-    # Upstream's loss is in bits per utterance.
-    characters = row["Number of Elements"] - row["Number of Source Elements"]
-    nats = row["CTC Loss"] * math.log(2) * row["Number of Examples"] / characters
-    assert row["Loss (nats per character)"] == pytest.approx(nats)
+    assert score == pytest.approx(-row[LOSS])

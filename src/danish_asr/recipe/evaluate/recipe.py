@@ -1,7 +1,6 @@
 """The evaluation recipe: a checkpoint or a named model, a split, and its predictions.
 
-It takes the training configuration and the run's directory as they are. ``lm tune`` runs the same
-forward pass, and takes its log-probabilities.
+``lm tune`` runs the same forward pass, and takes its log-probabilities.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,17 +22,17 @@ from typing_extensions import override
 from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
 from danish_asr.decoding.likelihood import Likelihood, ctc_losses
-from danish_asr.decoding.ngram_tuning import DevSplit
+from danish_asr.decoding.ngram_tuning import AddBatch, DevSplit
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig, names_of_splits
-from danish_asr.recipe.evaluate.results import Receiver, Results, about_evaluation
-from danish_asr.recipe.evaluate.selection import BEST, NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.evaluate.results import about_evaluation, write_results
+from danish_asr.recipe.evaluate.selection import BEST, Selection, select
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE, checkpoint_steps
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, CONFIG_FILE
 from danish_asr.recipe.train.console import hide_progress_bar, log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -72,42 +71,30 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         selection, resolved = selection.resolved(request.where)
         rank = rank_info().rank
         if rank == 0:
-            _say_what_is_scored(output_dir, selection, request.overrides)
+            cli.note(f"scoring {selection.model}, split {selection.config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
-            write_configuration(selection.config, selection.output_dir)
-            recipe = AsrEvalRecipe(selection, resolved)
-            run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
+            _run_recipe(AsrEvalRecipe(selection, resolved), selection.output_dir)
     return selection.output_dir
 
 
-def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:
-    if selection.step is None:
-        cli.note(f"scoring the model {selection.model} as it is, no checkpoint of {run}")
-        return
-    if any(text.startswith(("model.name=", "model.path=")) for text in overrides):
-        cli.note(
-            f"scoring {selection.model} of {run}; evaluator.checkpoint={NO_CHECKPOINT} scores the "
-            "model that is named"
-        )
-    # A run that is complete, or ended early as it was asked to, has a card.
-    if not any(run.glob(f"{CARDS_DIR}/*.yaml")):
-        step = max(checkpoint_steps(run), default=0)
-        cli.note(
-            f"the run is not complete: saved at step {step:,}; `danish-asr train` continues it"
-        )
+def _run_recipe(recipe: "AsrEvalRecipe", output_dir: Path) -> None:
+    config = recipe.selection.config
+    write_configuration(config, output_dir)
+    run_evaluation(recipe, sections_of(config), output_dir)
 
 
 @final
 class AsrEvalRecipe(EvalRecipe):
     """Runs the selected model over every row of ``evaluator.split``.
 
-    ``receiver`` takes the results; None: they are written to the directory of the recipe.
+    ``add`` takes the rows of each batch, and the log-probabilities of each, (S, V) without padding;
+    None: predictions are written to the directory of the recipe.
     """
 
     def __init__(
-        self, selection: Selection, resolved: Resolved, receiver: Receiver | None = None
+        self, selection: Selection, resolved: Resolved, add: AddBatch | None = None
     ) -> None:
-        self._selection, self._resolved, self._receiver = selection, resolved, receiver
+        self.selection, self._resolved, self._add = selection, resolved, add
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -119,17 +106,25 @@ class AsrEvalRecipe(EvalRecipe):
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         use_granted_cpus(config.common.torch.num_threads)
         reader = splits_reader(setup, config, self._resolved.rows.valid)
-        decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-        receiver = self._receiver
-        if receiver is None:
-            about = about_evaluation(self._selection, self._resolved, decoder)
-            receiver = Results(context.output_dir, context.gangs.root, about)
+        decoder = make_decoder(config.decoder.name, config.decoder.config, tokenizer)
+        predictions = list[Prediction]()
+
+        def keep(batch: Sequence[Prediction], log_probs: Sequence[Tensor]) -> None:
+            del log_probs
+            predictions.extend(batch)
+
+        def write() -> None:
+            if self._add is None:
+                about = about_evaluation(self.selection, self._resolved, decoder)
+                write_results(context.output_dir, context.gangs.root, predictions, about)
+
         unit = PredictionUnit(
             CtcCriterion(context.model),
             decoder,
-            likelihood=Likelihood(setup.tokenizer),
+            likelihood=Likelihood(tokenizer),
             profile=config.regime.score_profile,
-            receiver=receiver,
+            add=self._add or keep,
+            finish=write,
         )
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
@@ -144,6 +139,8 @@ class AsrEvalRecipe(EvalRecipe):
 class PredictionUnit(AsrValidationUnit):
     """Validates, and hands the predictions and log-probabilities of each batch on.
 
+    ``finish`` is called when each row was added once, on one of the processes.
+
     Attributes:
         num_rows: The rows so far, on this process.
     """
@@ -157,23 +154,24 @@ class PredictionUnit(AsrValidationUnit):
         *,
         likelihood: Likelihood,
         profile: str,
-        receiver: Receiver,
+        add: AddBatch,
+        finish: Callable[[], None],
     ) -> None:
         super().__init__(criterion, decoder, profile=profile)
-        self._likelihood, self._receiver = likelihood, receiver
+        self._likelihood, self._add, self._finish = likelihood, add, finish
         self.num_rows = 0
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         example = cast(dict[str, list[Any]], batch.example)
-        decoded = self._count_errors(batch, metric_bag)
-        log_probs = decoded.logits.float().log_softmax(dim=-1)
+        hypotheses, logits, lengths = self._count_errors(batch, metric_bag)
+        log_probs = logits.float().log_softmax(dim=-1)
         sizes: list[int] = example["target_size"]
         targets = [row[:size] for row, size in zip(batch.target_seqs, sizes, strict=True)]
-        losses = ctc_losses(log_probs, decoded.lengths, targets)
-        confidences = self._likelihood.confidences(log_probs, decoded.lengths, decoded.hypotheses)
+        losses = ctc_losses(log_probs, lengths, targets)
+        confidences = self._likelihood.confidences(log_probs, lengths, hypotheses)
         predictions = []
-        for row, hypothesis in enumerate(decoded.hypotheses):
+        for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
             values = {
                 "reference": example["text"][row],
@@ -185,13 +183,12 @@ class PredictionUnit(AsrValidationUnit):
                 **{name: example[name][row] for name in _COLUMNS},
             }
             predictions.append(from_row(values, f"row {row} of a batch"))
-        frames = zip(log_probs, decoded.lengths, strict=True)
-        self._receiver.add(predictions, [row[:length] for row, length in frames])
+        self._add(predictions, [row[:n] for row, n in zip(log_probs, lengths, strict=True)])
         self.num_rows += len(predictions)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
-        self._receiver.finish()
+        self._finish()
 
 
 @final
@@ -207,7 +204,7 @@ class StoppableEvaluation(StoppableTask):
     ) -> None:
         super().__init__(context, config.trainer)
         self.inner = context.create_evaluator([unit], [reader])
-        self._unit, self._num_rows = unit, sum(reader.rows.values())
+        self._unit, self._num_rows = unit, sum(map(len, reader.indices.values()))
         reader.interrupted = self.must_stop
 
     @override
@@ -218,9 +215,8 @@ class StoppableEvaluation(StoppableTask):
             except ValidationInterrupted:
                 done = int(all_sum(self._gang, self._unit.num_rows))
                 log.warning(
-                    "Stopped after {:,} of {:,} rows; nothing is written. An evaluation begins "
-                    "anew each time: give it more time (trainer.max_wall_minutes, and the job's "
-                    "limit).",
+                    "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation "
+                    "begins anew: raise trainer.max_wall_minutes and the job's limit.",
                     *(done, self._num_rows),
                 )
                 self._gangs.close()
@@ -243,18 +239,22 @@ def open_dev(directory: Path) -> DevSplit:
         raise ConfigError([fault], where=where)
     tree = read_yaml(run / CONFIG_FILE)
     split = str(value_of(tree, "dataset.valid_split") or "dev")
-    beginnings = {name.partition("_")[0] for name in names_of_splits(split)}
-    if beginnings & {"test", "train"}:
+    if {name.partition("_")[0] for name in names_of_splits(split)} & {"test", "train"}:
         rule = "a model knows train, and scores on test would describe the tuning"
-        raise ConfigError(
-            [f"dataset.valid_split must be of dev, but is {split}: {rule}"], where=where
-        )
+        fault = f"dataset.valid_split must be of dev, but is {split}: {rule}"
+        raise ConfigError([fault], where=where)
     changes = {
         "evaluator": {"checkpoint": checkpoint, "split": split, "where": None, "label": None},
         "decoder": {"name": "greedy", "config": {}},
         "common": {"metric_recorders": {"wandb": {"enabled": False}}},
     }
     selection, resolved = select(run, merge(tree, changes), where=where).resolved(where)
+
+    def forward(add: AddBatch) -> None:
+        hide_progress_bar()
+        with exit_on_error(), explained(), TemporaryDirectory() as folder:
+            _run_recipe(AsrEvalRecipe(selection, resolved, add), Path(folder))
+
     return DevSplit(
         run=run,
         model=selection.model,
@@ -262,28 +262,5 @@ def open_dev(directory: Path) -> DevSplit:
         split=split,
         rows=sum(len(index) for index in resolved.rows.valid.values()),
         tokenizer=resolved.tokenizer,
-        forward=lambda add: _forward(selection, resolved, add),
+        forward=forward,
     )
-
-
-@final
-class _Passing:
-    """Hands each batch to a function."""
-
-    def __init__(self, add: Callable[[Sequence[Prediction], Sequence[Tensor]], None]) -> None:
-        self.add = add
-
-    def finish(self) -> None:
-        """Do nothing."""
-
-
-def _forward(
-    selection: Selection,
-    resolved: Resolved,
-    add: Callable[[Sequence[Prediction], Sequence[Tensor]], None],
-) -> None:
-    hide_progress_bar()
-    with exit_on_error(), explained(), TemporaryDirectory() as folder:
-        write_configuration(selection.config, Path(folder))
-        recipe = AsrEvalRecipe(selection, resolved, _Passing(add))
-        run_evaluation(recipe, sections_of(selection.config), Path(folder))

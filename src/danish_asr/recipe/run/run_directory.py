@@ -25,9 +25,6 @@ EVALUATION: Final = "evaluation.json"
 PREDICTIONS_SHA256: Final = "predictions_sha256"
 """The key of that hash in ``evaluation.json``."""
 
-TRAINING_DATA: Final = "training_data.json"
-"""The utterances that a run trains on, and their hours, after the filters."""
-
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""

@@ -29,12 +29,7 @@ from danish_asr.base.errors import (
     RunFailedError,
     refused_content,
 )
-from danish_asr.base.stops import (
-    at_stops,
-    close_in_time,
-    exception_at_stops,
-    interrupted,
-)
+from danish_asr.base.stops import at_stops, close_in_time, exception_at_stops, interrupted
 from danish_asr.recipe.config.schema import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
@@ -43,20 +38,17 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file write failed")
 """What torch's writer says of a full disk, which it does not raise as an OSError."""
 
-_DISK_FULL: Final = (
-    "The disk or quota is full. What was saved is kept: free some space, and the same command "
-    "continues"
-)
+_DISK_FULL: Final = "The disk or quota is full: free some space; the same command continues"
 _OUT_OF_MEMORY: Final = (
-    "the GPU's memory is too small for a batch. "
-    "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
+    "The GPU's memory is too small for a batch. What helps, the cheapest first: "
+    "model.head=danish, optimizer.name=adamw_8bit, "
     "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
-    "trainer.activation_checkpointing.mode=layerwise, optimizer.name=adamw_offload, "
-    "trainer.freeze_encoder_layers; `danish-asr plan` says how much. Checkpointing may change in "
-    "the same OUTDIR. In validation, lower dataset.valid_max_num_elements"
+    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR), "
+    "optimizer.name=adamw_offload, trainer.freeze_encoder_layers; `danish-asr plan` says how much. "
+    "In validation, lower dataset.valid_max_num_elements"
 )
 _ONLY_TENSORS: Final = (
-    "only tensors are read from a model's file: if you trust this one, load it where it was made "
+    "Only tensors are read from a model's file: if you trust this one, load it where it was made "
     "and save its state_dict() again"
 )
 
@@ -144,26 +136,21 @@ def explained() -> Iterator[None]:
         cause = chain[-1].__context__
         if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
             raise cause from None
-        if fix := _fix(chain):
-            raise RunFailedError(f"{_messages(chain)}\n{fix}.") from error
-        if type(error).__module__.startswith(_FOR_USERS):
-            raise RunFailedError(_messages(chain)) from error
+        fixes = [fix for fix in map(_fix, chain) if fix is not None]
+        if fixes or type(error).__module__.startswith(_FOR_USERS):
+            raise RunFailedError("\n".join([_messages(chain), *fixes[:1]])) from error
         raise
 
 
-def _fix(chain: Sequence[BaseException]) -> str | None:
-    for error in chain:
-        if isinstance(error, OutOfMemoryError):
-            return _OUT_OF_MEMORY
-        if isinstance(error, AssetDownloadError):
-            return DOWNLOAD_HINT
-        if isinstance(error, UnpicklingError):
-            return _ONLY_TENSORS
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return _DISK_FULL
-        if _TORCH_CANNOT_WRITE.search(str(error)):
-            return _DISK_FULL
-    return None
+def _fix(error: BaseException) -> str | None:
+    if isinstance(error, OutOfMemoryError):
+        return _OUT_OF_MEMORY
+    if isinstance(error, AssetDownloadError):
+        return DOWNLOAD_HINT
+    if isinstance(error, UnpicklingError):
+        return _ONLY_TENSORS
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    return _DISK_FULL if is_full or _TORCH_CANNOT_WRITE.search(str(error)) else None
 
 
 def _messages(chain: Sequence[BaseException]) -> str:

@@ -63,13 +63,13 @@ class StoppableTraining(StoppableTask):
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()
         lr = config.optimizer.config.lr
-        rates = {first: stage.lr or lr for first, stage in section.stages.items()}
-        self._lr_factors = {first: rate / lr for first, rate in rates.items()}
+        self._lr_factors = {n: (stage.lr or lr) / lr for n, stage in section.stages.items()}
         self._stopper = patience_stopper(context.output_dir, self._regime)
         self._model, self._reader = unit.model, reader
         self._stopped, self._step_began = False, inf
         first = self._saved_step or 0
         self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
+        reader.before_step = self._before_step
 
         mode = section.mixed_precision.mode
         sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
@@ -82,7 +82,6 @@ class StoppableTraining(StoppableTask):
         self._validator: Validator = NOOP_VALIDATOR
         if validation is not None:
             self._validator = _StoppingValidator(self, context, validation, shared)
-        reader.before_step = self._before_step
         accepted = inspect.signature(Trainer).parameters
         regime = {name: value for name, value in vars(self._regime).items() if name in accepted}
         self.inner = self._trainer = wire_object(
@@ -120,11 +119,10 @@ class StoppableTraining(StoppableTask):
 
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
-        last = self._regime.num_data_epochs
-        if last is not None or self._regime.validate_every_n_data_epochs is not None:
+        regime = self._regime
+        if regime.num_data_epochs or regime.validate_every_n_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
-        complete = last is not None and self._reader.epochs_read >= last
-        return self._skipped_validation_stops(step) or complete
+        return self._skipped_validation_stops(step) or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
@@ -152,7 +150,7 @@ class StoppableTraining(StoppableTask):
 
     def _is_due(self, what: str, step: int) -> bool:
         regime = self._regime
-        if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
+        if step == regime.num_steps or self._has_read_all:
             return True
         for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
             every = getattr(regime, f"{what}_every_n_{unit}")
@@ -161,13 +159,17 @@ class StoppableTraining(StoppableTask):
         return False
 
     @property
+    def _has_read_all(self) -> bool:
+        return self._reader.epochs_read >= (self._regime.num_data_epochs or inf)
+
+    @property
     def began(self) -> bool:
         """Whether this process has taken a step, also of a run that was continued."""
         return self.step_nr > (self._saved_step or 0)
 
     def _before_step(self) -> None:
-        step, regime = self.step_nr, self._regime
-        set_data_epoch(self._trainer, self._reader.epoch + 1, regime.num_data_epochs)
+        step = self.step_nr
+        set_data_epoch(self._trainer, self._reader.epoch + 1, self._regime.num_data_epochs)
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
@@ -175,10 +177,8 @@ class StoppableTraining(StoppableTask):
         if step in self._measured_steps and self.began:
             log.info("{}", step_line(step, now - self._step_began, self._gang.device))
         self._step_began = now
-        if self._reader.epochs_read >= (regime.num_data_epochs or inf):
-            return  # it ends anyway
         # At the time limit, a run that continues takes one step at least.
-        if self.began and self.must_stop():
+        if not self._has_read_all and self.began and self.must_stop():
             self.stop()
 
     def _follow_schedule(self, step: int) -> None:
@@ -205,8 +205,8 @@ class StoppableTraining(StoppableTask):
         step = self.step_nr
         if not (self.began or self._any_rank(self._stop_requested)):
             raise RunFailedError(
-                "the validation takes longer than trainer.max_wall_minutes allows for the whole "
-                "run; raise it, or validate on fewer rows (dataset.valid_subset)"
+                "the validation takes longer than trainer.max_wall_minutes; raise it, or validate "
+                "on fewer rows (dataset.valid_subset)"
             )
         log.info("Stopping after step {}.", step)
         self._stopped = True

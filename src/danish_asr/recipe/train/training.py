@@ -1,6 +1,5 @@
 """The training recipe: from a configuration to a trained model."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, final
@@ -69,10 +68,8 @@ def run(request: cli.Request, tree: Tree) -> None:
                 write_own_tokenizer(output_dir, resolved)
             stopper = patience_stopper(output_dir, config.regime)
             if stopper is None or not stopper.exhausted:
-                keep = continuing.configuration_of_steps if rank == 0 else nullcontext
-                with keep(output_dir):
-                    write_configuration(config, output_dir)
-                    run_training(AsrRecipe(resolved), sections_of(config), output_dir)
+                write_configuration(config, output_dir)
+                run_training(AsrRecipe(resolved), sections_of(config), output_dir)
             if rank == 0:
                 record.write_model_card(output_dir)
 
@@ -171,8 +168,6 @@ class AsrRecipe(TrainRecipe):
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = training_reader(setup, config, rows.train)
-        if reader.filtered and context.gangs.root.rank == 0:
-            record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
             config = replace(config, regime=config.regime.with_steps(epoch))

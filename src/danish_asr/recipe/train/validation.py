@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final, NamedTuple, Self, cast, final
 
-import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import EarlyStopper
@@ -61,11 +60,12 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         decoder: Decoder,
         *,
         profile: str,
-        splits: Sequence[str] = (),
-        dialects: Sequence[str] = (),
+        splits: Iterable[str] = (),
+        dialects: Iterable[str] = (),
     ) -> None:
         self._criterion, self._decoder, self._profile = criterion, decoder, profile
-        self._groups = list(splits) if len(splits) > 1 else []
+        splits = list(splits)
+        self._groups = splits if len(splits) > 1 else []
         self._groups += [f"{_DIALECT}{name}" for name in dialects]
 
     @property
@@ -84,23 +84,23 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
         """Decode a batch and count its errors."""
-        _, logits, layout = self._criterion.with_logits(batch, metric_bag)
+        logits, lengths = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
             {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
-        hypotheses = decode(self._decoder, logits, layout.seq_lens)
+        hypotheses = decode(self._decoder, logits, lengths)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return Decoded(hypotheses, logits, layout.seq_lens)
+        return Decoded(hypotheses, logits, lengths)
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
-        groups = (ALL, *self._groups)
-        lines = "\n".join(table(counts, groups))
+        scored = _scored(counts, (ALL, *self._groups))
+        lines = "\n".join(_table(scored))
         log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
-        publish(counts, groups, values)
+        values.update(_rates(scored))
 
     @property
     @override
@@ -109,39 +109,33 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
 
 def open_validation(
-    setup: ReaderSetup,
-    config: AsrConfig,
-    indices: Mapping[str, Index],
-    criterion: CtcCriterion,
+    setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index], criterion: CtcCriterion
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on the rows of splits, and the reader of these rows."""
-    decoder = config.decoder
-    reader = splits_reader(setup, config, indices)
-    few = dialects_with_few_rows(indices.values())
+    decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
+    rows = rows_of_dialects(indices.values())
+    few = [f"{name} ({count})" for name, count in sorted(rows.items()) if count < _FEW]
     if few and config.regime.score_metric == "worst_group_wer":
         log.warning(
             "regime.score_metric=worst_group_wer: chance decides which dialect is the worst, since "
             "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer",
-            *(_FEW, ", ".join(f"{name} ({rows})" for name, rows in few.items())),
+            *(_FEW, ", ".join(few)),
         )
     unit = AsrValidationUnit(
         criterion,
-        make_decoder(decoder.name, decoder.config, setup.tokenizer),
+        decoder,
         profile=config.regime.score_profile,
-        splits=list(reader.rows),
-        dialects=reader.dialects,
+        splits=indices,
+        dialects=sorted(rows),
     )
-    return unit, reader
+    return unit, splits_reader(setup, config, indices)
 
 
-def dialects_with_few_rows(indices: Iterable[Index]) -> dict[str, int]:
-    """Return the rows of each dialect that has too few for a WER of its own, the fewest first."""
-    rows: Counter[str] = Counter()
-    for index in indices:
-        codes, names = index.dialects()
-        counts = np.bincount(codes, minlength=len(names)).tolist()
-        rows.update(dict(zip(names, counts, strict=True)))
-    return {name: count for name, count in reversed(rows.most_common()) if count < _FEW}
+def rows_of_dialects(indices: Iterable[Index]) -> Counter[str]:
+    """Return the number of rows of each dialect."""
+    return Counter(
+        dialect or UNKNOWN_DIALECT for index in indices for dialect in index.rows["dialect"]
+    )
 
 
 @final
@@ -189,37 +183,34 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def publish(counts: Tensor, groups: Sequence[str], values: MutableMapping[str, object]) -> None:
-    """Write rates in percent into ``values``: ``wer``, ``cer``, and those of each group.
-
-    ``worst_group_wer`` is the highest WER among the dialects with reference words.
-    """
-    dialects = []
-    for group, errors in _scored(counts, groups).items():
-        suffix = "" if group == ALL else f"/{group}"
-        values[f"wer{suffix}"] = 100 * errors.wer()
-        values[f"cer{suffix}"] = 100 * errors.cer()
-        is_dialect = group.startswith(_DIALECT) and group != _NO_DIALECT
-        if is_dialect and errors.words.reference_length:
-            dialects.append(100 * errors.wer())
-    if dialects:
-        values["worst_group_wer"] = max(dialects)
-
-
-def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
-    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
-    scored = _scored(counts, groups).items()
-    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
-    for group, errors in sorted(scored, key=lambda item: (item[0] != ALL, -item[1].wer())):
-        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
-        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
-    return lines
-
-
 def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
     """The counts of each group that has rows."""
     pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
     return {group: errors for group, errors in pairs if errors.rows}
+
+
+def _rates(scored: Mapping[str, ErrorCounts]) -> dict[str, float]:
+    """Rates in percent: ``wer``, ``cer``, those of each group, and that of the worst dialect."""
+    rates, dialects = {}, []
+    for group, errors in scored.items():
+        suffix = "" if group == ALL else f"/{group}"
+        rates[f"wer{suffix}"] = 100 * errors.wer()
+        rates[f"cer{suffix}"] = 100 * errors.cer()
+        is_dialect = group.startswith(_DIALECT) and group != _NO_DIALECT
+        if is_dialect and errors.words.reference_length:
+            dialects.append(100 * errors.wer())
+    if dialects:
+        rates["worst_group_wer"] = max(dialects)
+    return rates
+
+
+def _table(scored: Mapping[str, ErrorCounts]) -> list[str]:
+    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
+    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
+    for group, errors in sorted(scored.items(), key=lambda item: (item[0] != ALL, -item[1].wer())):
+        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
+        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
+    return lines
 
 
 @final
