@@ -36,13 +36,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> dict[str, P
     return runs
 
 
-def test_they_learn_what_adamw_learns(runs: dict[str, Path]) -> None:
-    eight_bits, offloaded, full = (losses(run) for run in runs.values())
-    assert eight_bits == pytest.approx(full, rel=2e-3)
-    assert eight_bits != full
-    assert offloaded == pytest.approx(full, rel=1e-6)
-
-
 def test_offloaded_steps_are_those_of_pytorch() -> None:
     weights = [torch.randn(7, 5), torch.randn(3)]
     own, theirs = ([torch.nn.Parameter(w.clone()) for w in weights] for _ in range(2))

@@ -34,8 +34,7 @@ class RankInfo(NamedTuple):
 
 def rank_info() -> RankInfo:
     """Return the rank that ``torchrun`` gave this process; without it, the process is alone."""
-    rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
-    return RankInfo(int(rank or 0), int(world_size or 1))
+    return RankInfo(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
 
 
 def check_tasks() -> None:
@@ -141,9 +140,7 @@ def launch(arguments: Sequence[str]) -> int:
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
     from torch.distributed import run  # noqa: PLC0415 - slow
-    from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
-        ChildFailedError,
-    )
+    from torch.distributed.elastic.multiprocessing import errors  # noqa: PLC0415
 
     parser = run.get_args_parser()
     parser.set_defaults(nproc_per_node=str(gpus))
@@ -154,7 +151,7 @@ def launch(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
     try:
         run.run(options)  # type: ignore[no-untyped-call]
-    except ChildFailedError as error:
+    except errors.ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
     return 0

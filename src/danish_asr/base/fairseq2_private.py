@@ -16,13 +16,12 @@ from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
 from fairseq2.gang import Gang
 from fairseq2.runtime.dependency import DependencyContainer
-from fairseq2.typing import Stateful
-from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from fairseq2.utils.uri import Uri
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
     from fairseq2.recipe.trainer import Trainer
+    from fairseq2.recipe.validator import Validator
 
 
 def write_configuration_with(write: Callable[[], None]) -> None:
@@ -37,15 +36,6 @@ def write_configuration_with(write: Callable[[], None]) -> None:
         write()
 
     setattr(_RecipeConfigDumper, "dump", dump)  # noqa: B010 - as mypy allows no assignment
-
-
-def register_cpu_tracker(container: DependencyContainer) -> None:
-    """Register device statistics for CPUs.
-
-    Symptom: it has them for GPUs only, and no recipe runs without.
-    When it moves: remove this where fairseq2 registers a ``DeviceStatTracker`` for CPUs.
-    """
-    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
 
 
 def library_container() -> DependencyContainer:
@@ -67,11 +57,11 @@ def support_any_local_path() -> None:
     makes a URI of it, ``file:///home/s%C3%B8ren``, and uses its text as a path again.
     When it moves: remove this, and run tests/unit/test_local_paths.py.
     """
-    LocalAssetDownloadManager._to_path = staticmethod(_to_path)  # type: ignore[method-assign] # noqa: SLF001
 
+    def to_path(uri: Uri) -> Path:
+        return Path(url2pathname(uri.path))
 
-def _to_path(uri: Uri) -> Path:
-    return Path(url2pathname(uri.path))
+    LocalAssetDownloadManager._to_path = staticmethod(to_path)  # type: ignore[method-assign] # noqa: SLF001
 
 
 def download_folder(url: str, cache: Path) -> Path:
@@ -86,17 +76,25 @@ def download_folder(url: str, cache: Path) -> Path:
     return cache / sha1(url.encode()).hexdigest()[:24]  # noqa: S324 - fairseq2's choice
 
 
-def trainer_state(trainer: Trainer) -> Stateful:
-    """Return what fairseq2's checkpoints keep of a trainer, to save one between two steps.
+def save_between_steps(trainer: Trainer) -> None:
+    """Save a checkpoint of a trainer's last step that a run can continue from.
 
     Symptom: ``request_stop`` has no effect on a run with ``num_steps``, and validates before it
     saves.
-    When it moves: see whether ``Trainer`` saves at a stop request; else look for what its
-    ``_save_checkpoint`` gives the checkpoint manager. tests/recipe/test_stops.py.
+    When it moves: see whether ``Trainer`` saves at a stop request. tests/recipe/test_stops.py.
     """
-    from fairseq2.recipe.trainer import _TrainerCheckpointProxy  # noqa: PLC0415 - slow
+    if trainer._save_model_only != "all_but_last":  # noqa: SLF001
+        trainer._save_model_only = False  # noqa: SLF001
+    trainer._save_checkpoint(blocking=True)  # noqa: SLF001
 
-    return _TrainerCheckpointProxy(trainer)
+
+def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> None:
+    """Let another validator run that of a trainer.
+
+    Symptom: nothing public makes a trainer with a validator that can be interrupted.
+    When it moves: look for what calls the validator in ``Trainer``. tests/recipe/test_stops.py.
+    """
+    trainer._validator = wrap(trainer._validator)  # noqa: SLF001
 
 
 def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:

@@ -37,6 +37,7 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
+    tree["regime"]["num_data_epochs"] = None  # `set_data_epoch` sets it
     if config.regime.part_of_epoch:  # the number of steps is known with the data
         tree["regime"]["validate_every_n_data_epochs"] = None
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection

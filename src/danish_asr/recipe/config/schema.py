@@ -233,9 +233,8 @@ class DatasetSection(Section):
     """Changes to training waveforms, in this order, in place of `speed_factors` and `spec_aug_*`:
     each a `name` (docs/howto/add-a-transform.md) and its parameters."""
 
-    max_unknown_share: Share | None = None
-    """Refuse to train if a larger share of the target text is unknown to the tokenizer. Null: 20 %
-    with the tokenizer that the model's card names, 2 % with another."""
+    max_unknown_share: Share = 0.2
+    """Refuse to train if a larger share of the target text is unknown to the tokenizer."""
 
     @property
     def valid_elements(self) -> int | None:

@@ -40,8 +40,10 @@ _SHOWN: Final = re.compile(
     r"Downloading|Download complete|Loading .*model|Starting validation|Training restored|"
     r"Checkpoint at step|End of (training|data) |Early stop|Task finished"
 )
-_IGNORED: Final = re.compile(r"`\w+\.family` will be ignored")
-"""A warning about a default: the section of a named model has a family as well."""
+_IGNORED: Final = re.compile(
+    r"`\w+\.family` will be ignored|.*only FSDP supports static mixed precision|.*run on CPU"
+)
+"""Warnings about defaults and what the first line of a run says."""
 
 _COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_group_wer": "worst %"}
 

@@ -52,17 +52,6 @@ _ONLY_TENSORS: Final = (
     "and save its state_dict() again"
 )
 
-_FOR_USERS: Final = (
-    "fairseq2.checkpoint",
-    "fairseq2.cluster",
-    "fairseq2.device",
-    "fairseq2.model_checkpoint",
-    "fairseq2.nn.utils.grad",
-    "fairseq2.recipe.error",
-    "fairseq2.utils.env",
-)
-"""Modules whose errors say enough for a user, and preflight does not find."""
-
 _CLOSE_SECONDS: Final = 60.0
 
 
@@ -91,12 +80,9 @@ class StoppableTask(Task):
         self._max_seconds = 60 * (section.max_wall_minutes or inf)
         self._stop_requested = False
 
-    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
-        """Return whether a stop was requested on any rank, or the time limit is reached.
-
-        ``seconds_ahead`` is the time that the next thing to do takes.
-        """
-        late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
+    def must_stop(self) -> bool:
+        """Return whether a stop was requested on any rank, or the time limit is reached."""
+        late = self._watch.get_elapsed_time() >= self._max_seconds
         return self._any_rank(self._stop_requested or late)
 
     def _any_rank(self, flag: bool) -> bool:
@@ -137,7 +123,9 @@ def explained() -> Iterator[None]:
         if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
             raise cause from None
         fixes = [fix for fix in map(_fix, chain) if fix is not None]
-        if fixes or type(error).__module__.startswith(_FOR_USERS):
+        module = type(error).__module__
+        # Those of ``fairseq2.error`` are bugs, the others say enough.
+        if fixes or (module.startswith("fairseq2.") and module != "fairseq2.error"):
             raise RunFailedError("\n".join([_messages(chain), *fixes[:1]])) from error
         raise
 

@@ -51,7 +51,6 @@ class Resolved(NamedTuple):
     config: AsrConfig  # with tokenizer, size of a new head, and accumulation
     tokenizer_file: Path
     tokenizer: Tokenizer
-    models_own: bool  # the tokenizer is that of the model, which knows no other
     dataset: Path  # the root of the built dataset
     rows: OpenRows
 
@@ -99,7 +98,7 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
     if encoder := config.pretrained_encoder.name:
         faults.attempt(assets.find, "pretrained_encoder.name", encoder)
 
-    config, models_own = _with_tokenizer(config, model_card, dataset_card)
+    config = _with_tokenizer(config, model_card, dataset_card)
     file = tokenizer = None
     # Otherwise the card that names it may be the one that was not found.
     if config.tokenizer.path or config.tokenizer.name or not faults:
@@ -120,7 +119,7 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
     assert tokenizer is not None
     assert data is not None
     dataset, rows = data
-    return Resolved(config, file, tokenizer, models_own, dataset.root, rows)
+    return Resolved(config, file, tokenizer, dataset.root, rows)
 
 
 def dump(config: AsrConfig, *, where: str) -> None:
@@ -138,27 +137,28 @@ def _open_dataset(
     try:
         return dataset, open_rows(dataset, config)
     except DatasetError as error:
-        key = "dataset.name" if card else "dataset.config_overrides"
-        raise ConfigError([f"{key}: {error}"]) from error
+        if card is None:
+            raise ConfigError([f"dataset.config_overrides: {error}"]) from error
+        names = assets.available("dataset.name", card.name)
+        fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
+        raise ConfigError([fault]) from error
 
 
 def _with_tokenizer(
     config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
-) -> tuple[AsrConfig, bool]:
-    """Return a configuration with its tokenizer, and whether that is the model's own.
+) -> AsrConfig:
+    """Return a configuration with its tokenizer.
 
     A checkpoint of a run has the run's, else it is the one that is named, or that of a card.
     """
-    section, models_name = config.tokenizer, tokenizer_of(model_card)
-    checkpoints = config.common.assets.prev_checkpoint_dir
+    section, checkpoints = config.tokenizer, config.common.assets.prev_checkpoint_dir
     file = own_tokenizer(checkpoints.parent) if checkpoints else None
     if file is not None:
-        return replace(config, tokenizer=replace(section, name=None, path=file)), True
+        return replace(config, tokenizer=replace(section, name=None, path=file))
     if section.path is not None:
-        return config, False
-    name = section.name or models_name or tokenizer_of(dataset_card)
-    named = replace(config, tokenizer=replace(section, name=name))
-    return named, name is not None and name == models_name
+        return config
+    name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
+    return replace(config, tokenizer=replace(section, name=name))
 
 
 def _check_decoder(section: DecoderSection) -> None:

@@ -37,11 +37,8 @@ def model_frames(model: object) -> FrameCount:
     return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
-def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_own: bool) -> None:
-    """Say what rows of training lack, and refuse, with ConfigError, text that is mostly unknown.
-
-    ``models_own``: the tokenizer is that of the model, whose fine-tuning has no other.
-    """
+def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig) -> None:
+    """Say what rows of training lack; refuse, with ConfigError, text that is mostly unknown."""
     section = config.dataset
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
@@ -51,16 +48,14 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_
             "slower; `danish-asr convert` writes both as they are read fastest",
             index.audio.decoded_shards,
         )
-    check_symbols(count_unknown(index, Targets(tokenizer)), config, models_own=models_own)
+    check_symbols(count_unknown(index, Targets(tokenizer)), config)
 
 
-def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, models_own: bool) -> None:
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
     if not unknown.unknown:
         return
     limit = config.dataset.max_unknown_share
-    if limit is None:
-        limit = 0.2 if models_own else 0.02
     name = config.tokenizer.name or config.tokenizer.path
     text = (
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer '{name}': "

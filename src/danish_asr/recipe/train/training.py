@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast, final
 
 import torch
+from fairseq2.early_stopper import EarlyStopper
 from fairseq2.metrics import format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
@@ -43,7 +44,7 @@ from danish_asr.recipe.train.readers import (
     training_reader,
 )
 from danish_asr.recipe.train.trainer import StoppableTraining
-from danish_asr.recipe.train.validation import open_validation, patience_stopper
+from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -66,10 +67,11 @@ def run(request: cli.Request, tree: Tree) -> None:
                 continuing.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 write_own_tokenizer(output_dir, resolved)
-            stopper = patience_stopper(output_dir, config.regime)
-            if stopper is None or not stopper.exhausted:
+            history = run_directory.validation_scores(output_dir, config.regime.score_metric)
+            stopper = PatienceStopper(config.regime.early_stopping_patience, history)
+            if not stopper.exhausted:
                 write_configuration(config, output_dir)
-                run_training(AsrRecipe(resolved), sections_of(config), output_dir)
+                run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:
                 record.write_model_card(output_dir)
 
@@ -113,13 +115,15 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
 
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved = resolved
+    def __init__(self, resolved: Resolved, stopper: PatienceStopper | None = None) -> None:
+        self._resolved, self._stopper = resolved, stopper
 
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
+        if self._stopper is not None:
+            container.register_instance(EarlyStopper, self._stopper)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
@@ -163,7 +167,7 @@ class AsrRecipe(TrainRecipe):
         tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
-            check_text(rows.train[first], tokenizer, stage, models_own=self._resolved.models_own)
+            check_text(rows.train[first], tokenizer, stage)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
@@ -171,7 +175,10 @@ class AsrRecipe(TrainRecipe):
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
             config = replace(config, regime=config.regime.with_steps(epoch))
-            log.info("Validation after every {} steps.", config.regime.validate_every_n_steps)
+            steps = config.regime.validate_every_n_steps
+            log.info("Validation after every {} steps.", steps)
+            of_fairseq2 = context.config.as_(Fairseq2Config).regime
+            of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.later_steps
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from pathlib import Path
-from typing import ClassVar, Final, NamedTuple, Self, cast, final
+from typing import ClassVar, Final, Self, cast, final
 
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -17,9 +16,8 @@ from typing_extensions import override
 
 from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
-from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
@@ -35,14 +33,6 @@ _FEW: Final = 50
 """Rows. At a WER of 5 % and 6 words a row, half the 95 % interval of 50 rows is 4 points wide."""
 
 _WIDTH: Final = len(ErrorCounts().to_tuple())
-
-
-class Decoded(NamedTuple):
-    """A batch of N utterances."""
-
-    hypotheses: list[str]
-    logits: Tensor  # (N, S, V)
-    lengths: Sequence[int]  # the frames of each
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
@@ -82,8 +72,10 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
         self._count_errors(batch, metric_bag)
 
-    def _count_errors(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Decoded:
-        """Decode a batch and count its errors."""
+    def _count_errors(
+        self, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> tuple[list[str], Tensor, Sequence[int]]:
+        """Count the errors of a batch; return its texts, logits, (N, S, V), and their frames."""
         logits, lengths = self._criterion.with_logits(batch, metric_bag)
         example = cast(dict[str, list[str]], batch.example)
         groups = [
@@ -92,15 +84,15 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         ]
         hypotheses = decode(self._decoder, logits, lengths)
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return Decoded(hypotheses, logits, lengths)
+        return hypotheses, logits, lengths
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
-        scored = _scored(counts, (ALL, *self._groups))
-        lines = "\n".join(_table(scored))
+        by_group = scored(counts, (ALL, *self._groups))
+        lines = "\n".join(_table(by_group))
         log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
-        values.update(_rates(scored))
+        values.update(rates_of(by_group))
 
     @property
     @override
@@ -183,16 +175,16 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
+def scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
     """The counts of each group that has rows."""
     pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
     return {group: errors for group, errors in pairs if errors.rows}
 
 
-def _rates(scored: Mapping[str, ErrorCounts]) -> dict[str, float]:
+def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
     """Rates in percent: ``wer``, ``cer``, those of each group, and that of the worst dialect."""
     rates, dialects = {}, []
-    for group, errors in scored.items():
+    for group, errors in by_group.items():
         suffix = "" if group == ALL else f"/{group}"
         rates[f"wer{suffix}"] = 100 * errors.wer()
         rates[f"cer{suffix}"] = 100 * errors.cer()
@@ -204,10 +196,12 @@ def _rates(scored: Mapping[str, ErrorCounts]) -> dict[str, float]:
     return rates
 
 
-def _table(scored: Mapping[str, ErrorCounts]) -> list[str]:
+def _table(by_group: Mapping[str, ErrorCounts]) -> list[str]:
     """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
     lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
-    for group, errors in sorted(scored.items(), key=lambda item: (item[0] != ALL, -item[1].wer())):
+    for group, errors in sorted(
+        by_group.items(), key=lambda item: (item[0] != ALL, -item[1].wer())
+    ):
         rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
         lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
     return lines
@@ -215,19 +209,18 @@ def _table(scored: Mapping[str, ErrorCounts]) -> list[str]:
 
 @final
 class PatienceStopper(EarlyStopper):
-    """Ends training after ``patience`` validations in a row without a new best score.
+    """Ends training after ``patience`` validations in a row without a new best score; None: never.
 
-    ``history`` are the scores of the run's validations so far, oldest first; higher is better. A
-    run that continues does not start to count anew.
+    ``history`` are the scores of the run's validations so far, oldest first; higher is better.
     """
 
-    def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
+    def __init__(self, patience: int | None, history: Iterable[float] = ()) -> None:
         self._patience, self._scores = patience, list(history)
 
     @property
     def exhausted(self) -> bool:
         """Whether the last ``patience`` validations all failed to improve."""
-        if not self._scores:
+        if self._patience is None or not self._scores:
             return False
         waited = len(self._scores) - 1 - self._scores.index(max(self._scores))
         return waited >= self._patience
@@ -238,11 +231,3 @@ class PatienceStopper(EarlyStopper):
         if self.exhausted:
             log.info("No better validation score in {} validations; stopping.", self._patience)
         return self.exhausted
-
-
-def patience_stopper(output_dir: Path, regime: RegimeSection) -> PatienceStopper | None:
-    """Return a run's stopper, with its validations so far; None if it has no patience set."""
-    if regime.early_stopping_patience is None:
-        return None
-    history = validation_scores(output_dir, regime.score_metric)
-    return PatienceStopper(regime.early_stopping_patience, history)
