@@ -48,14 +48,6 @@ def eval_main(args: Sequence[str]) -> None:
     run_as_upstream("evaluate", args)
 
 
-def _status(main: Callable[[list[str]], None], arguments: list[str]) -> int:
-    try:
-        main(arguments)
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    return 0
-
-
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
     return _status(train_main, arguments(run, dataset, *overrides, config=config))
@@ -64,6 +56,14 @@ def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> i
 def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
     return _status(eval_main, arguments(run, dataset, *overrides, config=config))
+
+
+def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
+    try:
+        main(args)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
 
 
 def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:

@@ -15,7 +15,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base.cluster import (
     check_tasks,
-    rank_info,
     usable_cpus,
     usable_gpus,
     wait_for_first_rank,
@@ -29,23 +28,6 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({}, (0, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "4"}, (3, 4)),
-        # The shell of a job of Slurm: a process that it starts is alone.
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),
-    ],
-)
-def test_the_rank_is_that_of_torchrun(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: tuple[int, int]
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    assert rank_info() == expected
 
 
 @pytest.mark.parametrize(

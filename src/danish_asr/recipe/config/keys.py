@@ -39,7 +39,7 @@ _WORDS: Final = {
     Any: "any",
 }
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "lr_scheduler": {name: kind() for name, kind in schema.SCHEDULES.items()},
     "decoder": {"beam": schema.BeamConfig()},
 }

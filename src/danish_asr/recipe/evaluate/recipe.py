@@ -157,7 +157,7 @@ class PredictionUnit(AsrValidationUnit):
         add: AddBatch,
         finish: Callable[[], None],
     ) -> None:
-        super().__init__(criterion, decoder, profile=profile)
+        super().__init__(criterion, decoder, profile)
         self._likelihood, self._add, self._finish = likelihood, add, finish
         self.num_rows = 0
 

@@ -19,7 +19,6 @@ from danish_asr.recipe.run.run_directory import (
     best_step,
     checkpoint_scores,
     checkpoint_steps,
-    evaluated_model,
     read_evaluation,
     weights_digest,
 )
@@ -42,10 +41,8 @@ class Selection(NamedTuple):
 
     @property
     def model(self) -> str:
-        """What will be scored, as `evaluated_model` names it."""
-        run = self.config.common.assets.prev_checkpoint_dir
-        name = self.config.model.name
-        return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
+        """What will be scored, in words."""
+        return str(self.config.model.name) if self.step is None else f"step {self.step}"
 
     @property
     def weights(self) -> str | None:

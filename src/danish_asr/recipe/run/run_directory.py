@@ -188,13 +188,6 @@ def predictions_of(path: Path) -> Path:
     return made[0].predictions
 
 
-def evaluated_model(about: Mapping[str, Any]) -> str:
-    """Return the model of an ``evaluation.json`` in words, wherever its run is now."""
-    if (step := about.get("step")) is None:
-        return str(about.get("model"))
-    return f"step {step}"
-
-
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
     """Return the run and the step that a directory means: a checkpoint, or the best of a run."""
     checkpoint = (path.parent if path.name == "model" else path).resolve()

@@ -111,7 +111,7 @@ def explained() -> Iterator[None]:
     """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
     try:
         yield
-    except RunFailedError:
+    except (RunFailedError, TaskStopException):
         raise
     except DanishAsrError as error:
         raise RunFailedError(str(error)) from error

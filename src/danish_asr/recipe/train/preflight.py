@@ -215,7 +215,7 @@ def _model_faults(
     if card is not None and (fault := weights_fault(card)):
         yield fault
     if card is not None and size not in {None, model.target_vocab_size}:
-        yield head_fault(card.name, cast(int, size), model.target_vocab_size)
+        yield head_fault(card.name, size, model.target_vocab_size)
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
     if description.has_new_head and size not in {None, configured}:
         rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"

@@ -111,14 +111,15 @@ def recorder_faults(section: WandbConfig) -> list[str]:
 
 def _answers(url: str) -> bool:
     """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
-    answers = list[object]()
+    answers = list[str]()
 
     def ask() -> None:
         with suppress(OSError):
             try:
-                answers.append(urlopen(url, timeout=_ANSWER_SECONDS).close())  # noqa: S310
+                urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
             except HTTPError as error:
-                answers.append(error.close())
+                error.close()
+            answers.append(url)
 
     asking = Thread(target=ask, daemon=True)
     asking.start()

@@ -36,27 +36,19 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
-    """Measures loss, WER and CER over all validation splits together, and per split and dialect.
+    """Measures loss, WER and CER over all rows together, and those of groups.
 
-    ``profile`` is the text normalisation of the scores. ``splits`` are reported if there are
-    several. The worst of ``dialects``, those that occur in them, gives ``worst_group_wer``.
+    ``profile`` is the text normalisation of the scores. A group is a split by its name, or
+    ``dialect/<name>``; the worst dialect gives ``worst_group_wer``.
     """
 
     TITLE: ClassVar = "Validation"
 
     def __init__(
-        self,
-        criterion: CtcCriterion,
-        decoder: Decoder,
-        *,
-        profile: str,
-        splits: Iterable[str] = (),
-        dialects: Iterable[str] = (),
+        self, criterion: CtcCriterion, decoder: Decoder, profile: str, groups: Sequence[str] = ()
     ) -> None:
-        self._criterion, self._decoder, self._profile = criterion, decoder, profile
-        splits = list(splits)
-        self._groups = splits if len(splits) > 1 else []
-        self._groups += [f"{_DIALECT}{name}" for name in dialects]
+        self._criterion, self._decoder = criterion, decoder
+        self._profile, self._groups = profile, groups
 
     @property
     @override
@@ -105,7 +97,8 @@ def open_validation(
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on the rows of splits, and the reader of these rows."""
     decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-    rows = rows_of_dialects(indices.values())
+    dialects = [name for index in indices.values() for name in index.rows["dialect"]]
+    rows = Counter(name or UNKNOWN_DIALECT for name in dialects)
     few = [f"{name} ({count})" for name, count in sorted(rows.items()) if count < _FEW]
     if few and config.regime.score_metric == "worst_group_wer":
         log.warning(
@@ -113,21 +106,10 @@ def open_validation(
             "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer",
             *(_FEW, ", ".join(few)),
         )
-    unit = AsrValidationUnit(
-        criterion,
-        decoder,
-        profile=config.regime.score_profile,
-        splits=indices,
-        dialects=sorted(rows),
-    )
+    groups = [*indices] if len(indices) > 1 else []
+    groups += [f"{_DIALECT}{name}" for name in sorted(rows)]
+    unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
     return unit, splits_reader(setup, config, indices)
-
-
-def rows_of_dialects(indices: Iterable[Index]) -> Counter[str]:
-    """Return the number of rows of each dialect."""
-    return Counter(
-        dialect or UNKNOWN_DIALECT for index in indices for dialect in index.rows["dialect"]
-    )
 
 
 @final
