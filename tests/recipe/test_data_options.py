@@ -113,12 +113,3 @@ def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
     assert found[0] == pytest.approx(found[1], rel=1e-5)
     assert predictions[0] == predictions[1]
     assert capsys.readouterr().err.count("valid_max_num_elements is 100 times") == 1
-
-
-def test_a_run_notes_how_much_it_trains_on(tmp_path: Path, dataset: Path, index: Index) -> None:
-    run = tmp_path / "run"
-    assert train(run, dataset, "dataset.train_share=0.5", "regime.num_steps=2") == 0
-    half = index.share(0.5, seed=2)
-    noted = json.loads((run / "training_data.json").read_text())
-    assert 0 < noted["utterances"] <= len(half)
-    assert 0 < noted["hours"] <= half.lengths.sum() / 16_000 / 3600

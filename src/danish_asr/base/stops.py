@@ -118,10 +118,10 @@ def close_in_time(close: Callable[[], object], seconds: float) -> bool:
     closing = pool.submit(close)
     pool.shutdown(wait=False)
     _closings.append(closing)
-    wait([closing], seconds)
-    if closing.done():
-        closing.result()
-    return closing.done()
+    closed, _ = wait([closing], seconds)
+    for ended in closed:
+        ended.result()
+    return bool(closed)
 
 
 def exit_if_held(status: int) -> None:

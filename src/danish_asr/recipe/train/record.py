@@ -178,14 +178,9 @@ def write_model_card(output_dir: Path) -> None:
     folder = run / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
-    card: Tree = {
-        "name": run.name,
-        "model_family": trained["model_family"],
-        "model_config": trained["model_config"],
-        # Relative to the card, for a run that is moved.
-        "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
-        **{key: trained[key] for key in ("tokenizer_family", "tokenizer", SPEECH)},
-    }
+    copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
+    card: Tree = {"name": run.name, **{key: trained[key] for key in copied}}
+    card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
     shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)

@@ -60,7 +60,11 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            _check_run(output_dir, config, processes)
+            continuing.check_name(output_dir, config.dataset.name)
+            continuing.check_continuation(output_dir, unstructure(config))
+            batches = config.trainer.grad_accumulation.num_batches
+            if note := continuing.check_processes(output_dir, processes, batches):
+                cli.note(note)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
                 continuing.tidy(output_dir)
@@ -74,15 +78,6 @@ def run(request: cli.Request, tree: Tree) -> None:
                 run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:
                 record.write_model_card(output_dir)
-
-
-def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
-    """Refuse, with RunError, a directory in which this run cannot begin or continue."""
-    continuing.check_name(output_dir, config.dataset.name)
-    continuing.check_continuation(output_dir, unstructure(config))
-    batches = config.trainer.grad_accumulation.num_batches
-    if note := continuing.check_processes(output_dir, processes, batches):
-        cli.note(note)
 
 
 def write_configuration(config: AsrConfig, output_dir: Path) -> None:
