@@ -33,10 +33,10 @@ def rates(*rows: tuple[str, str], profile: str = "raw") -> dict[str, float]:
 
 def test_counts_of_processes_add_up_and_the_worst_dialect_is_one_of_them() -> None:
     rows = [("en to", "en"), ("tre", "tre fire"), ("fem seks", "fem sek")]
-    found = rates(*rows)
+    measured = rates(*rows)
     references, hypotheses = zip(*rows, strict=True)
-    assert found["wer"] == pytest.approx(100 * compute_wer(hypotheses, references))
-    assert found["worst_group_wer"] == found["wer/dialect/b"] == 100.0
+    assert measured["wer"] == pytest.approx(100 * compute_wer(hypotheses, references))
+    assert measured["worst_group_wer"] == measured["wer/dialect/b"] == 100.0
 
 
 def test_zero_and_a_missing_hypothesis_are_values() -> None:
