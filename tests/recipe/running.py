@@ -15,6 +15,7 @@ import torch
 
 from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.evaluate.recipe import PredictionUnit
+from danish_asr.recipe.run.advice import LOSS
 from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]
@@ -47,14 +48,6 @@ def eval_main(args: Sequence[str]) -> None:
     run_as_upstream("evaluate", args)
 
 
-def _status(main: Callable[[list[str]], None], arguments: list[str]) -> int:
-    try:
-        main(arguments)
-    except SystemExit as exit_:
-        return int(exit_.code or 0)
-    return 0
-
-
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
     return _status(train_main, arguments(run, dataset, *overrides, config=config))
@@ -63,6 +56,14 @@ def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> i
 def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
     return _status(eval_main, arguments(run, dataset, *overrides, config=config))
+
+
+def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
+    try:
+        main(args)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    return 0
 
 
 def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
@@ -128,7 +129,7 @@ def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
 
 def losses(run: Path) -> list[float]:
     """The training loss of each step."""
-    return [row["CTC Loss"] for row in metrics(run, "train")]
+    return [row[LOSS] for row in metrics(run, "train")]
 
 
 def weights(run: Path, step: int) -> dict[str, torch.Tensor]:

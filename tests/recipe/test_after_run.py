@@ -13,7 +13,7 @@ from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
-from tests.recipe.running import copy_until, evaluate, train, weights
+from tests.recipe.running import evaluate, train, weights
 
 
 def transcribe_with_omnilingual(args: list[str]) -> None:
@@ -52,17 +52,6 @@ def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
     assert train(run, dataset, *own) == 0
     assert evaluate(run, dataset, *own, "evaluator.checkpoint=last") == 0
     assert weights(run, 2)[head].shape == weights(finished_run, 2)[head].shape
-
-
-def test_a_run_that_is_not_complete_is_refused_as_a_model_with_its_checkpoint(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    stopped = copy_until(2, finished_run, tmp_path / "stopped")
-    shutil.rmtree(stopped / "cards")
-    for arch in ("null", "tiny"):
-        own = f"model={{path: {stopped}, arch: {arch}}}"
-        assert train(tmp_path / "run", dataset, own) == 2
-        assert f"{stopped}/checkpoints/step_2" in capsys.readouterr().err
 
 
 def test_a_tokenizer_that_does_not_fit_the_head_is_refused(

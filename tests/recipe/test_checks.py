@@ -15,11 +15,9 @@ from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
-from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.criterion import chance_loss
 from danish_asr.recipe.train.readers import (
     check_symbols,
-    report_languages,
     waveform_dtype,
 )
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
@@ -68,38 +66,6 @@ def test_patience_does_not_begin_anew_when_a_run_continues(
     assert next((i for i, s in enumerate(scores) if stopper.should_stop(i, s)), None) == end
 
 
-def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
-    """TRAPS, training: a full quota ends a run without a message, hours after it began."""
-    huge, config = nn.Linear(10**6, 10**7, device="meta"), AsrConfig()
-    with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
-        check_free_space(tmp_path, huge, config)
-    check_free_space(tmp_path, nn.Linear(2, 2), config)
-    config.regime.keep_last_n_checkpoints, config.regime.num_steps = 10**9, 2_000
-    assert checkpoint_space(tmp_path, huge, config).number == 3  # two, and one being written
-    config.regime.num_steps, config.regime.keep_last_n_checkpoints = 20_000, 2
-    config.regime.keep_checkpoint_every_n_steps = 2_000
-    # Of ten steps each, the two newest, the best, and one being written.
-    assert checkpoint_space(tmp_path, huge, config).number == 14
-
-
-def test_without_keep_last_n_checkpoints_the_newest_is_kept_and_without_all_three_keys_all_are(
-    tmp_path: Path,
-) -> None:
-    config, module = AsrConfig(), nn.Linear(2, 2)
-    config.regime.num_steps, config.regime.checkpoint_every_n_steps = 20_000, 1_000
-    config.regime.keep_last_n_checkpoints = None
-    config.regime.keep_best_n_checkpoints = 1
-    assert checkpoint_space(tmp_path, module, config).number == 3  # and one being written
-    config.regime.keep_best_n_checkpoints = None
-    assert checkpoint_space(tmp_path, module, config).number == 21
-
-
-def test_the_line_of_the_second_step_has_its_seconds_and_no_memory_on_a_cpu() -> None:
-    line = step_line(2, 1.5, CPU)
-    assert "1.50" in line
-    assert "GiB" not in line
-
-
 @pytest.mark.parametrize(
     ("parallelism", "processes", "mode", "is_full"),
     [
@@ -119,37 +85,39 @@ def test_waveforms_come_in_full_precision_unless_parameters_take_nothing_else(
     assert waveform_dtype(gangs, config) is (torch.float32 if is_full else torch.bfloat16)
 
 
+def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    """TRAPS, training: a full quota ends a run without a message, hours after it began."""
+    with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
+        check_free_space(tmp_path, nn.Linear(10**6, 10**7, device="meta"), AsrConfig())
+    check_free_space(tmp_path, nn.Linear(2, 2), AsrConfig())
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "every", "number"),
+    [(2, 1, 2_000, 14), (10**9, 1, None, 21), (None, 1, None, 3), (None, None, None, 21)],
+)
+def test_room_is_for_the_checkpoints_that_are_kept_and_the_one_that_is_written(
+    tmp_path: Path, last: int | None, best: int | None, every: int | None, number: int
+) -> None:
+    config = AsrConfig()
+    config.regime.num_steps, config.regime.checkpoint_every_n_steps = 20_000, 1_000
+    config.regime.keep_last_n_checkpoints = last
+    config.regime.keep_best_n_checkpoints = best
+    config.regime.keep_checkpoint_every_n_steps = every
+    assert checkpoint_space(tmp_path, nn.Linear(2, 2), config).number == number
+
+
 def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
     unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
-
     section = DatasetSection(name="d", max_unknown_share=0.04)
     config = AsrConfig(dataset=section, tokenizer=TokenizerSection(name="t"))
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
-        check_symbols(unknown, config, models_own=True)
-    check_symbols(replace(unknown, unknown=4), config, models_own=False)
-    for profile, advised in (("raw", True), ("coral", False)):
-        section.text_profile = profile
-        with pytest.raises(ConfigError, match="another tokenizer") as refused:
-            check_symbols(unknown, config, models_own=True)
-        assert ("dataset.text_profile=coral" in str(refused.value)) is advised
+        check_symbols(unknown, config)
+    check_symbols(replace(unknown, unknown=4), config)
 
 
 WANDB = "common.metric_recorders.wandb.enabled=true"
-
-
-def test_a_danish_profile_with_another_language_is_reported(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lines: list[str] = []
-    record = lambda text, *values: lines.append(text.format(*values))  # noqa: E731
-    monkeypatch.setattr(log, "warning", record)
-    for profile in ("plain", "raw", "my_profile:lower"):
-        report_languages({"nob_Latn"}, profile)
-    report_languages({"dan_Latn"}, "coral")
-    assert lines == []
-    report_languages({"dan_Latn", "nob_Latn"}, "coral")
-    assert "nob_Latn; dataset.text_profile=plain" in lines[0]
 
 
 def test_wandb_records_a_run_and_continues_it(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
+from danish_asr.recipe.run.advice import LOSS
 from tests.recipe.running import copy_until, evaluate, metrics, train
 
 WHERE = "dialect in ('Fynsk', 'Bornholmsk') or gender = 'male'"
@@ -107,17 +108,8 @@ def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
         assert evaluate(run, dataset, f"dataset.valid_max_num_elements={size}") == 0
         folder = run / "eval" / "best" / "test"
         row = metrics(folder, "eval")[-1]
-        found.append([row["CTC Loss"], row["Word Error Rate (WER)"]])
+        found.append([row[LOSS], row["Word Error Rate (WER)"]])
         predictions.append((folder / "predictions.jsonl").read_bytes())
     assert found[0] == pytest.approx(found[1], rel=1e-5)
     assert predictions[0] == predictions[1]
     assert capsys.readouterr().err.count("valid_max_num_elements is 100 times") == 1
-
-
-def test_a_run_notes_how_much_it_trains_on(tmp_path: Path, dataset: Path, index: Index) -> None:
-    run = tmp_path / "run"
-    assert train(run, dataset, "dataset.train_share=0.5", "regime.num_steps=2") == 0
-    half = index.share(0.5, seed=2)
-    noted = json.loads((run / "training_data.json").read_text())
-    assert 0 < noted["utterances"] <= len(half)
-    assert 0 < noted["hours"] <= half.lengths.sum() / 16_000 / 3600

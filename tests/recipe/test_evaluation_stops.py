@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
-from danish_asr.recipe.run.continuing import locked
+from danish_asr.base.errors import EXIT_STOPPED
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import PREDICTIONS
 from tests.recipe.running import after_each_batch, evaluate, metrics
 
@@ -21,7 +21,7 @@ FEW_ROWS = (
 
 def scores(run: Path) -> list[Any]:
     """The loss and the error rates of each evaluation."""
-    titles = ("CTC Loss", "Word Error Rate (WER)", "Character Error Rate (CER)")
+    titles = (LOSS, "Word Error Rate (WER)", "Character Error Rate (CER)")
     return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
 
 
@@ -60,14 +60,6 @@ def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undistu
     assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
     assert scores(run) == scores(undisturbed)
     assert len(again) == 12
-
-
-def test_two_evaluations_do_not_write_into_each_other(
-    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with locked(run / FILE.parent):
-        assert evaluate(run, dataset, *FEW_ROWS) == EXIT_REFUSED
-    assert f"is writing in {run / FILE.parent}" in capsys.readouterr().err
 
 
 def test_a_time_limit_stops_an_evaluation(run: Path, dataset: Path) -> None:

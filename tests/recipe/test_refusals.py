@@ -13,8 +13,7 @@ from danish_asr.recipe.config.schema import WandbConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.train.preflight import resolve
 from danish_asr.recipe.train.record import recorder_faults
-from tests.recipe.running import arguments, evaluate, train
-from tests.shards import utterance, write_shard
+from tests.recipe.running import arguments, train
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -142,35 +141,3 @@ def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
     assert "WANDB_MODE=offline" in fault
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert recorder_faults(section) == []
-
-
-def test_an_evaluation_needs_no_training_rows(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_shard(tmp_path / "data", [utterance(0, split="dev")], split="dev")
-    family = "name: null, family: mixture_parquet_asr_dataset"
-    own = f"dataset={{{family}, config_overrides: {{data: {tmp_path}/data}}}}"
-    changes = [own, "dataset.train_where=age > 20", "tokenizer.name=tiny_char"]
-    assert evaluate(tmp_path / "empty", dataset, *changes, "evaluator.split=dev") == 2
-    (fault,) = faults(capsys)
-    assert fault.startswith("evaluator.checkpoint")
-
-
-@pytest.mark.parametrize("path", ["/etc", "/etc/hostname"])
-def test_an_evaluation_refuses_a_path_without_a_model(
-    tmp_path: Path, dataset: Path, path: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ["evaluator.checkpoint=none", f"model={{path: {path}, arch: tiny}}"]
-    assert evaluate(tmp_path / "empty", dataset, *own) == 2
-    assert faults(capsys)[0].startswith(f"model.path {path} must be")
-
-
-def test_all_values_of_an_evaluation_are_refused_at_once(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wrong = ["regime.score_profile=y", "dataset.text_profile=x"]
-    assert evaluate(tmp_path / "empty", dataset, *wrong) == 2
-    assert [fault.split()[0].rstrip(":") for fault in faults(capsys)] == [
-        "dataset.text_profile",
-        "regime.score_profile",
-    ]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.recipe.run.advice import LOSS
 from tests.recipe.running import (
     copy_until,
     metrics,
@@ -39,7 +40,7 @@ CASES = {
     "adamw_offload": (WIDE, "optimizer.name=adamw_offload"),
     "two processes with FSDP": (WIDE, "trainer.data_parallelism=fsdp"),
 }
-RECORDED = ("Step", "CTC Loss", "Gradient Norm", "Learning Rate", "Data Epoch")
+RECORDED = ("Step", LOSS, "Gradient Norm", "Learning Rate", "Data Epoch")
 
 
 def run_to_the_end(case: str, run: Path, dataset: Path) -> None:

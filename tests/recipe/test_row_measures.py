@@ -3,7 +3,6 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from danish_asr.inference.model import load_model
 from danish_asr.recipe.data.collate import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction, read_predictions
-from tests.forks import in_processes
-from tests.recipe.running import arguments, eval_main, evaluate
+from tests.recipe.running import evaluate
 
 FOLDER = Path("eval", "best", "train")
 TRAIN = "evaluator.split=train"
@@ -42,22 +40,6 @@ def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluat
     total = sum((row.loss or 0) * count for row, count in zip(rows, characters, strict=True))
     assert total / sum(characters) == pytest.approx(metrics["Loss (nats per character)"], rel=1e-3)
     assert all(0 < (row.confidence or 0) <= 1 for row in rows)
-
-
-@pytest.mark.slow
-def test_two_processes_measure_the_same(tmp_path: Path, dataset: Path, evaluated: Path) -> None:
-    def measures(run: Path) -> dict[str, Any]:
-        return {
-            f"{row.id} {name}": getattr(row, name)
-            for row in predictions(run)
-            for name in ("loss", "confidence", "seconds_per_character")
-        }
-
-    run = tmp_path / "two"
-    shutil.copytree(evaluated, run)
-    shutil.rmtree(run / "eval")
-    in_processes(2, eval_main, arguments(run, dataset, TRAIN))
-    assert measures(run) == pytest.approx(measures(evaluated), abs=5e-4)
 
 
 def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 from threading import Event, Timer
@@ -80,27 +78,6 @@ def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
     with locked(tmp_path):
         assert saved.is_set()
     saves.join()
-
-
-def test_a_process_that_ended_does_not_hold_its_lock_while_its_parent_does_not_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "LOCK_SECONDS", 2.0)
-    code = f"""
-import os
-from pathlib import Path
-from threading import Timer
-from danish_asr.base import errors, files
-files.LOCK_SECONDS = {files.LOCK_SECONDS}
-held = files.take(Path({str(tmp_path)!r}), error=errors.RunError, advice="", work="run")
-os._exit(9)
-"""
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.read()  # it ends, and stays as a zombie
-        assert (tmp_path / LOCK_FILE).is_file()
-        with locked(tmp_path):
-            assert process.returncode is None
 
 
 @pytest.mark.usefixtures("_impatient")

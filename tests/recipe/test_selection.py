@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import sha256_of, to_yaml
+from danish_asr.base.files import sha256_of
 from danish_asr.recipe.evaluate.selection import select
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from tests.recipe.running import evaluate
@@ -43,38 +43,11 @@ def test_of_a_run_the_best_checkpoint_is_scored(
     assert selection.output_dir == finished_run / "eval" / "best" / "test"
 
 
-def test_a_named_checkpoint_or_model_is_scored_whatever_else_is_there(finished_run: Path) -> None:
-    of_step = select(
-        finished_run, {**NAMED, "evaluator": {"checkpoint": "step_2"}}, where="the test"
-    )
-    assert of_step.model == "step 2"
-    as_it_is = select(
-        finished_run, {**NAMED, "evaluator": {"checkpoint": "none"}}, where="the test"
-    )
-    assert as_it_is.model == "omniASR_CTC_300M"
-
-
 def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         select(tmp_path, {"dataset": {"name": "tiny"}}, where="the test")
     (fault,) = refused.value.faults
     assert fault.startswith("evaluator.checkpoint")
-
-
-def test_a_job_evaluates_a_named_model(
-    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
-    tree = {
-        "model": {"name": "finished"},
-        "dataset": {"name": "tiny"},
-        "common": {"assets": {"extra_paths": [str(dataset / "cards")]}},
-    }
-    file = tmp_path / "model.yaml"
-    file.write_text(to_yaml(tree))
-    own = ["trainer.max_wall_minutes=60", "model.config_overrides=null", "evaluator.amp=false"]
-    assert evaluate(tmp_path / "new", dataset, *own, config=file) == 0
-    assert (tmp_path / "new" / "eval" / "finished" / "test" / PREDICTIONS).is_file()
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from tests.recipe.running import (
     losses,
     metrics,
     train,
-    train_with_two,
 )
 
 # Dropout is drawn per process; without it runs can be compared.
@@ -29,11 +28,6 @@ def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     run = tmp_path_factory.mktemp("runs") / "staged"
     assert train(run, dataset, *STAGED, TWICE) == 0
     return run
-
-
-def test_two_processes_have_the_stages_of_one(tmp_path: Path, dataset: Path, staged: Path) -> None:
-    train_with_two(tmp_path / "run", dataset, *STAGED, ONCE)
-    assert losses(tmp_path / "run") == pytest.approx(losses(staged), rel=1e-5)
 
 
 def test_a_stage_changes_the_rate_from_its_first_step_on(

@@ -2,18 +2,15 @@
 
 import shutil
 import signal
-from itertools import count, product
+from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.recipe.config.schema import RegimeSection
 from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
-from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from tests.recipe.running import copy_until, metrics, same_weights, train
 
@@ -89,34 +86,24 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
     assert metrics(run, "valid")[0]["Number of Examples"] == 76
 
 
-@pytest.mark.parametrize(("steps", "epochs"), [*product([None, 2], repeat=2)])
-@pytest.mark.parametrize(("step", "ended"), [(3, 0), (4, 0), (5, 1), (5, 2)])
-@pytest.mark.parametrize("what", ["validate", "checkpoint"])
-def test_what_is_due_after_a_step_is_known_whichever_interval_is_null(
-    what: str, step: int, ended: int, steps: int | None, epochs: int | None
-) -> None:
-    intervals = {f"{what}_every_n_steps": steps, f"{what}_every_n_data_epochs": epochs}
-    regime = RegimeSection(num_steps=9, **cast(Any, intervals))
-    reader = SimpleNamespace(epochs_read=ended, epochs_just_ended=ended)
-    training: Any = SimpleNamespace(_regime=regime, _reader=reader)
-    by_step, by_epoch = steps is not None and step == 4, epochs is not None and ended == 2
-    assert StoppableTraining._is_due(training, what, step) is (by_step or by_epoch)
-    assert StoppableTraining._is_due(training, what, 9) is True
-
-
 @pytest.mark.parametrize(
-    ("part", "epoch", "reports", "steps"),
-    [(0.5, 255, 50, 150), (0.5, 255, 1, 128), (0.1, 5, None, 1), (0.3, 100, 100, 100)],
+    ("key", "steps"), [("_every_n_data_epochs=1", [5, 10]), ("_every_n_steps=4", [4, 8, 10])]
 )
-def test_a_part_of_an_epoch_is_a_multiple_of_the_steps_of_a_report(
-    part: float, epoch: int, reports: int | None, steps: int
+def test_a_validation_that_was_stopped_runs_when_the_run_continues(
+    key: str, steps: list[int], tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    regime = RegimeSection(
-        num_steps=9, validate_every_n_data_epochs=part, publish_metrics_every_n_steps=reports
-    )
-    regime = regime.with_steps(epoch)
-    assert regime.validate_every_n_steps == regime.checkpoint_every_n_steps == steps
-    assert regime.validate_every_n_data_epochs is None
+    names = ("validate", "checkpoint")
+    never = [f"regime.{name}_every_n_steps=null" for name in names]
+    own = (*TWO_EPOCHS, *never, *(f"regime.{name}{key}" for name in names))
+    own = (*own, "regime.keep_last_n_checkpoints=3")
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        signal_at_batch(patch, AsrValidationUnit, 1, signal.SIGTERM)
+        assert train(run, dataset, *own) == EXIT_STOPPED
+    assert metrics(run, "valid") == []
+    assert train(run, dataset, *own) == 0
+    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == steps
+    assert list(checkpoint_scores(run)) == steps
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
@@ -126,22 +113,6 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
     run = tmp_path / "run"
     assert train(run, dataset, "regime.validate_every_n_data_epochs=0.6") == 0
     assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [3, 4]
-
-
-def test_a_validation_after_an_epoch_that_was_stopped_runs_when_the_run_continues(
-    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("validate", "checkpoint")
-    epochs = [f"regime.{name}_every_n_data_epochs=1" for name in names]
-    own = (*TWO_EPOCHS, *(f"regime.{name}_every_n_steps=null" for name in names), *epochs)
-    run = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        signal_at_batch(patch, AsrValidationUnit, 1, signal.SIGTERM)
-        assert train(run, dataset, *own) == EXIT_STOPPED
-    assert metrics(run, "valid") == []
-    assert train(run, dataset, *own) == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [5, 10]
-    assert list(checkpoint_scores(run)) == [5, 10]
 
 
 def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(

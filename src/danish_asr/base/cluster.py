@@ -4,10 +4,9 @@
 
     python -m danish_asr.base.cluster -m danish_asr train OUTDIR ...
 
-starts a process for each GPU that the job was given; without one, or with one, the command itself
-is this process. More processes are those of ``torchrun``, whose options it takes, and the exit
-status is that of the process that failed first. ``torchrun`` itself ends with 1, so that nobody
-sees whether a run was refused (2) or has stopped and can be continued (75).
+starts a process for each GPU that the job was given, with ``torchrun``, whose options it takes. It
+ends with the status of the process that failed first; ``torchrun`` itself ends with 1, so that
+nobody sees whether a run was refused (2) or has stopped and can be continued (75).
 """
 
 import ctypes
@@ -20,7 +19,7 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Thread
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, ConfigError
 from danish_asr.base.stops import STOP_SIGNALS
@@ -35,30 +34,26 @@ class RankInfo(NamedTuple):
 
 def rank_info() -> RankInfo:
     """Return the rank that ``torchrun`` gave this process; without it, the process is alone."""
-    rank, world_size = (os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
-    return RankInfo(int(rank or 0), int(world_size or 1))
+    return RankInfo(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
 
 
 def check_tasks() -> None:
     """Refuse, with ConfigError, a process that ``srun`` started several times on a host.
 
-    Each of them would be a run of its own. fairseq2 can join them, but gives each the GPU of its
-    number on the host, which may be another user's.
+    Each of them would be a run of its own.
     """
     tasks, hosts = (int(os.environ.get(f"SLURM_STEP_NUM_{n}") or 1) for n in ("TASKS", "NODES"))
     if tasks > (hosts if "RANK" in os.environ else 1):
-        fault = f"srun started {tasks} processes on {hosts} host(s); expected one, which starts "
-        fault += "one per GPU: srun --ntasks=1 python -m danish_asr.base.cluster -m danish_asr ..."
+        fix = "one, `python -m danish_asr.base.cluster ...`, starts the others"
+        fault = f"srun started {tasks} processes on {hosts} host(s); {fix}"
         raise ConfigError([fault], where="the job")
-
-
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def stop_with_parent() -> None:
     """Let this process receive SIGTERM when the one that started it ends (on Linux)."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM, 0, 0, 0)
 
 
 def stop_with_launcher() -> None:
@@ -70,8 +65,6 @@ def stop_with_launcher() -> None:
         return
     launcher = os.getppid()
     stop_with_parent()
-    # One that was killed before this line; before the function, its processes cannot find each
-    # other any more.
     if os.getppid() != launcher:
         signal.raise_signal(signal.SIGTERM)
 
@@ -91,10 +84,7 @@ def wait_for_first_rank(rank: int) -> None:
 
 
 def usable_cpus() -> int:
-    """Return the CPUs granted to the job on this host, shared between its processes on the host.
-
-    A batch system grants CPUs through the affinity or, without that, in its variables.
-    """
+    """Return the CPUs that affinity and batch system grant to each process on this host."""
     granted = len(os.sched_getaffinity(0))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
     return max(1, min(granted, job_cpus() or granted) // processes)
@@ -137,10 +127,9 @@ def usable_gpus() -> int:
 
 
 def launch(arguments: Sequence[str]) -> int:
-    """Start the processes and wait; return the exit status.
+    """Start the processes, pass stop signals on, and return the exit status.
 
-    0 if all succeeded, 1 if a signal killed a process, 75 if a stop signal came before they were
-    started. Later ones are passed on to the processes.
+    1 if a signal killed a process, 75 if a stop signal came before they were started.
     """
     # Processes inherit this and wait with such a signal until they have handlers (`base.stops`).
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -151,9 +140,7 @@ def launch(arguments: Sequence[str]) -> int:
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cpus()))
         os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606
     from torch.distributed import run  # noqa: PLC0415 - slow
-    from torch.distributed.elastic.multiprocessing.errors import (  # noqa: PLC0415
-        ChildFailedError,
-    )
+    from torch.distributed.elastic.multiprocessing import errors  # noqa: PLC0415
 
     parser = run.get_args_parser()
     parser.set_defaults(nproc_per_node=str(gpus))
@@ -164,7 +151,7 @@ def launch(arguments: Sequence[str]) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, usable_cpus() // processes)))
     try:
         run.run(options)  # type: ignore[no-untyped-call]
-    except ChildFailedError as error:
+    except errors.ChildFailedError as error:
         _, failure = error.get_first_failure()
         return failure.exitcode if failure.exitcode > 0 else EXIT_FAILED
     return 0

@@ -1,8 +1,7 @@
-"""Everything that reaches behind fairseq2's public names, in one file.
+"""Everything that reaches behind the public names of fairseq2 0.6, in one file.
 
-Each entry gives the version it was written for, the symptom without it, and what to try when the
-version moves. The extension imports this file into every program that uses fairseq2, so what is
-slow to import is imported inside the functions.
+Each entry gives the symptom without it, and what to try when the version moves. The extension
+imports this file into every program that uses fairseq2, so slow imports are inside the functions.
 """
 
 from __future__ import annotations
@@ -17,19 +16,18 @@ from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
 from fairseq2.gang import Gang
 from fairseq2.runtime.dependency import DependencyContainer
-from fairseq2.typing import Stateful
-from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 from fairseq2.utils.uri import Uri
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
     from fairseq2.recipe.trainer import Trainer
+    from fairseq2.recipe.validator import Validator
 
 
 def write_configuration_with(write: Callable[[], None]) -> None:
     """Let ``write`` write OUTDIR/config.yaml in the recipes that run from now on.
 
-    Version: 0.6. Symptom: fairseq2 writes its own sections there, and not what the user set.
+    Symptom: fairseq2 writes its own sections there, and not what the user set.
     When it moves: look for the class that writes config.yaml in ``fairseq2.recipe.run``.
     """
     from fairseq2.recipe.run import _RecipeConfigDumper  # noqa: PLC0415 - slow
@@ -40,20 +38,11 @@ def write_configuration_with(write: Callable[[], None]) -> None:
     setattr(_RecipeConfigDumper, "dump", dump)  # noqa: B010 - as mypy allows no assignment
 
 
-def register_cpu_tracker(container: DependencyContainer) -> None:
-    """Register device statistics for CPUs.
-
-    Version: 0.6. Symptom: it has them for GPUs only, and no recipe runs without.
-    When it moves: remove this where fairseq2 registers a ``DeviceStatTracker`` for CPUs.
-    """
-    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
-
-
 def library_container() -> DependencyContainer:
     """Return a container with everything that fairseq2 and its extensions register.
 
-    Version: 0.6. Symptom: the public ``init_fairseq2`` works once per process, but the assets
-    depend on the configuration and are looked up before the recipe starts.
+    Symptom: ``init_fairseq2`` works once per process, but assets are looked up before the recipe
+    starts.
     When it moves: see the steps of ``fairseq2.init_fairseq2``.
     """
     container = DependencyContainer()
@@ -64,16 +53,15 @@ def library_container() -> DependencyContainer:
 def support_any_local_path() -> None:
     """Let fairseq2 open checkpoints and tokenizers below any directory, such as ``/home/søren``.
 
-    Version: 0.6. Symptom: "cannot be opened: No such file or
-    directory" for a path with a space or a letter beyond ASCII: fairseq2 turns a card's path into a
-    URI, ``file:///home/s%C3%B8ren``, and uses its text as a path again.
+    Symptom: "No such file or directory" for a path with a space or a letter beyond ASCII: fairseq2
+    makes a URI of it, ``file:///home/s%C3%B8ren``, and uses its text as a path again.
     When it moves: remove this, and run tests/unit/test_local_paths.py.
     """
-    LocalAssetDownloadManager._to_path = staticmethod(_to_path)  # type: ignore[method-assign] # noqa: SLF001
 
+    def to_path(uri: Uri) -> Path:
+        return Path(url2pathname(uri.path))
 
-def _to_path(uri: Uri) -> Path:
-    return Path(url2pathname(uri.path))
+    LocalAssetDownloadManager._to_path = staticmethod(to_path)  # type: ignore[method-assign] # noqa: SLF001
 
 
 def download_folder(url: str, cache: Path) -> Path:
@@ -82,34 +70,40 @@ def download_folder(url: str, cache: Path) -> Path:
     A directory of that name with ``.download`` added is complete too: fairseq2 unpacks it, or takes
     the file out of it, when it is asked for.
 
-    Version: 0.6. Symptom: nothing public tells whether a download is in the cache, and fairseq2's
-    own begins at 0 after each interruption.
+    Symptom: nothing public tells whether a download is in the cache.
     When it moves: compare with ``_AssetDownloadOp``, and run tests/recipe/test_fetch.py.
     """
     return cache / sha1(url.encode()).hexdigest()[:24]  # noqa: S324 - fairseq2's choice
 
 
-def trainer_state(trainer: Trainer) -> Stateful:
-    """Return what fairseq2's checkpoints keep of a trainer, to save one between two steps.
+def save_between_steps(trainer: Trainer) -> None:
+    """Save a checkpoint of a trainer's last step that a run can continue from.
 
-    Version: 0.6. Symptom: the public ``request_stop`` has no effect on a run with ``num_steps``,
-    and validates before it saves.
-    When it moves: see whether ``Trainer`` saves at a stop request without validating; else look
-    for what its ``_save_checkpoint`` gives the checkpoint manager. tests/recipe/test_stops.py.
+    Symptom: ``request_stop`` has no effect on a run with ``num_steps``, and validates before it
+    saves.
+    When it moves: see whether ``Trainer`` saves at a stop request. tests/recipe/test_stops.py.
     """
-    from fairseq2.recipe.trainer import _TrainerCheckpointProxy  # noqa: PLC0415 - slow
+    if trainer._save_model_only != "all_but_last":  # noqa: SLF001
+        trainer._save_model_only = False  # noqa: SLF001
+    trainer._save_checkpoint(blocking=True)  # noqa: SLF001
 
-    return _TrainerCheckpointProxy(trainer)
+
+def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> None:
+    """Let another validator run that of a trainer.
+
+    Symptom: nothing public makes a trainer with a validator that can be interrupted.
+    When it moves: look for what calls the validator in ``Trainer``. tests/recipe/test_stops.py.
+    """
+    trainer._validator = wrap(trainer._validator)  # noqa: SLF001
 
 
 def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
     """Set the data epoch that a trainer is in and the last one, both counted from 1.
 
-    Version: 0.6. Symptom: a run that continues within its last data epoch ends at once as complete,
-    because ``_maybe_restore_state`` takes the epoch that it is in for one that has ended; one that
-    was saved at the end of an epoch counts that epoch twice.
-    When it moves: see whether ``Trainer`` compares epochs that have ended, and give it
-    ``max_num_data_epochs``. tests/recipe/test_stops.py.
+    Symptom: a run that continues within its last data epoch ends at once as complete, because
+    ``_maybe_restore_state`` takes the epoch that it is in for one that has ended.
+    When it moves: see whether ``Trainer`` compares epochs that have ended.
+    tests/recipe/test_stops.py.
     """
     trainer._data_epoch_nr = epoch  # noqa: SLF001
     trainer._max_num_data_epochs = last  # noqa: SLF001
@@ -118,11 +112,9 @@ def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
 def delete_together(trainer: Trainer, checkpoints: CheckpointManager, gang: Gang) -> None:
     """Let all processes list the previous checkpoints before the first one deletes from them.
 
-    Version: 0.6. Symptom: with ``regime.save_model_only=all_but_last`` and several processes, a run
-    hangs after a checkpoint until ``gang.timeout``. ``_delete_previous_non_model_checkpoints`` has
-    a barrier for each checkpoint in the list, and a process that lists late finds fewer.
-    When it moves: see whether there is a barrier after the list, as in ``get_stale_step_numbers``.
-    tests/recipe/test_parallel.py.
+    Symptom: with ``regime.save_model_only=all_but_last`` and several processes, a run hangs after a
+    checkpoint: there is a barrier for each in the list, and a process that lists late finds fewer.
+    When it moves: see whether there is a barrier after the list. tests/recipe/test_parallel.py.
     """
 
     def delete() -> None:

@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from threading import Thread
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -20,8 +20,7 @@ from danish_asr.base.errors import EXIT_STOPPED
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
-_left_behind: Final[list[Thread]] = []
-"""What `close_in_time` did not wait for."""
+_closings: Final[list[Future[object]]] = []
 
 
 def exit_at_stops() -> None:
@@ -37,10 +36,9 @@ def exit_at_stops() -> None:
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
         os._exit(EXIT_STOPPED)
 
-    atexit.unregister(_ignore)
-    atexit.register(_ignore)
-    for number in _heeded():
-        signal.signal(number, leave)
+    atexit.unregister(_handle_by)
+    atexit.register(_handle_by, signal.SIG_IGN)
+    _handle_by(leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 
 
@@ -72,8 +70,7 @@ def exception_at_stops() -> Iterator[None]:
 def at_stops(action: Callable[[signal.Signals], object]) -> Iterator[None]:
     """Let a stop signal call ``action``, and then do again what it did before."""
     with handlers_kept():
-        for number in _heeded():
-            signal.signal(number, lambda number, _: action(signal.Signals(number)))
+        _handle_by(lambda number, _: action(signal.Signals(number)))
         yield
 
 
@@ -88,11 +85,9 @@ def handlers_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _heeded() -> Iterator[signal.Signals]:
-    """The stop signals, but Ctrl-C where a program was started in the background, to ignore it."""
+def _handle_by(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     for number in STOP_SIGNALS:
-        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-            yield number
+        signal.signal(number, handler)
 
 
 def interrupted() -> NoReturn:
@@ -101,11 +96,6 @@ def interrupted() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     os._exit(128 + signal.SIGINT)
-
-
-def _ignore() -> None:
-    for number in STOP_SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _say(text: str) -> None:
@@ -124,22 +114,14 @@ def close_in_time(close: Callable[[], object], seconds: float) -> bool:
     One that has not ended, such as a library that waits for its server, is left behind, and
     `exit_if_held` keeps it from holding the process.
     """
-    errors = []
-
-    def call() -> None:
-        try:
-            close()
-        except BaseException as error:  # noqa: BLE001 - raised below
-            errors.append(error)
-
-    closing = Thread(target=call, daemon=True)
-    closing.start()
-    closing.join(seconds)
-    if errors:
-        raise errors[0]
-    if closing.is_alive():
-        _left_behind.append(closing)
-    return not closing.is_alive()
+    pool = ThreadPoolExecutor(1)
+    closing = pool.submit(close)
+    pool.shutdown(wait=False)
+    _closings.append(closing)
+    closed, _ = wait([closing], seconds)
+    for ended in closed:
+        ended.result()
+    return bool(closed)
 
 
 def exit_if_held(status: int) -> None:
@@ -147,7 +129,7 @@ def exit_if_held(status: int) -> None:
 
     To be called when locks and files are released.
     """
-    if any(closing.is_alive() for closing in _left_behind):
+    if not all(closing.done() for closing in _closings):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

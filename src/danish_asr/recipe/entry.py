@@ -3,7 +3,6 @@
 That takes seconds, so files and keys are checked before.
 """
 
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -13,14 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
-from danish_asr.base.config_tree import (
-    Tree,
-    flatten,
-    merge,
-    parse_override,
-    read_yaml,
-    value_of,
-)
+from danish_asr.base.config_tree import Tree, merge, parse_override, read_yaml, value_of
 from danish_asr.base.errors import (
     EXIT_FAILED,
     EXIT_REFUSED,
@@ -35,14 +27,9 @@ from danish_asr.base.stops import (
     handlers_kept,
 )
 from danish_asr.recipe.config.load import ineffective_keys, load
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
 
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
-
-_MINUTES: Final = "trainer.effective_audio_minutes"
-_BATCHES: Final = "trainer.grad_accumulation.num_batches"
-_TIMEOUT: Final = "gang.timeout"
 
 _DAY: Final = 24 * 60
 """Minutes. No process waits longer for another, so a larger time-out was meant in seconds."""
@@ -105,10 +92,7 @@ def run(recipe: str, request: Request) -> Path | None:
 
 
 def _checked_early(recipe: str, tree: Tree) -> Tree:
-    """The configuration whose values are checked before PyTorch is imported.
-
-    An evaluation takes the model, and often the dataset's name, from elsewhere.
-    """
+    """What is checked before PyTorch is imported: an evaluation takes the model from elsewhere."""
     if recipe == TRAIN:
         return tree
     return merge({"dataset": {"name": ""}}, {key: tree[key] for key in tree if key != "model"})
@@ -129,10 +113,12 @@ def read_configuration(request: Request) -> Tree:
     """
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
-    values = dict(flatten(tree))
     if rank_info().rank == 0:
-        _note_ineffective(tree, values, request)
-        _note_seconds(values.get(_TIMEOUT))
+        if keys := ineffective_keys(tree):
+            note(f"no effect here: {', '.join(keys)}")
+        timeout = value_of(tree, "gang.timeout")
+        if isinstance(timeout, int) and timeout > _DAY:
+            note(f"gang.timeout={timeout} is in minutes: for {timeout} seconds, {timeout // 60}")
     return tree
 
 
@@ -165,36 +151,15 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
         fault = str(error)
     if fault:
         raise ConfigError([f"--dataset: {fault}"], where="the command line")
-    cards = (root / CARDS_DIR).resolve()
     paths = value_of(below, "common.assets.extra_paths")
     paths = paths if isinstance(paths, list) else []
     # A copy has a card of the same name, and names the place of the original.
     others = [path for path in paths if not Path(str(path), f"{name}.yaml").is_file()]
-    data = str((root / VERSION_DIR).resolve())
+    data = {"data": str((root / VERSION_DIR).resolve())}
     return {
-        "common": {"assets": {"extra_paths": [*others, str(cards)]}},
-        "dataset": {"name": name, "config_overrides": {"data": data}},
+        "common": {"assets": {"extra_paths": [*others, str((root / CARDS_DIR).resolve())]}},
+        "dataset": {"name": name, "config_overrides": data},
     }
-
-
-def _note_ineffective(tree: Tree, values: Tree, request: Request) -> None:
-    # A run's own configuration has both, and there they agree.
-    own = request.output_dir is not None and request.output_dir / CONFIG_FILE in (
-        request.config_files
-    )
-    named = any(text.startswith(f"{_BATCHES}=") for text in request.overrides)
-    if (minutes := values.get(_MINUTES)) and _BATCHES in values and (named or not own):
-        note(f"{_MINUTES}={minutes} sets {_BATCHES}, whose value has no effect")
-    if keys := ineffective_keys(tree):
-        note(f"no effect here: {', '.join(keys)}")
-
-
-def _note_seconds(timeout: object) -> None:
-    if isinstance(timeout, int | float) and timeout > _DAY:
-        note(
-            f"{_TIMEOUT}={timeout} is {timeout / _DAY:.1f} days: fairseq2 counts minutes; "
-            f"for {timeout} seconds, write {_TIMEOUT}={math.ceil(timeout / 60)}"
-        )
 
 
 def note(text: str) -> None:

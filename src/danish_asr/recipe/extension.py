@@ -6,8 +6,9 @@ from fairseq2.models.wav2vec2 import Wav2Vec2EncoderConfig
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 
-from danish_asr.base.fairseq2_private import register_cpu_tracker, support_any_local_path
+from danish_asr.base.fairseq2_private import support_any_local_path
 from danish_asr.base.schema import card_directories
 
 
@@ -17,7 +18,8 @@ def register(container: DependencyContainer) -> None:
         register_file_assets(container, directory, not_exist_ok=True)
 
     ConfigRegistrar(container, Wav2Vec2AsrConfig)("tiny")(tiny)
-    register_cpu_tracker(container)
+    # fairseq2 has device statistics for GPUs only, and no recipe runs without.
+    container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     support_any_local_path()
 
 

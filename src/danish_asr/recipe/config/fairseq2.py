@@ -1,7 +1,7 @@
 """Our configuration in the sections of fairseq2, which its trainer and its evaluator read."""
 
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
@@ -10,14 +10,6 @@ from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.config.schema import ONLY_DEFAULT, AsrConfig
 
 SectionT = TypeVar("SectionT")
-
-_SCHEDULES: Final[dict[str, type]] = {
-    "tri_stage": base.TriStageLRConfig,
-    "cosine_annealing": base.CosineAnnealingLRConfig,
-    "polynomial_decay": base.PolynomialDecayLRConfig,
-    "noam": base.NoamLRConfig,
-    "myle": base.MyleLRConfig,
-}
 
 _converter = StandardValueConverter()
 
@@ -45,6 +37,7 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
+    tree["regime"]["num_data_epochs"] = None  # `set_data_epoch` sets it
     if config.regime.part_of_epoch:  # the number of steps is known with the data
         tree["regime"]["validate_every_n_data_epochs"] = None
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
@@ -78,7 +71,8 @@ def _optimizer(config: AsrConfig) -> base.OptimizerSection:
 
 
 def _schedule(config: AsrConfig) -> base.LRSchedulerSection:
+    """The schedule as fairseq2 has it, if it has a class of this name; others take our settings."""
     name, settings = config.lr_scheduler.name, config.lr_scheduler.config
-    kind = _SCHEDULES.get(name)
-    section = _section(kind, unstructure(settings)) if kind else None
-    return base.LRSchedulerSection(name=name, config=section)
+    kind = getattr(base, type(settings).__name__, None)
+    section = _section(kind, unstructure(settings)) if kind else settings
+    return base.LRSchedulerSection(name=name, config=section if fields(settings) else None)

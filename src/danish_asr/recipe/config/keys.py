@@ -39,8 +39,11 @@ _WORDS: Final = {
     Any: "any",
 }
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
-_SETTINGS: Final = {"lr_scheduler": schema.TriStageConfig(), "decoder": schema.BeamConfig()}
-"""Of sections whose ``name`` chooses the settings in ``config``: those that are described."""
+_SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "lr_scheduler": {name: kind() for name, kind in schema.SCHEDULES.items()},
+    "decoder": {"beam": schema.BeamConfig()},
+}
+"""Of sections whose ``name`` chooses the settings in ``config``: these, by the name."""
 
 _SUGGESTED: Final = 3
 """Most keys that an unknown one may mean."""
@@ -68,8 +71,9 @@ def table() -> tuple[Key, ...]:
     for name, section in vars(config).items():
         about = " ".join(str(inspect.getdoc(section)).split())
         rows += [Key(name, None, "", about), *_keys(section, name)]
-        if name in _SETTINGS:
-            rows += _keys(_SETTINGS[name], f"{name}.config")
+        for chosen, settings in _SETTINGS.get(name, {}).items():
+            for row in _keys(settings, f"{name}.config"):
+                rows.append(row._replace(effect=f"{chosen}: {row.effect}"))
     return tuple(rows)
 
 
@@ -138,7 +142,7 @@ def near_keys(name: str) -> list[str]:
 def same_name(key: str) -> list[str]:
     """Return the dotted keys of other sections with the same name; none if there are many."""
     name = key.rpartition(".")[2]
-    same = [row.key for row in table() if row.key.endswith(f".{name}")]
+    same = [key for key in defaults() if key.endswith(f".{name}")]
     return same if len(same) <= _SUGGESTED else []
 
 

@@ -59,11 +59,11 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
 
 def _schedule(tree: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """Return the settings of the schedule that a configuration names, and their faults."""
-    kind = schema.SCHEDULES.get(value_of(tree, "lr_scheduler.name") or schema.ScheduleSection.name)
-    settings = value_of(tree, "lr_scheduler.config")
-    if kind is None:  # it has none, or its name is a fault already
-        return settings, []
-    return validated(kind, settings or {}, "lr_scheduler.config")
+    name = value_of(tree, "lr_scheduler.name") or schema.ScheduleSection.name
+    kind = schema.SCHEDULES.get(name)
+    if kind is None:  # its name is a fault already
+        return None, []
+    return validated(kind, value_of(tree, "lr_scheduler.config") or {}, "lr_scheduler.config")
 
 
 def unstructure(config: object) -> Tree:
@@ -158,7 +158,7 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
         elif detail["type"] == "missing":
             faults[key] = f"{key} is missing"
         elif detail["type"] == "value_error":
-            faults[key] = f"{key}: {detail['ctx']['error']}"
+            faults[key] = f"{key} {detail['ctx']['error']}"
         else:  # one for each type that the value may have
             rules = [_rule(d) for d, place in zip(details, places, strict=True) if place[0] == key]
             rule = " or ".join(dict.fromkeys(rules))
@@ -212,7 +212,6 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
     yield from _broken_rules_of_model(config)
     yield from _broken_rules_of_data(config.dataset)
     yield from _broken_rules_of_trainer(config)
-    yield from _broken_rules_of_schedule(config)
     yield from _broken_rules_of_regime(config)
     label = config.evaluator.label
     if label is not None and not re.fullmatch(r"\w[\w.+-]*", label):
@@ -260,6 +259,8 @@ def _broken_rules_of_trainer(config: AsrConfig) -> Iterator[str]:
             "trainer.unfreeze must be steps from 0 on, or 0 and epochs (1.5 epochs), each with "
             f"head, top <n> or all, in this order, but is {trainer.unfreeze}"
         )
+    if config.regime.num_steps is None and not config.lr_scheduler.config.has_no_end:
+        yield "regime.num_steps must be given for this schedule, but is null"
     if max(trainer.stages, default=-math.inf) >= (config.regime.num_steps or math.inf):
         yield f"trainer.stages must begin before regime.num_steps, {config.regime.num_steps}"
 
@@ -273,20 +274,6 @@ def _are_stages(unfreeze: Mapping[int | str, str]) -> bool:
     kinds = {type(first) for first in unfreeze if first != 0}
     ascends = numbers == sorted(set(numbers))
     return not unfreeze or (min(map(in_steps, unfreeze)) == 0 and ascends and len(kinds) < 2)
-
-
-def _broken_rules_of_schedule(config: AsrConfig) -> Iterator[str]:
-    schedule = config.lr_scheduler.config
-    if config.lr_scheduler.name not in _ENDLESS and config.regime.num_steps is None:
-        yield "regime.num_steps must be given for this schedule, but is null"
-    ratio = getattr(schedule, "stage_ratio", [1.0])
-    if not math.isclose(sum(ratio), 1.0) or len(ratio) not in {1, 3}:
-        rule = "must be three numbers whose sum is 1"
-        yield f"lr_scheduler.config.stage_ratio {rule}, but is {ratio}"
-    if config.lr_scheduler.name == "cosine_annealing" and (
-        (schedule.final_lr is None) == (schedule.final_lr_scale is None)
-    ):
-        yield "lr_scheduler.config.final_lr or final_lr_scale must be given, and not both"
 
 
 def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
@@ -324,9 +311,6 @@ def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
             "checkpoint_every_n_steps"
         )
 
-
-_ENDLESS: Final = ("noam", "myle", "passthrough")
-"""Schedules that need no number of steps."""
 
 _MULTIPLES: Final = (
     ("validate_every_n_steps", "publish_metrics_every_n_steps"),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import BeforeValidator, ConfigDict, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Strict
 
 from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.files import from_yaml
@@ -233,9 +233,8 @@ class DatasetSection(Section):
     """Changes to training waveforms, in this order, in place of `speed_factors` and `spec_aug_*`:
     each a `name` (docs/howto/extend.md) and its parameters."""
 
-    max_unknown_share: Share | None = None
-    """Refuse to train if a larger share of the target text is unknown to the tokenizer. Null: 20 %
-    with the tokenizer that the model's card names, 2 % with another."""
+    max_unknown_share: Share = 0.2
+    """Refuse to train if a larger share of the target text is unknown to the tokenizer."""
 
     @property
     def valid_elements(self) -> int | None:
@@ -359,7 +358,6 @@ class TrainerSection(Section):
 Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2)]
 Rate = Annotated[float, Strict(), Gt(0), Le(1000)]
 Scale = Annotated[float, Strict(), Ge(0)]
-Scales = Scale | list[Scale]
 
 
 @dataclass(kw_only=True)
@@ -442,76 +440,116 @@ class OptimizerSection(Section):
 FinalScale = Annotated[float, Strict(), Gt(0), Le(1000)]  # at 0 fairseq2 takes its log
 
 
+def _shares_of_one(ratio: list[float]) -> list[float]:
+    if len(ratio) != 3 or not math.isclose(sum(ratio), 1.0):
+        raise ValueError(f"must be three numbers whose sum is 1, but is {ratio}")
+    return ratio
+
+
+class Schedule(Section):
+    """The settings of a schedule; the class has the name of fairseq2's."""
+
+    has_no_end: ClassVar[bool] = False
+    """Whether it needs no ``regime.num_steps``."""
+
+
 @dataclass(kw_only=True)
-class TriStageConfig(Section):
+class TriStageLRConfig(Schedule):
     """Warm-up, hold, exponential decay."""
 
-    stage_ratio: list[Share] = field(default_factory=lambda: [0.1, 0.4, 0.5])
+    stage_ratio: Annotated[list[Share], AfterValidator(_shares_of_one)] = field(
+        default_factory=lambda: [0.1, 0.4, 0.5]
+    )
     """The shares of warm-up, hold and decay in `num_steps`; their sum: 1."""
 
-    start_lr_scale: Scales = 0.01
+    start_lr_scale: Scale = 0.01
     """The first rate, as a part of `lr`."""
 
-    final_lr_scale: FinalScale | list[FinalScale] = 0.05
+    final_lr_scale: FinalScale = 0.05
     """The last rate, as a part of `lr`."""
 
 
 @dataclass(kw_only=True)
-class CosineConfig(Section):
+class CosineAnnealingLRConfig(Schedule):
     """Warm-up, then a cosine."""
 
     num_warmup_steps: Count = 0
-    start_lr: Scales = 0.0
-    final_lr: Scales | None = None
-    final_lr_scale: Scales | None = 0.2
+    """Steps in which the rate rises."""
+
+    start_lr: Scale = 0.0
+    """The first rate."""
+
+    final_lr_scale: Scale = 0.2
+    """The last rate, as a part of `lr`."""
 
 
 @dataclass(kw_only=True)
-class PolynomialConfig(Section):
+class PolynomialDecayLRConfig(Schedule):
     """Warm-up, then a polynomial."""
 
     num_warmup_steps: Count = 0
+    """Steps in which the rate rises."""
+
     power: AboveZero = 1.0
-    start_lr: Scales = 0.0
-    final_lr: Scales = 0.0
+    """The exponent; 1 is a straight line."""
+
+    start_lr: Scale = 0.0
+    """The first rate."""
+
+    final_lr: Scale = 0.0
+    """The last rate."""
 
 
 @dataclass(kw_only=True)
-class NoamConfig(Section):
+class NoamLRConfig(Schedule):
     """Warm-up, then the inverse square root of the step."""
 
+    has_no_end = True
+
     num_warmup_steps: Count = 0
+    """Steps in which the rate rises."""
 
 
 @dataclass(kw_only=True)
-class MyleConfig(Section):
+class MyleLRConfig(Schedule):
     """Warm-up, then the inverse square root of the step, from `lr` on."""
 
+    has_no_end = True
+
     num_warmup_steps: AtLeastOne = 1
-    start_lr: Scales = 0.0
+    """Steps in which the rate rises."""
+
+    start_lr: Scale = 0.0
+    """The first rate."""
 
 
-SCHEDULES: Final[dict[str, type]] = {
-    "tri_stage": TriStageConfig,
-    "cosine_annealing": CosineConfig,
-    "polynomial_decay": PolynomialConfig,
-    "noam": NoamConfig,
-    "myle": MyleConfig,
+@dataclass(kw_only=True)
+class ConstantRate(Schedule):
+    """The rate stays; there are no settings."""
+
+    has_no_end = True
+
+
+SCHEDULES: Final[dict[str, type[Schedule]]] = {
+    "tri_stage": TriStageLRConfig,
+    "cosine_annealing": CosineAnnealingLRConfig,
+    "polynomial_decay": PolynomialDecayLRConfig,
+    "noam": NoamLRConfig,
+    "myle": MyleLRConfig,
+    "passthrough": ConstantRate,
 }
-"""The settings in ``lr_scheduler.config`` for each ``lr_scheduler.name`` that has some."""
+"""The settings in ``lr_scheduler.config`` by ``lr_scheduler.name``; its values are these names."""
 
 
 @dataclass(kw_only=True)
 class ScheduleSection(Section):
     """The course of the learning rate; its length is `regime.num_steps`."""
 
-    name: Literal[
-        "tri_stage", "cosine_annealing", "polynomial_decay", "noam", "myle", "passthrough"
-    ] = "tri_stage"
+    name: Literal[*SCHEDULES] = "tri_stage"  # type: ignore[valid-type]
     """noam and myle fall with the inverse square root of the step; passthrough keeps the rate."""
 
-    config: Any = field(default_factory=TriStageConfig)
-    """Its settings; those of tri_stage are below."""
+    config: Any = field(default_factory=TriStageLRConfig)
+    """Its settings; those of each schedule are below."""
 
 
 @dataclass(kw_only=True)

@@ -1,10 +1,8 @@
-"""The evaluation recipe: a checkpoint or a named model, a split, and its predictions.
+"""The evaluation recipe: a checkpoint or a named model, a split, and its predictions."""
 
-It takes the training configuration and the run's directory as they are.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast, final
 
@@ -24,18 +22,17 @@ from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.schema import CARDS_DIR, METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.decoding.decoders import Decoder, make_decoder
 from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.evaluate.results import Results, about_evaluation
-from danish_asr.recipe.evaluate.selection import NO_CHECKPOINT, Selection, select
+from danish_asr.recipe.evaluate.results import about_evaluation, write_results
+from danish_asr.recipe.evaluate.selection import Selection, select
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.recipe.train.console import hide_progress_bar, log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -54,7 +51,7 @@ from danish_asr.recipe.train.readers import (
 )
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import from_row
+from danish_asr.scoring.predictions import Prediction, from_row
 
 _COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
 
@@ -74,29 +71,12 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         selection, resolved = selection.resolved(request.where)
         rank = rank_info().rank
         if rank == 0:
-            _say_what_is_scored(output_dir, selection, request.overrides)
+            cli.note(f"scoring {selection.model}, split {selection.config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
             write_configuration(selection.config, selection.output_dir)
             recipe = AsrEvalRecipe(selection, resolved)
             run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
     return selection.output_dir
-
-
-def _say_what_is_scored(run: Path, selection: Selection, overrides: Sequence[str]) -> None:
-    if selection.step is None:
-        cli.note(f"scoring the model {selection.model} as it is, no checkpoint of {run}")
-        return
-    if any(text.startswith(("model.name=", "model.path=")) for text in overrides):
-        cli.note(
-            f"scoring {selection.model} of {run}; evaluator.checkpoint={NO_CHECKPOINT} scores the "
-            "model that is named"
-        )
-    # A run that is complete, or ended early as it was asked to, has a card.
-    if not any(run.glob(f"{CARDS_DIR}/*.yaml")):
-        step = max(checkpoint_steps(run), default=0)
-        cli.note(
-            f"the run is not complete: saved at step {step:,}; `danish-asr train` continues it"
-        )
 
 
 @final
@@ -118,13 +98,17 @@ class AsrEvalRecipe(EvalRecipe):
         reader = splits_reader(setup, _with_raw_audio(config), self._resolved.rows.valid)
         decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
         about = about_evaluation(self._selection, self._resolved, decoder)
+        predictions = list[Prediction]()
         unit = PredictionUnit(
             CtcCriterion(context.model),
             decoder,
             trained=_trained(context.model, config),
             tokenizer=setup.tokenizer,
             profile=config.regime.score_profile,
-            results=Results(context.output_dir, context.gangs.root, about),
+            predictions=predictions,
+            finish=partial(
+                write_results, context.output_dir, context.gangs.root, predictions, about
+            ),
         )
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
@@ -153,7 +137,9 @@ def _trained(model: RecipeModel, config: AsrConfig) -> TrainedModel:
 
 @final
 class PredictionUnit(AsrValidationUnit):
-    """Validates, and keeps the predictions of each batch.
+    """Validates, and adds the predictions of each batch to a list.
+
+    ``finish`` is called when each row was added once, on one of the processes.
 
     Attributes:
         num_rows: The rows so far, on this process.
@@ -169,10 +155,12 @@ class PredictionUnit(AsrValidationUnit):
         trained: TrainedModel,
         tokenizer: Tokenizer,
         profile: str,
-        results: Results,
+        predictions: list[Prediction],
+        finish: Callable[[], None],
     ) -> None:
-        super().__init__(criterion, decoder, profile=profile)
-        self._trained, self._tokenizer, self._results = trained, tokenizer, results
+        super().__init__(criterion, decoder, profile)
+        self._trained, self._tokenizer = trained, tokenizer
+        self._predictions, self._finish = predictions, finish
         self.num_rows = 0
 
     @override
@@ -191,7 +179,6 @@ class PredictionUnit(AsrValidationUnit):
         self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
         losses = per_token(nats, targets)
         sure = confidences(log_probs, hypotheses, self._tokenizer)
-        predictions = []
         for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
             values = {
@@ -203,13 +190,12 @@ class PredictionUnit(AsrValidationUnit):
                 "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
                 **{name: example[name][row] for name in _COLUMNS},
             }
-            predictions.append(from_row(values, f"row {row} of a batch"))
-        self._results.add(predictions)
-        self.num_rows += len(predictions)
+            self._predictions.append(from_row(values, f"row {row} of a batch"))
+        self.num_rows += len(hypotheses)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
-        self._results.finish()
+        self._finish()
 
 
 def _rows(padded: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -230,7 +216,7 @@ class StoppableEvaluation(StoppableTask):
     ) -> None:
         super().__init__(context, config.trainer)
         self.inner = context.create_evaluator([unit], [reader])
-        self._unit, self._num_rows = unit, sum(reader.rows.values())
+        self._unit, self._num_rows = unit, sum(map(len, reader.indices.values()))
         reader.interrupted = self.must_stop
 
     @override
@@ -241,9 +227,8 @@ class StoppableEvaluation(StoppableTask):
             except ValidationInterrupted:
                 done = int(all_sum(self._gang, self._unit.num_rows))
                 log.warning(
-                    "Stopped after {:,} of {:,} rows; nothing is written. An evaluation begins "
-                    "anew each time: give it more time (trainer.max_wall_minutes, and the job's "
-                    "limit).",
+                    "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation "
+                    "begins anew: raise trainer.max_wall_minutes and the job's limit.",
                     *(done, self._num_rows),
                 )
                 self._gangs.close()

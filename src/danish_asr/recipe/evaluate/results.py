@@ -1,8 +1,8 @@
 """The results of an evaluation: ``predictions.jsonl`` and ``evaluation.json`` beside it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from fairseq2.gang import Gang
 
@@ -17,40 +17,46 @@ from danish_asr.recipe.train.preflight import Resolved
 from danish_asr.scoring.predictions import Prediction, read_predictions, write_predictions
 
 
-@final
-class Results:
-    """Gathers the predictions of all processes and writes them as one file.
+def write_results(
+    directory: Path, gang: Gang, predictions: list[Prediction], about: Mapping[str, Any]
+) -> None:
+    """Write the predictions of all processes as one file, and ``evaluation.json`` beside it.
 
-    ``about`` is the content of ``evaluation.json``, without the hash of the predictions file.
+    ``about`` is the content of that, without the hash of the predictions file.
+
+    Raises:
+        RunFailedError: There is not one prediction for each row to score.
     """
+    # Ranks may be on several hosts and share only the output directory.
+    files = [directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
+    if gang.rank != 0:
+        write_predictions(files[gang.rank], predictions)
+    gang.barrier()
+    if gang.rank == 0:
+        for file in files[1:]:
+            predictions += read_predictions(file)
+        _publish(directory, predictions, about)
+        for file in files[1:]:
+            file.unlink()
+    gang.barrier()
 
-    def __init__(self, directory: Path, gang: Gang, about: Mapping[str, Any]) -> None:
-        self._directory, self._gang, self._about = directory, gang, about
-        self._predictions: list[Prediction] = []
 
-    def add(self, predictions: Sequence[Prediction]) -> None:
-        """Keep the predictions of a batch."""
-        self._predictions += predictions
-
-    def finish(self) -> None:
-        """Write both files.
-
-        Raises:
-            RunFailedError: There is not one prediction for each row to score.
-        """
-        # Ranks may be on several hosts and share only the output directory.
-        gang = self._gang
-        files = [self._directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
-        if gang.rank != 0:
-            write_predictions(files[gang.rank], self._predictions)
-        gang.barrier()
-        if gang.rank == 0:
-            for file in files[1:]:
-                self._predictions += read_predictions(file)
-            _publish(self._directory, self._predictions, self._about)
-            for file in files[1:]:
-                file.unlink()
-        gang.barrier()
+def _publish(
+    directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
+) -> None:
+    rows = sum(about["rows"].values())
+    if len({p.key for p in predictions}) != rows or len(predictions) != rows:
+        raise RunFailedError(
+            f"{len(predictions)} predictions were made for {rows} rows; every row must "
+            "be scored once. `danish-asr verify` finds ids that occur twice."
+        )
+    file = directory / PREDICTIONS
+    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
+    of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(file)}
+    publish_json(directory / EVALUATION, {**about, **of_file})
+    log.info("{} predictions written to {}.", rows, file)
+    if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
+        log.warning("{}", NOTHING_HELD_OUT)
 
 
 def about_evaluation(selection: Selection, resolved: Resolved, decoder: Decoder) -> dict[str, Any]:
@@ -78,21 +84,3 @@ def about_evaluation(selection: Selection, resolved: Resolved, decoder: Decoder)
         "rows": {name: len(index) for name, index in indices.items()},
         "rows_in_split": {name: index.rows_in_split for name, index in indices.items()},
     }
-
-
-def _publish(
-    directory: Path, predictions: Collection[Prediction], about: Mapping[str, Any]
-) -> None:
-    rows = sum(about["rows"].values())
-    if len({p.key for p in predictions}) != rows or len(predictions) != rows:
-        raise RunFailedError(
-            f"{len(predictions)} predictions were made for {rows} rows; every row must "
-            "be scored once. `danish-asr verify` finds ids that occur twice."
-        )
-    file = directory / PREDICTIONS
-    write_predictions(file, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
-    of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(file)}
-    publish_json(directory / EVALUATION, {**about, **of_file})
-    log.info("{} predictions written to {}.", rows, file)
-    if about.get("decoder", {}).get("settings", {}).get(HELD_OUT) == 0:
-        log.warning("{}", NOTHING_HELD_OUT)

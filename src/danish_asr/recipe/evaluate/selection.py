@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunError
@@ -19,7 +19,6 @@ from danish_asr.recipe.run.run_directory import (
     best_step,
     checkpoint_scores,
     checkpoint_steps,
-    evaluated_model,
     read_evaluation,
     weights_digest,
 )
@@ -28,9 +27,6 @@ from danish_asr.recipe.train.preflight import Resolved, resolve
 NO_CHECKPOINT: Final = "none"
 BEST: Final = "best"
 TEST: Final = "test"
-
-_BEFORE_TRAINING: Final = {"head", "keep_layers"}
-"""Keys of `model` that change it before it is trained."""
 
 CONFIGURATION: Final = "configuration_sha256"
 """The key of `Selection.configuration_sha256` in ``evaluation.json``."""
@@ -45,10 +41,8 @@ class Selection(NamedTuple):
 
     @property
     def model(self) -> str:
-        """What will be scored, as `evaluated_model` names it."""
-        run = self.config.common.assets.prev_checkpoint_dir
-        name = self.config.model.name
-        return evaluated_model({"run": str(run or ""), "step": self.step, "model": name})
+        """What will be scored, in words."""
+        return str(self.config.model.name) if self.step is None else f"step {self.step}"
 
     @property
     def weights(self) -> str | None:
@@ -115,10 +109,22 @@ def select(run_dir: Path, tree: Tree, *, where: str) -> Selection:
     split = _text(tree, "evaluator.split") or _default_split(tree, checkpoint)
     rows = {"valid_split": split, "valid_where": _text(tree, "evaluator.where")}
     tree = merge(tree, {"dataset": rows})
+    # What changes a model before it is trained has been done.
+    model = tree.pop("model", None)
     if checkpoint == NO_CHECKPOINT:
-        step, config = None, load(_as_trained(tree), where=where)
+        step = None
+        if isinstance(model, Mapping):
+            model = {key: model[key] for key in model if key not in {"head", "keep_layers"}}
+        tree["model"] = model
     else:
-        step, config = _load_with_checkpoint(tree, run_dir, checkpoint, where)
+        try:
+            step = _step_of(run_dir, checkpoint)
+        except RunError as error:
+            raise ConfigError([f"evaluator.checkpoint: {error}"], where=where) from None
+        tree["model"], tree["pretrained_encoder"] = {"name": f"checkpoint_step_{step}"}, {}
+        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+        tree = merge(tree, {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}})
+    config = load(tree, where=where)
     # Optimizer and schedule are checked like the rest of a training configuration, then dropped.
     config = replace(
         config,
@@ -148,43 +154,13 @@ def _default_split(tree: Tree, checkpoint: str) -> str:
     return named if named and checkpoint == NO_CHECKPOINT else TEST
 
 
-def _as_trained(tree: Tree) -> Tree:
-    """The configuration without the keys that change a model before it is trained."""
-    model = tree.get("model")
-    if not isinstance(model, Mapping):
-        return tree
-    return {**tree, "model": {key: model[key] for key in model if key not in _BEFORE_TRAINING}}
-
-
-def _load_with_checkpoint(
-    tree: Tree, run_dir: Path, checkpoint: str, where: str
-) -> tuple[int, AsrConfig]:
-    """Load the configuration with a run's checkpoint in place of the model that the run began with.
-
-    Returns the step and the configuration.
-    """
-    tree = {key: value for key, value in tree.items() if key != "model"}
-    tree["pretrained_encoder"] = {"name": ""}
-    try:
-        directory, step = _find_checkpoint(run_dir, checkpoint)
-    except RunError as error:
-        raise ConfigError([f"evaluator.checkpoint: {error}"], where=where) from None
-    checkpoints = str((directory / CHECKPOINTS).resolve())
-    changes: dict[str, Any] = {
-        "common": {"assets": {"prev_checkpoint_dir": checkpoints}},
-        "model": {"name": f"checkpoint_step_{step}"},
-    }
-    return step, load(merge(tree, changes), where=where)
-
-
-def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
-    """Return the run and the step that ``best``, ``last`` or ``step_<n>`` names."""
+def _step_of(run_dir: Path, checkpoint: str) -> int:
+    """Return the step that ``best``, ``last`` or ``step_<n>`` names."""
     steps = checkpoint_steps(run_dir)
     if not steps:
         raise RunError(
-            f"{run_dir} holds no checkpoint to score. Train into it first, name the directory of a "
-            f"run, or set evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model "
-            "as it is"
+            f"{run_dir} holds no checkpoint to score. Name the directory of a run, or set "
+            f"evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model as it is"
         )
     if checkpoint == BEST:
         # A run of `danish-asr average` has one, which was not validated.
@@ -193,12 +169,12 @@ def _find_checkpoint(run_dir: Path, checkpoint: str) -> tuple[Path, int]:
                 f"no checkpoint of {run_dir} was validated, so none is the best; "
                 "set evaluator.checkpoint=last to score the newest."
             )
-        return run_dir, best_step(run_dir) or steps[-1]
+        return best_step(run_dir) or steps[-1]
     named = {f"step_{step}": step for step in steps} | {"last": steps[-1]}
     if checkpoint not in named:
         names = ", ".join([NO_CHECKPOINT, BEST, *named])
-        raise RunError(f"evaluator.checkpoint '{checkpoint}' is not in {run_dir}; known: {names}")
-    return run_dir, named[checkpoint]
+        raise RunError(f"'{checkpoint}' is not in {run_dir}; it has: {names}")
+    return named[checkpoint]
 
 
 def _output_dir(run_dir: Path, config: AsrConfig) -> Path:

@@ -144,21 +144,6 @@ def check_processes(output_dir: Path, processes: int, num_batches: int) -> str |
     return ". ".join(notes) or None
 
 
-@contextmanager
-def configuration_of_steps(output_dir: Path) -> Iterator[None]:
-    """Keep the ``config.yaml`` of the steps so far if no other is taken and saved.
-
-    fairseq2 writes it at each start, also of a run that is complete.
-    """
-    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
-    before = file.read_text(encoding="utf-8") if steps and file.is_file() else None
-    try:
-        yield
-    finally:
-        if before is not None and resumable_steps(output_dir)[-1:] == steps[-1:]:
-            publish_text(file, before)
-
-
 def tidy(output_dir: Path) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 

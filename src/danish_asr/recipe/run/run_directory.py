@@ -25,9 +25,6 @@ EVALUATION: Final = "evaluation.json"
 PREDICTIONS_SHA256: Final = "predictions_sha256"
 """The key of that hash in ``evaluation.json``."""
 
-TRAINING_DATA: Final = "training_data.json"
-"""The utterances that a run trains on, and their hours, after the filters."""
-
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
@@ -189,13 +186,6 @@ def predictions_of(path: Path) -> Path:
         fix = f"`danish-asr evaluate {path}` makes one of a run"
         raise PredictionsError(f"{path}: no evaluation in this directory; {fix}")
     return made[0].predictions
-
-
-def evaluated_model(about: Mapping[str, Any]) -> str:
-    """Return the model of an ``evaluation.json`` in words, wherever its run is now."""
-    if (step := about.get("step")) is None:
-        return str(about.get("model"))
-    return f"step {step}"
 
 
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:

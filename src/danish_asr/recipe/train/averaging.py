@@ -1,7 +1,6 @@
 """The mean of a run's last checkpoints, written as a run of its own: ``danish-asr average``.
 
-The mean of weights from one run is often a better model than any of them (Izmailov et al. 2018,
-"Averaging Weights Leads to Wider Optima and Better Generalization").
+Izmailov et al. (2018), "Averaging Weights Leads to Wider Optima and Better Generalization".
 """
 
 import shutil
@@ -30,10 +29,7 @@ _SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
 def average(run: Path, last: int) -> Path:
     """Write the mean of a run's ``last`` kept checkpoints as the run ``<run>-last-<n>`` beside it.
 
-    The new run has one checkpoint, under the step of the newest one, and the card of ``run``.
-
-    Returns:
-        Its directory.
+    The new run has one checkpoint, under the step of the newest one. Returns its directory.
 
     Raises:
         RunError: ``run`` is not a complete run, has too few checkpoints or sharded ones, or the new

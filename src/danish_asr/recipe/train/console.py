@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
-from errno import ENOENT
 from logging import INFO, WARNING, Formatter, LogRecord, StreamHandler
 from pathlib import Path
 from typing import Any, Final, TextIO, final
@@ -41,8 +40,10 @@ _SHOWN: Final = re.compile(
     r"Downloading|Download complete|Loading .*model|Starting validation|Training restored|"
     r"Checkpoint at step|End of (training|data) |Early stop|Task finished"
 )
-_IGNORED: Final = re.compile(r"`\w+\.family` will be ignored")
-"""A warning about a default: the section of a named model has a family as well."""
+_IGNORED: Final = re.compile(
+    r"`\w+\.family` will be ignored|.*only FSDP supports static mixed precision|.*run on CPU"
+)
+"""Warnings about defaults and what the first line of a run says."""
 
 _COLUMNS: Final = {"loss": "dev loss", "wer": "WER %", "cer": "CER %", "worst_group_wer": "worst %"}
 
@@ -69,8 +70,9 @@ def configure_console() -> None:
     logger, console = fairseq2_log.logger, get_error_console()
     handler: StreamHandler[TextIO] | RichHandler = _PlainHandler()
     if not console.quiet:
-        options: Any = {"show_path": False, "show_level": False, "keywords": []}
-        handler = RichHandler(console=console, log_time_format="%X", **options)
+        handler = RichHandler(
+            console=console, log_time_format="%X", show_path=False, show_level=False, keywords=[]
+        )
     handler.setFormatter(_Lines("%Y-%m-%d %H:%M:%S " * console.quiet))
     handler.addFilter(_is_for_users)
     if any(isinstance(old, RichHandler) for old in logger.handlers):
@@ -111,20 +113,6 @@ class _Lines(Formatter):
         return f"{stamp}{level}{lines}"
 
 
-def performance_warnings(data_share: float, memory_share: float) -> Iterator[str]:
-    """Judge the part of the time that waits for data, and the part of the GPU's memory in use."""
-    if data_share >= advice.DATA_BOUND:
-        yield (
-            f"{data_share:.0%} of the time waits for data, which {usable_cpus()} threads decode: "
-            "raise the job's number of cores, and put the dataset on a local disk or on scratch"
-        )
-    if memory_share >= _FULL:
-        yield (
-            f"{memory_share:.0%} of the GPU's memory was in use: a longer batch may not fit; lower "
-            "dataset.asr_task_config.max_num_elements"
-        )
-
-
 def step_line(step: int, seconds: float, device: torch.device) -> str:
     """Say how long a step took, and what a GPU's memory was at its fullest, in GiB."""
     line = f"step {step:,}: {seconds:.2f} s/step"
@@ -146,11 +134,11 @@ class RunReport(MetricRecorder):
     """
 
     def __init__(self, output_dir: Path, config: AsrConfig) -> None:
-        self._config, self._metrics = config, output_dir / METRICS
+        self._values, self._metrics = dict(flatten(unstructure(config))), output_dir / METRICS
         self._end = config.regime.num_steps
         self._score = SCORE_TITLES[config.regime.score_metric]
         self._step = max(resumable_steps(output_dir), default=0)
-        if warmup := advice.long_warmup(self._values()):
+        if warmup := advice.long_warmup(self._values):
             log.warning("{}", warmup)
         self._first_step, self._began = self._step, 0.0  # set by the first report
         self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)
@@ -160,27 +148,17 @@ class RunReport(MetricRecorder):
         self, category: str, values: Mapping[str, Any], step_nr: int | None = None
     ) -> None:
         if category == "train":
-            self._report(values, step_nr or 0)
-        elif category.startswith("valid"):
-            self._show_validations(category)
+            step = step_nr or 0
+            log.info("{}", " | ".join(self._parts(values, step)))
+            for warning in self._warnings(values, step):
+                log.warning("{}", warning)
+            self._step = step
+        elif category == "valid":
+            self._show_validations()
 
     @override
     def close(self) -> None:
         pass
-
-    def _report(self, values: Mapping[str, Any], step: int) -> None:
-        log.info("{}", " | ".join(self._parts(values, step)))
-        self._step = step
-        loss, chance = float(values["loss"]), float(values["chance"])
-        warning = advice.loss_warning(loss, chance, self._lowest_loss)
-        if step > 1 and warning:  # the first batch has been judged
-            log.warning("{}", warning)
-        self._lowest_loss = min(self._lowest_loss, loss)
-        waited, computed = float(values["data_time"]), float(values["compute_time"])
-        data_share = waited / (waited + computed) if waited else 0.0
-        memory_share = float(values.get("peak_reserved_mem_ratio", 0))
-        for slow in performance_warnings(data_share, memory_share):
-            log.warning("{}", slow)
 
     def _parts(self, values: Mapping[str, Any], step: int) -> Iterator[str]:
         """Yield the parts of a line; times and audio are those of a step since the last line."""
@@ -203,16 +181,32 @@ class RunReport(MetricRecorder):
             per_step = (time.monotonic() - self._began) / (step - self._first_step)
             yield f"ETA {timedelta(seconds=round(per_step * (self._end - step)))}"
 
+    def _warnings(self, values: Mapping[str, Any], step: int) -> Iterator[str]:
+        """Judge the loss, the part of the time that waits for data, and the GPU's memory."""
+        loss, chance = float(values["loss"]), float(values["chance"])
+        warning = advice.loss_warning(loss, chance, self._lowest_loss)
+        if warning and step > 1:  # the first batch has been judged
+            yield warning
+        self._lowest_loss = min(self._lowest_loss, loss)
+        waited, computed = float(values["data_time"]), float(values["compute_time"])
+        if waited and waited / (waited + computed) >= advice.DATA_BOUND:
+            yield (
+                f"{waited / (waited + computed):.0%} of the time waits for data, which "
+                f"{usable_cpus()} threads decode: raise the job's number of cores, and put the "
+                "dataset on a local disk or on scratch"
+            )
+        memory = float(values.get("peak_reserved_mem_ratio", 0))
+        if memory >= _FULL:
+            yield (
+                f"{memory:.0%} of the GPU's memory was in use: a longer batch may not fit; lower "
+                "dataset.asr_task_config.max_num_elements"
+            )
+
     def _rows(self, category: str) -> list[dict[str, Any]]:
         return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]
 
-    def _values(self) -> dict[str, Any]:
-        return dict(flatten(unstructure(self._config)))
-
-    def _show_validations(self, category: str) -> None:
-        rows, reports = self._rows(category), self._rows("train")
-        if not rows:
-            raise FileNotFoundError(ENOENT, "removed", str(self._metrics / f"{category}.jsonl"))
+    def _show_validations(self) -> None:
+        rows, reports = self._rows("valid"), self._rows("train")
         best, _ = advice.best_validation(rows, self._score)
         names = [name for name in _COLUMNS if SCORE_TITLES[name] in rows[-1]]
         header = "".join(f"{_COLUMNS[name]:>10}" for name in names)
@@ -224,10 +218,8 @@ class RunReport(MetricRecorder):
                 line += f"{row[SCORE_TITLES[name]]:>10.{digits}f}"
             if number == best or number >= len(rows) - _ROWS:
                 lines.append(f"{line}  best" if number == best else line)
-        part = category.removeprefix("valid").replace("/", " of ")
-        log.info("Validations{} so far, best by {}\n{}", part, self._score, "\n".join(lines))
-        waited = len(rows) - 1 - best
-        if category == "valid" and waited % advice.OVERFITTING == 0:
-            overfitting = advice.overfitting(reports, rows, self._score, self._values())
+        log.info("Validations so far, best by {}\n{}", self._score, "\n".join(lines))
+        if (len(rows) - 1 - best) % advice.OVERFITTING == 0:
+            overfitting = advice.overfitting(reports, rows, self._score, self._values)
             if overfitting:
                 log.warning("{}", overfitting)

@@ -37,7 +37,10 @@ _SUMS: Final = (
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, which fairseq2 computes, summed over a batch, and its metrics.
+    """The CTC loss of a model, which fairseq2 computes, and its metrics.
+
+    Called, it gives the loss of training; `with_logits` is for validation and evaluation. Both
+    record the metric ``loss``, in nats per character.
 
     Raises:
         RunFailedError: The loss is NaN or infinite.
@@ -47,43 +50,35 @@ class CtcCriterion:
         self.model = model
 
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        """Add the metrics that validation and training share."""
-        metric_bag.add("ctc_loss", Mean())
+        """Add the metrics that training, validation and evaluation share."""
         metric_bag.add("loss", Mean())
         for name in _SUMS:
             metric_bag.add(name, Sum())
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
-        """Return the loss of ``batch``, in nats, summed over its utterances: a scalar."""
+        """Training: return the loss, in nats, summed over the utterances of a batch: a scalar."""
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
         self.record(loss, batch, metric_bag)
         return loss
 
     def with_logits(
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
-    ) -> tuple[Tensor, Tensor, BatchLayout]:
-        """Record the loss of ``batch``; return it in bits per utterance, the logits, their layout.
-
-        The logits are (N, S, V).
-        """
+    ) -> tuple[Tensor, Sequence[int]]:
+        """Validation: return logits, (N, S, V), and the frames of each utterance."""
         inputs = (*batch.as_source_input(), *batch.as_target_input())
         loss, logits, layout = self.model.module(*inputs, return_logits=True)
-        return self.record(loss, batch, metric_bag), logits, layout
+        self.record(loss, batch, metric_bag)
+        return logits, layout.seq_lens
 
     @torch.no_grad()
-    def record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
-        """Add the loss of ``batch``, in nats, to the metrics; return it in bits per utterance."""
-        loss = loss.detach()
+    def record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+        """Add the loss of a batch, in nats, to the metrics."""
         if not torch.isfinite(loss):
             raise RunFailedError(self._explain(batch))
-        size, characters = batch.batch_size, sum(batch.target_seq_lens)
-        # Bits per utterance, as upstream's recipe reports it.
-        bits = loss / size / math.log(2)
-        metric_bag.get("ctc_loss", Mean).update(bits, weight=size)
-        metric_bag.get("loss", Mean).update(loss / characters, weight=characters)
+        characters = sum(batch.target_seq_lens)
+        metric_bag.get("loss", Mean).update(loss.detach() / characters, weight=characters)
         for name in _SUMS:
             metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
-        return bits
 
     def _explain(self, batch: Seq2SeqBatch) -> str:
         """Say which utterances make the loss NaN or infinite."""
@@ -97,10 +92,7 @@ class CtcCriterion:
                 seqs = row[:size].unsqueeze(0)  # one at a time, as memory may be short
                 bad += _not_finite([name], model(seqs, BatchLayout.of(seqs))[0])
             if 0 < len(bad) < len(ids):
-                return (
-                    f"the loss of {', '.join(bad)} is NaN or infinite, but not that of the other "
-                    f"{len(ids) - len(bad)} utterances of the batch; listen to it."
-                )
+                return f"the loss of {', '.join(bad)} is NaN or infinite; listen to it."
         return (
             f"the loss is NaN or infinite; utterances: {', '.join(ids)}. Lower the learning rate "
             "or set trainer.max_grad_norm."
@@ -169,28 +161,29 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
         loss = self._criterion(batch, metric_bag)
-        self._compare_with_chance(batch, metric_bag)
+        chance = self._record_chance(batch, metric_bag)
+        if self._is_first_batch:
+            self._is_first_batch = False
+            self._report_first(loss.item() / sum(batch.target_seq_lens), chance.item())
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
         return loss, batch.batch_size
 
     @torch.no_grad()
-    def _compare_with_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
+    def _record_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         # Unlike ``torch.tensor``, ``to_tensor`` awaits no GPU.
         device, frames = batch.target_seqs.device, self._num_frames(np.array(batch.source_seq_lens))
+        frames_there = to_tensor(frames.tolist(), device=device)
         lengths = to_tensor(batch.target_seq_lens, device=device)
-        characters, symbols = sum(batch.target_seq_lens), self._vocabulary
-        loss = chance_loss(
-            to_tensor(frames.tolist(), device=device), batch.target_seqs, lengths, symbols
-        )
-        chance = loss / characters
-        metric_bag.get("chance", Mean).update(chance, weight=characters)
-        if self._is_first_batch:
-            self._is_first_batch = False
-            first = float(metric_bag.get("loss", Mean).compute())
-            text = "First loss: {:.3f} nats per character; chance, with {} symbols: {:.3f}"
-            log.info(text, first, symbols, float(chance))
-            if warning := loss_warning(first, float(chance)):
-                log.warning("{}", warning)
+        loss = chance_loss(frames_there, batch.target_seqs, lengths, self._vocabulary)
+        characters = sum(batch.target_seq_lens)
+        metric_bag.get("chance", Mean).update(loss / characters, weight=characters)
+        return loss / characters
+
+    def _report_first(self, loss: float, chance: float) -> None:
+        text = "First loss: {:.3f} nats per character; chance, with {} symbols: {:.3f}"
+        log.info(text, loss, self._vocabulary, chance)
+        if warning := loss_warning(loss, chance):
+            log.warning("{}", warning)
 
     @property
     @override

@@ -29,12 +29,7 @@ from danish_asr.base.errors import (
     RunFailedError,
     refused_content,
 )
-from danish_asr.base.stops import (
-    at_stops,
-    close_in_time,
-    exception_at_stops,
-    interrupted,
-)
+from danish_asr.base.stops import at_stops, close_in_time, exception_at_stops, interrupted
 from danish_asr.recipe.config.schema import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
@@ -43,33 +38,19 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file write failed")
 """What torch's writer says of a full disk, which it does not raise as an OSError."""
 
-_DISK_FULL: Final = (
-    "The disk or quota is full. What was saved is kept: free some space, and the same command "
-    "continues"
-)
+_DISK_FULL: Final = "The disk or quota is full: free some space; the same command continues"
 _OUT_OF_MEMORY: Final = (
-    "the GPU's memory is too small for a batch. "
-    "What helps, the cheapest first: model.head=danish, optimizer.name=adamw_8bit, "
+    "The GPU's memory is too small for a batch. What helps, the cheapest first: "
+    "model.head=danish, optimizer.name=adamw_8bit, "
     "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
-    "trainer.activation_checkpointing.mode=layerwise, optimizer.name=adamw_offload, "
-    "trainer.freeze_encoder_layers; `danish-asr plan` says how much. Checkpointing may change in "
-    "the same OUTDIR. In validation, lower dataset.valid_max_num_elements"
+    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR), "
+    "optimizer.name=adamw_offload, trainer.freeze_encoder_layers; `danish-asr plan` says how much. "
+    "In validation, lower dataset.valid_max_num_elements"
 )
 _ONLY_TENSORS: Final = (
-    "only tensors are read from a model's file: if you trust this one, load it where it was made "
+    "Only tensors are read from a model's file: if you trust this one, load it where it was made "
     "and save its state_dict() again"
 )
-
-_FOR_USERS: Final = (
-    "fairseq2.checkpoint",
-    "fairseq2.cluster",
-    "fairseq2.device",
-    "fairseq2.model_checkpoint",
-    "fairseq2.nn.utils.grad",
-    "fairseq2.recipe.error",
-    "fairseq2.utils.env",
-)
-"""Modules whose errors say enough for a user, and preflight does not find."""
 
 _CLOSE_SECONDS: Final = 60.0
 
@@ -99,12 +80,9 @@ class StoppableTask(Task):
         self._max_seconds = 60 * (section.max_wall_minutes or inf)
         self._stop_requested = False
 
-    def must_stop(self, seconds_ahead: float = 0.0) -> bool:
-        """Return whether a stop was requested on any rank, or the time limit is reached.
-
-        ``seconds_ahead`` is the time that the next thing to do takes.
-        """
-        late = self._watch.get_elapsed_time() + seconds_ahead >= self._max_seconds
+    def must_stop(self) -> bool:
+        """Return whether a stop was requested on any rank, or the time limit is reached."""
+        late = self._watch.get_elapsed_time() >= self._max_seconds
         return self._any_rank(self._stop_requested or late)
 
     def _any_rank(self, flag: bool) -> bool:
@@ -133,7 +111,7 @@ def explained() -> Iterator[None]:
     """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
     try:
         yield
-    except RunFailedError:
+    except (RunFailedError, TaskStopException):
         raise
     except DanishAsrError as error:
         raise RunFailedError(str(error)) from error
@@ -144,26 +122,23 @@ def explained() -> Iterator[None]:
         cause = chain[-1].__context__
         if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
             raise cause from None
-        if fix := _fix(chain):
-            raise RunFailedError(f"{_messages(chain)}\n{fix}.") from error
-        if type(error).__module__.startswith(_FOR_USERS):
-            raise RunFailedError(_messages(chain)) from error
+        fixes = [fix for fix in map(_fix, chain) if fix is not None]
+        module = type(error).__module__
+        # Those of ``fairseq2.error`` are bugs, the others say enough.
+        if fixes or (module.startswith("fairseq2.") and module != "fairseq2.error"):
+            raise RunFailedError("\n".join([_messages(chain), *fixes[:1]])) from error
         raise
 
 
-def _fix(chain: Sequence[BaseException]) -> str | None:
-    for error in chain:
-        if isinstance(error, OutOfMemoryError):
-            return _OUT_OF_MEMORY
-        if isinstance(error, AssetDownloadError):
-            return DOWNLOAD_HINT
-        if isinstance(error, UnpicklingError):
-            return _ONLY_TENSORS
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return _DISK_FULL
-        if _TORCH_CANNOT_WRITE.search(str(error)):
-            return _DISK_FULL
-    return None
+def _fix(error: BaseException) -> str | None:
+    if isinstance(error, OutOfMemoryError):
+        return _OUT_OF_MEMORY
+    if isinstance(error, AssetDownloadError):
+        return DOWNLOAD_HINT
+    if isinstance(error, UnpicklingError):
+        return _ONLY_TENSORS
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    return _DISK_FULL if is_full or _TORCH_CANNOT_WRITE.search(str(error)) else None
 
 
 def _messages(chain: Sequence[BaseException]) -> str:

@@ -96,9 +96,9 @@ def keep_layers(model: Wav2Vec2AsrModel, kept: Sequence[int]) -> None:
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:
     """Register the optimizer ``optimizer.name`` in fairseq2's container, unless it is there."""
-    kind = OPTIMIZERS[name]
-    if kind.code is not None:
-        factory = partial(_create, kind.code)
+    code = OPTIMIZERS[name].code
+    if code is not None:
+        factory = partial(_create, code)
         register_component(
             container, Optimizer, name, config_kls=schema.AdamWConfig, factory=factory
         )
@@ -119,10 +119,8 @@ def optimizer_faults(name: str) -> list[str]:
     return [f"optimizer.name: {MissingExtraError(name, extra)}"]
 
 
-def group_faults(
-    groups: Sequence[GroupConfig], schedule: object, names: Iterable[str]
-) -> Iterator[str]:
-    """Yield the groups that match no parameter, and lists of rates of another length."""
+def group_faults(groups: Sequence[GroupConfig], names: Iterable[str]) -> Iterator[str]:
+    """Yield the groups that match none of a model's parameters, by their ``names``."""
     remaining = set(names)
     parts = ", ".join(sorted({name.split(".")[0] for name in remaining}))
     for number, group in enumerate(groups):
@@ -139,22 +137,14 @@ def group_faults(
                 f"{group.params!r}; names of parameters begin with {parts}"
             )
         remaining -= matched
-    count = len(groups) + bool(remaining)
-    for name in ("start_lr", "final_lr", "start_lr_scale", "final_lr_scale"):
-        value = getattr(schedule, name, None)
-        if isinstance(value, Sequence) and len(value) != count:
-            rule = f"must be a number, or one for each of {count} groups of parameters"
-            yield f"lr_scheduler.config.{name} {rule}, but is {value!r}"
 
 
 def use_fused(config: object, device: torch.device) -> None:
-    """Let AdamW's ``impl: auto`` be PyTorch's fused one on GPUs: one pass over memory.
+    """Let fairseq2's AdamW be PyTorch's fused one on GPUs: one pass over memory.
 
     On a CPU PyTorch's choice stays, so that runs can be repeated bit for bit.
     """
-    if device.type != "cuda" or not isinstance(config, AdamWConfig):
-        return
-    if config.impl == "auto" and not config.differentiable:
+    if device.type == "cuda" and isinstance(config, AdamWConfig):
         config.impl = "fused"
 
 

@@ -1,11 +1,9 @@
 """The tokenizer of a run, ``OUTDIR/checkpoints/tokenizer.model``: a copy, or of a reduced head.
 
-``model.head: danish`` keeps the rows of a trained head whose symbols the training text uses. A row
-gives the logit of one symbol, so the kept rows give the same logits, up to rounding; the loss
-differs by the normalisation over fewer symbols.
+``model.head: danish`` keeps the rows of a trained head whose symbols the training text uses. The
+kept rows give the same logits; the loss differs by the normalisation over fewer symbols.
 
-fairseq2's card of the run's checkpoints, beside it, refers to it. Whatever takes the run takes it,
-also where a configuration names another one.
+Whatever takes the run takes this tokenizer, also where a configuration names another one.
 """
 
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ raised at once, as the faults of one ConfigError.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
@@ -37,11 +37,7 @@ from danish_asr.recipe.models.cards import (
     with_named_model,
 )
 from danish_asr.recipe.run.run_directory import own_tokenizer
-from danish_asr.recipe.train.learning import (
-    group_faults,
-    keep_layers,
-    optimizer_faults,
-)
+from danish_asr.recipe.train.learning import group_faults, keep_layers, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
 
@@ -55,7 +51,6 @@ class Resolved(NamedTuple):
     config: AsrConfig  # with tokenizer, size of a new head, and accumulation
     tokenizer_file: Path
     tokenizer: Tokenizer
-    models_own: bool  # the tokenizer is that of the model, which knows no other
     dataset: Path  # the root of the built dataset
     rows: OpenRows
 
@@ -85,46 +80,46 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
     faults = _Faults()
-    named = faults.attempt(with_named_model, config) or config
-    assets = faults.attempt(Assets, named.common.assets)
+    config = faults.attempt(with_named_model, config) or config
+    assets = faults.attempt(Assets, config.common.assets)
     faults.raise_any(where)
     assert assets is not None
-    config = _with_cards_of(named, assets)
+    # fairseq2 wants each directory of cards once.
+    section = replace(config.common.assets, extra_paths=assets.extra_paths)
+    config = replace(config, common=replace(config.common, assets=section))
 
-    dataset_card = data = None
+    dataset_card = model_card = data = None
     if config.dataset.name:
         dataset_card = faults.attempt(assets.find, "dataset.name", config.dataset.name)
     if dataset_card is not None or not config.dataset.name:
         data = faults.attempt(_open_dataset, assets, config, dataset_card)
-
-    model_card = None
     if config.model.name:
         model_card = faults.attempt(assets.find, "model.name", config.model.name)
     if encoder := config.pretrained_encoder.name:
         faults.attempt(assets.find, "pretrained_encoder.name", encoder)
-    config, models_own = _with_tokenizer(config, model_card, dataset_card)
+
+    config = _with_tokenizer(config, model_card, dataset_card)
     file = tokenizer = None
     # Otherwise the card that names it may be the one that was not found.
     if config.tokenizer.path or config.tokenizer.name or not faults:
         file = faults.attempt(assets.tokenizer_file, config.tokenizer)
     if file is not None:
         tokenizer = faults.attempt(open_tokenizer, file)
-
     if model_card is not None or not config.model.name:
         size = tokenizer.vocab_info.size if tokenizer else None
-        config = faults.attempt(_with_model, config, assets, model_card, size, faults) or config
+        config = faults.attempt(_with_model, config, assets, model_card, size) or config
     if config.trains:
         faults.extend(optimizer_faults(config.optimizer.name))
         config = faults.attempt(with_accumulation, config) or config
     faults.attempt(transforms_of_training, config.dataset)
-    faults.extend(_decoder_faults(config.decoder))
+    faults.attempt(_check_decoder, config.decoder)
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
     faults.raise_any(where)
     assert file is not None
     assert tokenizer is not None
     assert data is not None
     dataset, rows = data
-    return Resolved(config, file, tokenizer, models_own, dataset.root, rows)
+    return Resolved(config, file, tokenizer, dataset.root, rows)
 
 
 def dump(config: AsrConfig, *, where: str) -> None:
@@ -133,12 +128,6 @@ def dump(config: AsrConfig, *, where: str) -> None:
         config = resolve(config, where=where).config
     finally:
         sys.stdout.write(to_yaml(unstructure(config)))
-
-
-def _with_cards_of(config: AsrConfig, assets: Assets) -> AsrConfig:
-    """Return a configuration that names each directory of cards once, as fairseq2 wants it."""
-    section = replace(config.common.assets, extra_paths=assets.extra_paths)
-    return replace(config, common=replace(config.common, assets=section))
 
 
 def _open_dataset(
@@ -157,51 +146,48 @@ def _open_dataset(
 
 def _with_tokenizer(
     config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
-) -> tuple[AsrConfig, bool]:
-    """Return a configuration with its tokenizer, and whether that is the model's own.
+) -> AsrConfig:
+    """Return a configuration with its tokenizer.
 
     A checkpoint of a run has the run's, else it is the one that is named, or that of a card.
     """
-    section, models_name = config.tokenizer, tokenizer_of(model_card)
-    checkpoints = config.common.assets.prev_checkpoint_dir
+    section, checkpoints = config.tokenizer, config.common.assets.prev_checkpoint_dir
     file = own_tokenizer(checkpoints.parent) if checkpoints else None
     if file is not None:
-        own = replace(section, name=None, path=file)
-        return replace(config, tokenizer=own), True
+        return replace(config, tokenizer=replace(section, name=None, path=file))
     if section.path is not None:
-        return config, False
-    name = section.name or models_name or tokenizer_of(dataset_card)
-    named = replace(config, tokenizer=replace(section, name=name))
-    return named, name is not None and name == models_name
+        return config
+    name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
+    return replace(config, tokenizer=replace(section, name=name))
 
 
-def _decoder_faults(section: DecoderSection) -> Sequence[str]:
+def _check_decoder(section: DecoderSection) -> None:
     try:
         find_decoder(section.name, section.config)
-    except ConfigError as error:
-        return error.faults
     except LanguageModelError as error:
-        return [f"decoder.config.lm: {error}"]
-    return ()
+        raise ConfigError([f"decoder.config.lm: {error}"]) from error
 
 
 def _with_model(
-    config: AsrConfig, assets: Assets, card: AssetCard | None, size: int | None, faults: _Faults
+    config: AsrConfig, assets: Assets, card: AssetCard | None, size: int | None
 ) -> AsrConfig:
-    """Build the model without memory, and return a configuration with the size of a new head.
+    """Check the model, and return a configuration with the size of a new head.
 
     ``size`` is that of the tokenizer, if there is one.
     """
     description = assets.describe_model(config.model, card)
     if description.has_new_head and not config.trains:
-        # The sole fault: others, as that of a missing tokenizer, follow from it.
-        faults.clear()
         raise ConfigError(["model: it is an encoder without a head; train it first"])
-    faults.extend(_model_faults(config, description, card, size))
+    faults = list(_model_faults(config, description, card, size))
     module = _build_without_memory(config, description)
     if config.trains:
-        faults.extend(_training_faults(config, module))
-    return _with_head_size(config, size) if description.has_new_head else config
+        faults += _training_faults(config, module)
+    if faults:
+        raise ConfigError(faults)
+    if not description.has_new_head:
+        return config
+    overrides = {**(config.model.config_overrides or {}), "target_vocab_size": size}
+    return replace(config, model=replace(config.model, config_overrides=overrides))
 
 
 def _build_without_memory(config: AsrConfig, description: ModelDescription) -> Module:
@@ -228,23 +214,12 @@ def _model_faults(
     yield from masking_faults(config.masking, model, description.card_config if card else None)
     if card is not None and (fault := weights_fault(card)):
         yield fault
-    if size is None:
-        return
-    if description.has_new_head:
-        overrides = cast(Mapping[str, object], config.model.config_overrides or {})
-        configured = overrides.get("target_vocab_size", size)
-        if configured != size:
-            rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
-            yield f"model.config_overrides.target_vocab_size {rule}"
-    elif card is not None and size != model.target_vocab_size:
+    if card is not None and size not in {None, model.target_vocab_size}:
         yield head_fault(card.name, size, model.target_vocab_size)
-
-
-def _with_head_size(config: AsrConfig, size: int | None) -> AsrConfig:
-    """Return a configuration whose new head has as many symbols as the tokenizer."""
-    overrides = cast(Mapping[str, object], config.model.config_overrides or {})
-    changed = {**overrides, "target_vocab_size": size}
-    return replace(config, model=replace(config.model, config_overrides=changed))
+    configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
+    if description.has_new_head and size not in {None, configured}:
+        rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
+        yield f"model.config_overrides.target_vocab_size {rule}"
 
 
 def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
@@ -256,9 +231,7 @@ def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
     most = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
     if most > layers:
         yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
-    optimizer: Any = config.optimizer.config
-    names = (name for name, _ in module.named_parameters())
-    yield from group_faults(optimizer.groups, config.lr_scheduler.config, names)
+    yield from group_faults(config.optimizer.config.groups, dict(module.named_parameters()))
 
 
 def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
@@ -13,13 +13,11 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.corpus import DANISH
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader, create_reader
 from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
 from danish_asr.recipe.train.console import log
-from danish_asr.text.profiles import DANISH_PROFILES
 
 _RISKY: Final = 5.0
 """Times the batch in training that validation may not have memory for."""
@@ -39,11 +37,8 @@ def model_frames(model: object) -> FrameCount:
     return FrameCount([(kernel, stride) for _, kernel, stride in layers])
 
 
-def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_own: bool) -> None:
-    """Say what rows of training lack, and refuse, with ConfigError, text that is mostly unknown.
-
-    ``models_own``: the tokenizer is that of the model.
-    """
+def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig) -> None:
+    """Say what rows of training lack; refuse, with ConfigError, text that is mostly unknown."""
     section = config.dataset
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
@@ -53,9 +48,23 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig, *, models_
             "slower; `danish-asr convert` writes both as they are read fastest",
             index.audio.decoded_shards,
         )
-    unknown = count_unknown(index, Targets(tokenizer))
-    report_languages(index.groups("language")[1], section.text_profile)
-    check_symbols(unknown, config, models_own=models_own)
+    check_symbols(count_unknown(index, Targets(tokenizer)), config)
+
+
+def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
+    """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
+    if not unknown.unknown:
+        return
+    limit = config.dataset.max_unknown_share
+    name = config.tokenizer.name or config.tokenizer.path
+    text = (
+        f"{unknown.share:.2%} of the training text is unknown to the tokenizer '{name}': "
+        f"{' '.join(repr(symbol) for symbol, _ in unknown.symbols[:20])}; "
+        "dataset.text_profile=coral may leave them out, or another tokenizer has them"
+    )
+    if unknown.share > limit:
+        raise ConfigError([f"dataset.max_unknown_share is {limit:.2%}, but {text}"])
+    log.warning("{}", text)
 
 
 def training_reader(
@@ -68,17 +77,15 @@ def training_reader(
     for (first, stage), end in zip(stages.items(), ends, strict=True):
         if config.trainer.stages:
             log.info("The stage that begins after step {:,}:", first)
-        readers[first] = _open_stage(setup, stage, indices[first], end and end - first)
+        readers[first] = open_reader(setup, stage, indices[first], training=True)
+        _report(readers[first], end and end - first)
     reader = readers.pop(0)
     for first, later in readers.items():
         reader.add_stage(first, later)
     return reader
 
 
-def _open_stage(
-    setup: ReaderSetup, config: AsrConfig, index: Index, num_steps: int | None
-) -> BatchReader:
-    reader = open_reader(setup, config, index, training=True)
+def _report(reader: BatchReader, num_steps: int | None) -> None:
     if reader.filtered and reader.mix:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
@@ -87,18 +94,9 @@ def _open_stage(
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
         f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"
     )
-    asked = reader.num_accumulate * setup.gangs.dp.size
-    if epoch.batches < asked:
-        log.warning(
-            "A step asks for {:,} batches, and the data has {:,} ({:.3g} hours): each step is a "
-            "whole epoch; lower trainer.effective_audio_minutes or "
-            "trainer.grad_accumulation.num_batches",
-            *(asked, epoch.batches, epoch.hours),
-        )
     if num_steps:
         line += f" | {num_steps} steps are {num_steps / epoch.steps:.1f} epochs"
     log.info("{}", line)
-    return reader
 
 
 def splits_reader(
@@ -109,48 +107,10 @@ def splits_reader(
     if times >= _RISKY:
         text = "dataset.valid_max_num_elements is {:.3g} times the size in training; 3x is safe"
         log.warning(text, times)
-    return SplitsReader(
-        {
-            name: open_reader(setup, config, index, training=False)
-            for name, index in indices.items()
-        },
-        rows={name: len(index) for name, index in indices.items()},
-        dialects=sorted({name for index in indices.values() for name in index.dialects()[1]}),
-    )
-
-
-def report_languages(languages: Collection[str], profile: str) -> None:
-    """Warn of a profile for Danish with rows of another language."""
-    others = sorted({*languages} - {DANISH})
-    if others and profile in DANISH_PROFILES:
-        log.warning(
-            "The text profile '{}' is for Danish, and training has {}; dataset.text_profile=plain "
-            "and regime.score_profile=plain are for any language",
-            *(profile, ", ".join(others)),
-        )
-
-
-def check_symbols(unknown: UnknownSymbols, config: AsrConfig, *, models_own: bool) -> None:
-    """Warn of symbols that the tokenizer does not have; refuse too large a share of them.
-
-    The model's own tokenizer may lack more: whoever fine-tunes that model has no other.
-    """
-    if not unknown.unknown:
-        return
-    limit = config.dataset.max_unknown_share
-    if limit is None:
-        limit = 0.2 if models_own else 0.02
-    worst = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
-    found = (
-        f"{unknown.share:.2%} of the training text is unknown to the tokenizer "
-        f"'{config.tokenizer.name or config.tokenizer.path}': {worst}"
-    )
-    fix = "another tokenizer has them"
-    if config.dataset.text_profile != "coral":
-        fix = "dataset.text_profile=coral may leave them out, or another tokenizer has them"
-    if unknown.share > limit:
-        raise ConfigError([f"dataset.max_unknown_share is {limit:.2%}, but {found}; {fix}"])
-    log.warning("{}; {}", found, fix)
+    readers = {
+        name: open_reader(setup, config, index, training=False) for name, index in indices.items()
+    }
+    return SplitsReader(readers, indices)
 
 
 def open_reader(
@@ -194,19 +154,16 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     name of the split in the configuration.
 
     Attributes:
-        rows: The number of rows of each split, by name.
-        dialects: The dialects that occur in them.
+        indices: The rows of each split, by name.
         interrupted: Called before each batch; if it returns True, which it must do on every rank,
             :class:`ValidationInterrupted` is raised instead.
     """
 
-    def __init__(
-        self, readers: Mapping[str, BatchReader], rows: Mapping[str, int], dialects: Sequence[str]
-    ) -> None:
-        self._readers, self.rows, self.dialects = readers, rows, dialects
+    def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
+        self._readers, self.indices = readers, indices
         self.interrupted: Callable[[], bool] = lambda: False
         # Each reader begins with its largest batch, and the first one with the largest of all.
-        self._order = sorted(rows, key=lambda name: -readers[name].largest_memory())
+        self._order = sorted(readers, key=lambda name: -readers[name].largest_memory())
         self._left = list(self._order)
 
     @override

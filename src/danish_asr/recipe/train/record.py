@@ -1,7 +1,6 @@
 """What a run has on the disk: room for its checkpoints, where it ran, and a card of its best model.
 
-fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name. With the card
-written here, later runs and omnilingual-asr's inference pipeline find both.
+fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name.
 """
 
 import json
@@ -11,13 +10,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import torch
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
@@ -31,14 +31,12 @@ from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, WandbConfig
-from danish_asr.recipe.data.targets import FilterStatistics
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     ENVIRONMENT,
     MODEL_CARD,
     TOKENIZER,
-    TRAINING_DATA,
     best_step,
     checkpoint_steps,
 )
@@ -59,16 +57,12 @@ class CheckpointSpace(NamedTuple):
 def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig) -> CheckpointSpace:
     """Return what the checkpoints that a run keeps, and the one that is being written, take.
 
-    A checkpoint has every weight in float32, and of what learns the optimizer's state.
     ``module`` may be on the meta device. ``output_dir``: None for a new run.
     """
     regime = config.regime
     model = 4 * sum(p.numel() for p in module.parameters())
     state_bytes = OPTIMIZERS[config.optimizer.name].state_bytes
-    state = 0
-    for parameter in module.parameters():
-        if parameter.requires_grad:
-            state += state_bytes(parameter.shape)
+    state = sum(state_bytes(p.shape) for p in module.parameters() if p.requires_grad)
     beside_newest = regime.keep_best_n_checkpoints or 0
     if regime.num_steps and regime.keep_checkpoint_every_n_steps:
         beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
@@ -92,14 +86,8 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
         raise RunError(
             f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
             f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
-            "(regime.keep_last_n_checkpoints, regime.keep_checkpoint_every_n_steps)"
+            "(regime.keep_last_n_checkpoints)"
         )
-
-
-def write_training_data(output_dir: Path, filtered: FilterStatistics) -> None:
-    """Note how much a run trains on."""
-    data = {"utterances": filtered.rows, "hours": filtered.seconds / 3600}
-    publish_json(output_dir / TRAINING_DATA, data)
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
@@ -115,30 +103,28 @@ def recorder_faults(section: WandbConfig) -> list[str]:
         return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
     needs_server = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
-    if rank_info().rank == 0 and needs_server and not answers(server):
+    if rank_info().rank == 0 and needs_server and not _answers(server):
         fix = "WANDB_MODE=offline records it in OUTDIR/wandb, and `wandb sync` uploads it later"
         return [f"{key}: {server} does not answer within {_ANSWER_SECONDS} s; {fix}"]
     return []
 
 
-def answers(url: str) -> bool:
+def _answers(url: str) -> bool:
     """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
-    statuses = []
+    answers = list[str]()
 
     def ask() -> None:
-        request = Request(url, method="HEAD")  # noqa: S310 - the address that W&B takes
-        try:
-            with urlopen(request, timeout=_ANSWER_SECONDS) as response:  # noqa: S310
-                statuses.append(response.status)
-        except HTTPError as error:
-            statuses.append(error.code)
-        except OSError:
-            pass
+        with suppress(OSError):
+            try:
+                urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
+            except HTTPError as error:
+                error.close()
+            answers.append(url)
 
     asking = Thread(target=ask, daemon=True)
     asking.start()
     asking.join(_ANSWER_SECONDS)
-    return bool(statuses)
+    return bool(answers)
 
 
 def write_environment(output_dir: Path) -> None:
@@ -158,14 +144,13 @@ def write_environment(output_dir: Path) -> None:
     publish_json(file, [*starts, start])
 
 
-def _git_state() -> dict[str, Any] | None:
-    git = ["git", "-C", str(Path(__file__).parent)]
+def _git_state() -> str | None:
+    """The commit of a checkout, with ``-dirty`` if files were changed; None: an installed wheel."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
     try:
-        commit = subprocess.check_output([*git, "rev-parse", "HEAD"], stderr=subprocess.DEVNULL)  # noqa: S603
-        changes = subprocess.check_output([*git, "status", "--porcelain"])  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):  # an installed wheel
+        return subprocess.check_output(git, stderr=subprocess.DEVNULL, text=True).strip()  # noqa: S603
+    except (OSError, subprocess.CalledProcessError):
         return None
-    return {"commit": commit.decode().strip(), "changed": bool(changes)}
 
 
 def complete_model_card(
@@ -193,14 +178,9 @@ def write_model_card(output_dir: Path) -> None:
     folder = run / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
-    card: Tree = {
-        "name": run.name,
-        "model_family": trained["model_family"],
-        "model_config": trained["model_config"],
-        # Relative to the card, for a run that is moved.
-        "checkpoint": f"../{CHECKPOINTS}/step_{step}/model",
-        **{key: trained[key] for key in ("tokenizer_family", "tokenizer", SPEECH)},
-    }
+    copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
+    card: Tree = {"name": run.name, **{key: trained[key] for key in copied}}
+    card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
     shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)

@@ -5,45 +5,43 @@ before it exits. Here the data reader calls ``_before_step``, which may end the 
 ``_StoppingValidator`` interrupts a validation.
 """
 
-import inspect
 import time
-from collections.abc import Mapping
+from functools import partial
 from math import inf
-from typing import Any, NoReturn, final
+from typing import NoReturn, final
 
-import torch
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.early_stopper import NOOP_EARLY_STOPPER
+from fairseq2.early_stopper import EarlyStopper
 from fairseq2.gang import broadcast_flag
 from fairseq2.optim.lr_schedulers import LRScheduler
-from fairseq2.profilers import CompositeProfiler
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.task import TaskStopException
-from fairseq2.recipe.trainer import Trainer, TrainUnit
-from fairseq2.recipe.validator import NOOP_VALIDATOR, StandardValidator, Validator
-from fairseq2.runtime.dependency import wire_object
-from fairseq2.utils.stopwatch import Stopwatch
-from torch.optim import Optimizer
+from fairseq2.recipe.trainer import TrainUnit
+from fairseq2.recipe.validator import Validator
 from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
-from danish_asr.base.fairseq2_private import delete_together, set_data_epoch, trainer_state
+from danish_asr.base.fairseq2_private import (
+    delete_together,
+    save_between_steps,
+    set_data_epoch,
+    wrap_validator,
+)
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
 from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
-from danish_asr.recipe.train.validation import AsrValidationUnit, patience_stopper
+from danish_asr.recipe.train.validation import AsrValidationUnit
 
 
 @final
 class StoppableTraining(StoppableTask):
     """Runs fairseq2's trainer and ends it early, on all ranks after the same step, saved.
 
-    A running validation is interrupted, and one that would outlast the time limit does not begin;
-    the run that continues begins with it.
+    A running validation is interrupted, and the run that continues begins with it.
     """
 
     def __init__(
@@ -59,44 +57,23 @@ class StoppableTraining(StoppableTask):
         self._output_dir = context.output_dir
         self._checkpoints = resolver.resolve(CheckpointManager)
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
-        self._optimizer = resolver.resolve(Optimizer)
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()
         lr = config.optimizer.config.lr
-        rates = {first: stage.lr or lr for first, stage in section.stages.items()}
-        self._lr_factors = {first: rate / lr for first, rate in rates.items()}
-        self._stopper = patience_stopper(context.output_dir, self._regime)
+        self._lr_factors = {n: (stage.lr or lr) / lr for n, stage in section.stages.items()}
+        self._stopper = resolver.resolve_optional(EarlyStopper)
+        self.validator: _StoppingValidator | None = None
         self._model, self._reader = unit.model, reader
         self._stopped, self._step_began = False, inf
         first = self._saved_step or 0
         self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
-
-        mode = section.mixed_precision.mode
-        sharded = section.data_parallelism == "fsdp" and self._gang.size > 1
-        shared: dict[str, Any] = {
-            # Only sharded parameters can be static, which is fairseq2's default.
-            "amp": mode == "auto" or (mode == "static" and not sharded),
-            "amp_dtype": getattr(torch, section.mixed_precision.dtype),
-            "seed": config.common.seed + 3,
-        }
-        self._validator: Validator = NOOP_VALIDATOR
-        if validation is not None:
-            self._validator = _StoppingValidator(self, context, validation, shared)
         reader.before_step = self._before_step
-        accepted = inspect.signature(Trainer).parameters
-        regime = {name: value for name, value in vars(self._regime).items() if name in accepted}
-        self.inner = self._trainer = wire_object(
-            resolver,
-            Trainer,
-            unit=unit,
-            data_reader=reader,
-            validator=self._validator,
-            early_stopper=self._stopper or NOOP_EARLY_STOPPER,
-            max_grad_norm=section.max_grad_norm,
-            max_num_steps=self._regime.num_steps,
-            **regime,
-            **shared,
-        )
+
+        units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
+        self.inner = self._trainer = context.create_trainer(unit, reader, units, readers)
+        if validation is not None:
+            wrap_validator(self._trainer, partial(_StoppingValidator, self))
+            validation[1].interrupted = self.must_stop
         delete_together(self._trainer, self._checkpoints, self._gang)
 
     @override
@@ -120,31 +97,27 @@ class StoppableTraining(StoppableTask):
 
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
-        last = self._regime.num_data_epochs
-        if last is not None or self._regime.validate_every_n_data_epochs is not None:
+        regime = self._regime
+        if regime.num_data_epochs or regime.validate_every_n_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
-        complete = last is not None and self._reader.epochs_read >= last
-        return self._skipped_validation_stops(step) or complete
+        return self._skipped_validation_stops(step) or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
-        if self._validator is NOOP_VALIDATOR:
-            return False
         done = [row["Step"] for row in validations(self._output_dir)]
-        missing = self._is_due("validate", step) and step not in done
-        if not broadcast_flag(self._gang, missing):
+        missing = self.validator is not None and self._is_due("validate", step) and step not in done
+        if self.validator is None or not broadcast_flag(self._gang, missing):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
         self._model.module.eval()
         with self._model.summon_full_parameters():
-            score = self._validator.run(step)
-        self._validator.reset()
+            score = self.validator.run(step)
+        self.validator.reset()
         if score is None:
             return False
         if self._is_due("checkpoint", step):
             self._checkpoints.save_score(step, score)
-            self._delete_stale_checkpoints()
         stops = False
         if self._stopper is not None and self._gang.rank == 0:  # only the first rank has the score
             stops = self._stopper.should_stop(step, score)
@@ -152,7 +125,7 @@ class StoppableTraining(StoppableTask):
 
     def _is_due(self, what: str, step: int) -> bool:
         regime = self._regime
-        if step == regime.num_steps or self._reader.epochs_read >= (regime.num_data_epochs or inf):
+        if step == regime.num_steps or self._has_read_all:
             return True
         for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
             every = getattr(regime, f"{what}_every_n_{unit}")
@@ -161,13 +134,17 @@ class StoppableTraining(StoppableTask):
         return False
 
     @property
+    def _has_read_all(self) -> bool:
+        return self._reader.epochs_read >= (self._regime.num_data_epochs or inf)
+
+    @property
     def began(self) -> bool:
         """Whether this process has taken a step, also of a run that was continued."""
         return self.step_nr > (self._saved_step or 0)
 
     def _before_step(self) -> None:
-        step, regime = self.step_nr, self._regime
-        set_data_epoch(self._trainer, self._reader.epoch + 1, regime.num_data_epochs)
+        step = self.step_nr
+        set_data_epoch(self._trainer, self._reader.epoch + 1, self._regime.num_data_epochs)
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
@@ -175,10 +152,8 @@ class StoppableTraining(StoppableTask):
         if step in self._measured_steps and self.began:
             log.info("{}", step_line(step, now - self._step_began, self._gang.device))
         self._step_began = now
-        if self._reader.epochs_read >= (regime.num_data_epochs or inf):
-            return  # it ends anyway
         # At the time limit, a run that continues takes one step at least.
-        if self.began and self.must_stop():
+        if not self._has_read_all and self.began and self.must_stop():
             self.stop()
 
     def _follow_schedule(self, step: int) -> None:
@@ -205,8 +180,8 @@ class StoppableTraining(StoppableTask):
         step = self.step_nr
         if not (self.began or self._any_rank(self._stop_requested)):
             raise RunFailedError(
-                "the validation takes longer than trainer.max_wall_minutes allows for the whole "
-                "run; raise it, or validate on fewer rows (dataset.valid_subset)"
+                "the validation takes longer than trainer.max_wall_minutes; raise it, or validate "
+                "on fewer rows (dataset.valid_subset)"
             )
         log.info("Stopping after step {}.", step)
         self._stopped = True
@@ -214,58 +189,25 @@ class StoppableTraining(StoppableTask):
         # A regime that saves only models would leave nothing to continue from.
         complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
         if self.began and not broadcast_flag(self._gang, complete):
-            state = trainer_state(self._trainer)
-            self._checkpoints.save_checkpoint(
-                step, state, self._model, self._optimizer, self._reader, blocking=True
-            )
-            self._delete_stale_checkpoints()
+            save_between_steps(self._trainer)
         raise TaskStopException
-
-    def _delete_stale_checkpoints(self) -> None:
-        regime = self._regime
-        for step in self._checkpoints.get_stale_step_numbers(
-            regime.keep_last_n_checkpoints,
-            regime.keep_best_n_checkpoints,
-            regime.keep_checkpoint_every_n_steps,
-        ):
-            self._checkpoints.delete_checkpoint(step)
 
 
 @final
 class _StoppingValidator(Validator):
-    """Runs fairseq2's validator, and may stop the run before or within a validation."""
+    """Runs fairseq2's validator, and may stop the run within a validation."""
 
-    def __init__(
-        self,
-        training: StoppableTraining,
-        context: RecipeContext,
-        validation: tuple[AsrValidationUnit, SplitsReader],
-        shared: Mapping[str, Any],
-    ) -> None:
-        self._training, self._interrupted = training, False
-        unit, reader = validation
-        reader.interrupted = training.must_stop
-        # fairseq2 0.6 gives it the trainer's profiler, which it would start and stop again.
-        profiler = CompositeProfiler([])
-        settings: dict[str, Any] = {**shared, "data_readers": [reader], "profiler": profiler}
-        self._inner = wire_object(context.resolver, StandardValidator, units=[unit], **settings)
-        done = validations(context.output_dir)
-        # How long the last validation took, also one before the run continued.
-        self._seconds = done[-1]["Lapse Time"] if done else 0.0
+    def __init__(self, training: StoppableTraining, inner: Validator) -> None:
+        self._training, self._inner, self._interrupted = training, inner, False
+        training.validator = self
 
     @override
     def run(self, train_step_nr: int) -> float | None:
-        if self._training.must_stop(self._seconds if self._training.began else 0.0):
+        try:
+            return self._inner.run(train_step_nr)
+        except ValidationInterrupted:
             self._interrupted = True
             return None
-        with Stopwatch() as watch:
-            try:
-                score = self._inner.run(train_step_nr)
-            except ValidationInterrupted:
-                self._interrupted = True
-                return None
-        self._seconds = watch.get_elapsed_time()
-        return score
 
     @override
     def reset(self) -> None:

@@ -1,11 +1,11 @@
 """The training recipe: from a configuration to a trained model."""
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast, final
 
 import torch
+from fairseq2.early_stopper import EarlyStopper
 from fairseq2.metrics import format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
@@ -44,7 +44,7 @@ from danish_asr.recipe.train.readers import (
     training_reader,
 )
 from danish_asr.recipe.train.trainer import StoppableTraining
-from danish_asr.recipe.train.validation import open_validation, patience_stopper
+from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
 
 def run(request: cli.Request, tree: Tree) -> None:
@@ -60,30 +60,24 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            _check_run(output_dir, config, processes)
+            continuing.check_name(output_dir, config.dataset.name)
+            continuing.check_continuation(output_dir, unstructure(config))
+            batches = config.trainer.grad_accumulation.num_batches
+            if note := continuing.check_processes(output_dir, processes, batches):
+                cli.note(note)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 write_own_tokenizer(output_dir, resolved)
-            stopper = patience_stopper(output_dir, config.regime)
-            if stopper is None or not stopper.exhausted:
-                keep = continuing.configuration_of_steps if rank == 0 else nullcontext
-                with keep(output_dir):
-                    write_configuration(config, output_dir)
-                    run_training(AsrRecipe(resolved), sections_of(config), output_dir)
+            history = run_directory.validation_scores(output_dir, config.regime.score_metric)
+            stopper = PatienceStopper(config.regime.early_stopping_patience, history)
+            if not stopper.exhausted:
+                write_configuration(config, output_dir)
+                run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:
                 record.write_model_card(output_dir)
-
-
-def _check_run(output_dir: Path, config: AsrConfig, processes: int) -> None:
-    """Refuse, with RunError, a directory in which this run cannot begin or continue."""
-    continuing.check_name(output_dir, config.dataset.name)
-    continuing.check_continuation(output_dir, unstructure(config))
-    batches = config.trainer.grad_accumulation.num_batches
-    if note := continuing.check_processes(output_dir, processes, batches):
-        cli.note(note)
 
 
 def write_configuration(config: AsrConfig, output_dir: Path) -> None:
@@ -116,13 +110,15 @@ def _format_score(value: object) -> str:
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
 
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved = resolved
+    def __init__(self, resolved: Resolved, stopper: PatienceStopper | None = None) -> None:
+        self._resolved, self._stopper = resolved, stopper
 
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
+        if self._stopper is not None:
+            container.register_instance(EarlyStopper, self._stopper)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
@@ -166,17 +162,18 @@ class AsrRecipe(TrainRecipe):
         tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
-            check_text(rows.train[first], tokenizer, stage, models_own=self._resolved.models_own)
+            check_text(rows.train[first], tokenizer, stage)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = training_reader(setup, config, rows.train)
-        if reader.filtered and context.gangs.root.rank == 0:
-            record.write_training_data(context.output_dir, reader.filtered)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.part_of_epoch:
             config = replace(config, regime=config.regime.with_steps(epoch))
-            log.info("Validation after every {} steps.", config.regime.validate_every_n_steps)
+            steps = config.regime.validate_every_n_steps
+            log.info("Validation after every {} steps.", steps)
+            of_fairseq2 = context.config.as_(Fairseq2Config).regime
+            of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.later_steps
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)

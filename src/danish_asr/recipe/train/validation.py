@@ -2,10 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from pathlib import Path
 from typing import ClassVar, Final, Self, cast, final
 
-import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import EarlyStopper
@@ -18,9 +16,8 @@ from typing_extensions import override
 
 from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
-from danish_asr.recipe.config.schema import AsrConfig, RegimeSection
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
-from danish_asr.recipe.run.run_directory import validation_scores
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
@@ -39,26 +36,19 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
-    """Measures loss, WER and CER over all validation splits together, and per split and dialect.
+    """Measures loss, WER and CER over all rows together, and those of groups.
 
-    ``profile`` is the text normalisation of the scores. ``splits`` are reported if there are
-    several. The worst of ``dialects``, those that occur in them, gives ``worst_group_wer``.
+    ``profile`` is the text normalisation of the scores. A group is a split by its name, or
+    ``dialect/<name>``; the worst dialect gives ``worst_group_wer``.
     """
 
     TITLE: ClassVar = "Validation"
 
     def __init__(
-        self,
-        criterion: CtcCriterion,
-        decoder: Decoder,
-        *,
-        profile: str,
-        splits: Sequence[str] = (),
-        dialects: Sequence[str] = (),
+        self, criterion: CtcCriterion, decoder: Decoder, profile: str, groups: Sequence[str] = ()
     ) -> None:
-        self._criterion, self._decoder, self._profile = criterion, decoder, profile
-        self._groups = list(splits) if len(splits) > 1 else []
-        self._groups += [f"{_DIALECT}{name}" for name in dialects]
+        self._criterion, self._decoder = criterion, decoder
+        self._profile, self._groups = profile, groups
 
     @property
     @override
@@ -72,13 +62,13 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        _, logits, layout = self._criterion.with_logits(batch, metric_bag)
-        self._count_errors(batch, log_probs_of(logits, layout.seq_lens), metric_bag)
+        logits, lengths = self._criterion.with_logits(batch, metric_bag)
+        self._count_errors(batch, log_probs_of(logits, lengths), metric_bag)
 
     def _count_errors(
         self, batch: Seq2SeqBatch, log_probs: Sequence[Tensor], metric_bag: MetricBag
     ) -> list[str]:
-        """Count the errors of a batch, whose utterances are (S, V); return its hypotheses."""
+        """Count the errors of a batch, whose utterances are (S, V); return its texts."""
         example = cast(dict[str, list[str]], batch.example)
         groups = [
             {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
@@ -91,10 +81,10 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
-        groups = (ALL, *self._groups)
-        lines = "\n".join(table(counts, groups))
+        by_group = scored(counts, (ALL, *self._groups))
+        lines = "\n".join(_table(by_group))
         log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
-        publish(counts, groups, values)
+        values.update(rates_of(by_group))
 
     @property
     @override
@@ -103,39 +93,23 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
 
 def open_validation(
-    setup: ReaderSetup,
-    config: AsrConfig,
-    indices: Mapping[str, Index],
-    criterion: CtcCriterion,
+    setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index], criterion: CtcCriterion
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on the rows of splits, and the reader of these rows."""
-    decoder = config.decoder
-    reader = splits_reader(setup, config, indices)
-    few = dialects_with_few_rows(indices.values())
+    decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
+    dialects = [name for index in indices.values() for name in index.rows["dialect"]]
+    rows = Counter(name or UNKNOWN_DIALECT for name in dialects)
+    few = [f"{name} ({count})" for name, count in sorted(rows.items()) if count < _FEW]
     if few and config.regime.score_metric == "worst_group_wer":
         log.warning(
             "regime.score_metric=worst_group_wer: chance decides which dialect is the worst, since "
             "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer",
-            *(_FEW, ", ".join(f"{name} ({rows})" for name, rows in few.items())),
+            *(_FEW, ", ".join(few)),
         )
-    unit = AsrValidationUnit(
-        criterion,
-        make_decoder(decoder.name, decoder.config, setup.tokenizer),
-        profile=config.regime.score_profile,
-        splits=list(reader.rows),
-        dialects=reader.dialects,
-    )
-    return unit, reader
-
-
-def dialects_with_few_rows(indices: Iterable[Index]) -> dict[str, int]:
-    """Return the rows of each dialect that has too few for a WER of its own, the fewest first."""
-    rows: Counter[str] = Counter()
-    for index in indices:
-        codes, names = index.dialects()
-        counts = np.bincount(codes, minlength=len(names)).tolist()
-        rows.update(dict(zip(names, counts, strict=True)))
-    return {name: count for name, count in reversed(rows.most_common()) if count < _FEW}
+    groups = [*indices] if len(indices) > 1 else []
+    groups += [f"{_DIALECT}{name}" for name in sorted(rows)]
+    unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
+    return unit, splits_reader(setup, config, indices)
 
 
 @final
@@ -183,54 +157,52 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def publish(counts: Tensor, groups: Sequence[str], values: MutableMapping[str, object]) -> None:
-    """Write rates in percent into ``values``: ``wer``, ``cer``, and those of each group.
-
-    ``worst_group_wer`` is the highest WER among the dialects with reference words.
-    """
-    dialects = []
-    for group, errors in _scored(counts, groups).items():
-        suffix = "" if group == ALL else f"/{group}"
-        values[f"wer{suffix}"] = 100 * errors.wer()
-        values[f"cer{suffix}"] = 100 * errors.cer()
-        is_dialect = group.startswith(_DIALECT) and group != _NO_DIALECT
-        if is_dialect and errors.words.reference_length:
-            dialects.append(100 * errors.wer())
-    if dialects:
-        values["worst_group_wer"] = max(dialects)
-
-
-def table(counts: Tensor, groups: Sequence[str]) -> list[str]:
-    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
-    scored = _scored(counts, groups).items()
-    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
-    for group, errors in sorted(scored, key=lambda item: (item[0] != ALL, -item[1].wer())):
-        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
-        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
-    return lines
-
-
-def _scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
+def scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
     """The counts of each group that has rows."""
     pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
     return {group: errors for group, errors in pairs if errors.rows}
 
 
+def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
+    """Rates in percent: ``wer``, ``cer``, those of each group, and that of the worst dialect."""
+    rates, dialects = {}, []
+    for group, errors in by_group.items():
+        suffix = "" if group == ALL else f"/{group}"
+        rates[f"wer{suffix}"] = 100 * errors.wer()
+        rates[f"cer{suffix}"] = 100 * errors.cer()
+        is_dialect = group.startswith(_DIALECT) and group != _NO_DIALECT
+        if is_dialect and errors.words.reference_length:
+            dialects.append(100 * errors.wer())
+    if dialects:
+        rates["worst_group_wer"] = max(dialects)
+    return rates
+
+
+def _table(by_group: Mapping[str, ErrorCounts]) -> list[str]:
+    """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
+    lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
+    for group, errors in sorted(
+        by_group.items(), key=lambda item: (item[0] != ALL, -item[1].wer())
+    ):
+        rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
+        lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
+    return lines
+
+
 @final
 class PatienceStopper(EarlyStopper):
-    """Ends training after ``patience`` validations in a row without a new best score.
+    """Ends training after ``patience`` validations in a row without a new best score; None: never.
 
-    ``history`` are the scores of the run's validations so far, oldest first; higher is better. A
-    run that continues does not start to count anew.
+    ``history`` are the scores of the run's validations so far, oldest first; higher is better.
     """
 
-    def __init__(self, patience: int, history: Iterable[float] = ()) -> None:
+    def __init__(self, patience: int | None, history: Iterable[float] = ()) -> None:
         self._patience, self._scores = patience, list(history)
 
     @property
     def exhausted(self) -> bool:
         """Whether the last ``patience`` validations all failed to improve."""
-        if not self._scores:
+        if self._patience is None or not self._scores:
             return False
         waited = len(self._scores) - 1 - self._scores.index(max(self._scores))
         return waited >= self._patience
@@ -241,11 +213,3 @@ class PatienceStopper(EarlyStopper):
         if self.exhausted:
             log.info("No better validation score in {} validations; stopping.", self._patience)
         return self.exhausted
-
-
-def patience_stopper(output_dir: Path, regime: RegimeSection) -> PatienceStopper | None:
-    """Return a run's stopper, with its validations so far; None if it has no patience set."""
-    if regime.early_stopping_patience is None:
-        return None
-    history = validation_scores(output_dir, regime.score_metric)
-    return PatienceStopper(regime.early_stopping_patience, history)
