@@ -199,7 +199,9 @@ def opened(program: str, model: str, folder: Path, threads: int) -> Callable[[An
         from danish_asr.inference.model import load_model
 
         ours = load_model(model, device="cpu", int8=int8)
-        return lambda waveforms: [t.text for t in ours.transcribe(waveforms, rate=RATE)]
+        return lambda waveforms: [
+            ours.transcribe(waveform, rate=RATE).text for waveform in waveforms
+        ]
     openers = {"transformers": transformers, "onnxruntime": onnxruntime, "sherpa-onnx": sherpa_onnx}
     file = "model.int8.onnx" if int8 else "model.onnx"
     run = openers[program.split(maxsplit=1)[0]](folder, file, threads)

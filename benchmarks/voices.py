@@ -160,8 +160,8 @@ def print_table(folder: Path, recordings: Sequence[Recording], runs: Sequence[Pa
     text = (folder / "joined.txt").read_text(encoding="utf-8").replace("\n", " ")
     wer = compute_wer([text], [" ".join(word for word, *_ in places)])
     print(f"| {len(places)} words of the dane, joined: WER of `transcribe` | {wer:.1%} |")
-    with (folder / "times/joined.csv").open(encoding="utf-8") as file:
-        rows = [*csv.DictReader(file)]
+    with (folder / "times/joined.csv").open(encoding="utf-8") as table:
+        rows = [*csv.DictReader(table)]
     inside = sum(
         start <= (float(row["start"]) + float(row["end"])) / 2 <= end
         for row, (_, start, end) in zip(rows, places, strict=True)
