@@ -172,16 +172,21 @@ def _add(builder: Builder, parquet: pq.ParquetFile, file: _File) -> None:
 
 
 def _path_column(parquet: pq.ParquetFile, name: str) -> str | None:
-    """What holds paths, if the audio of the first row is not in the file; reads that row."""
+    """What holds paths, if the first row group has no audio in it."""
     kind = parquet.schema_arrow.field(name).type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return name
-    if not pa.types.is_struct(kind):
+    if not (pa.types.is_struct(kind) and parquet.num_row_groups):
         return None
-    first = next(parquet.iter_batches(1, [0], [name]), None) if parquet.num_row_groups else None
-    value = first and len(first) and first[name][0].as_py()
-    is_path = isinstance(value, dict) and value.get("bytes") is None and value.get("path")
-    return f"{name}.path" if is_path else None
+    inside = [field.name for field in kind]
+    if "bytes" in inside:  # counted in the footer: a recording may have 100 MB
+        group = parquet.metadata.row_group(0)
+        columns = map(group.column, range(group.num_columns))
+        of_bytes = next(own for own in columns if own.path_in_schema == f"{name}.bytes")
+        counts = of_bytes.statistics
+        if counts is None or counts.null_count < group.num_rows:
+            return None
+    return f"{name}.path" if "path" in inside else None
 
 
 def _values(column: pa.Array, labels: list[str] | None) -> list[Any]:
