@@ -43,7 +43,7 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import DANISH, ConvertOptions
-from danish_asr.corpus.rows import ROWS, Audio, Fetch
+from danish_asr.corpus.rows import Audio, Fetch
 from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
@@ -61,7 +61,7 @@ PARQUET_FORMAT: Final[dict[str, Any]] = {
 _IMPOSSIBLE: Final = 50  # letters and digits per second
 _PLAUSIBLE: Final = (1.0, 30.0)  # the same
 _ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
-MAX_AGE: Final = 110
+_MAX_AGE: Final = 110
 _NO_SCALE: Final = 10.0  # times full scale: samples of a float file that were never scaled to it
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
@@ -87,16 +87,8 @@ class Task:
     paths: Mapping[tuple[str, str], str]  # below the dataset's root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows alone; Arrow would send the whole table with each slice."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, ROWS) as stream:
-            stream.write_table(self.rows)
-        return _unpickled, (self.number, sink.getvalue().to_pybytes(), dict(self.paths))
-
-
-def _unpickled(number: int, rows: bytes, paths: Mapping[tuple[str, str], str]) -> Task:
-    with pa.ipc.open_stream(rows) as stream:
-        return Task(number, stream.read_all(), paths)
+        """Pickle a copy of the rows alone; Arrow would send the whole table with each slice."""
+        return Task, (self.number, self.rows.take(np.arange(len(self.rows))), dict(self.paths))
 
 
 @dataclass(kw_only=True)
@@ -220,10 +212,9 @@ def to_row(
     if row["refused"]:
         raise AudioError(row["refused"])
     text = row["text"] or ""
-    odd = oddities(text, row["audio"])
-    check_text(text, odd, row["split"])
-    if (age := row["age"]) is not None and age > MAX_AGE:
-        odd[f"an age outside 0 to {MAX_AGE}"] = age
+    odd = oddities(text, row["audio"], in_train=row["split"] == "train")
+    if (age := row["age"]) is not None and age > _MAX_AGE:
+        odd[f"an age outside 0 to {_MAX_AGE}"] = age
     if isinstance(audio, AudioError):
         raise audio
     if not audio:
@@ -341,15 +332,28 @@ def text_profiles(language: str) -> tuple[str, ...]:
     return ("coral", "danish") if language == DANISH else ("plain",)
 
 
-def oddities(text: str, recording: str | None) -> dict[str, float]:
+def oddities(text: str, recording: str | None, *, in_train: bool) -> dict[str, float]:
     """What is odd about a text, with the number of characters or places that are.
 
     ``recording`` is the name of its audio, if it has one.
+
+    Raises:
+        AudioError: The text cannot be used. Broken ones are kept out of training only, so that
+            published test sets stay whole.
     """
     stripped = text.strip()
+    if not stripped:
+        raise AudioError("empty text")
+    if stripped.startswith("{\\rtf"):
+        raise AudioError("RTF, not plain text")
+    if not any(map(str.isalnum, text)):  # a dash, or invisible characters
+        raise AudioError("no letter or digit")
     odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
     if odd["HTML entities"] and html.unescape(text) == text:  # "R&D;" is none
         odd["HTML entities"] = 0
+    for name, count in odd.items():
+        if count and in_train:
+            raise AudioError(name)
     odd["only capitals"] = len(text) if len(text) > 3 and text.isupper() else 0
     odd["file name or id as text"] = len(text) if _is_name(stripped, recording) else 0
     odd["markup or a missing value as text"] = len(text) if _MARKUP.fullmatch(stripped) else 0
@@ -361,23 +365,6 @@ def oddities(text: str, recording: str | None) -> dict[str, float]:
 def _is_name(text: str, recording: str | None) -> bool:
     """Whether a text is an id, or the name of a recording; ``hest.wav`` may be of a word."""
     path = Path(recording or "")
-    if recording and text in {path.name, path.stem} and not text.isalpha():
-        return True
+    is_own = bool(recording) and text in {path.name, path.stem} and not text.isalpha()
     is_file = text.lower().endswith(AUDIO_SUFFIXES) and " " not in text
-    return is_file or _NAME.fullmatch(text) is not None
-
-
-def check_text(text: str, odd: Mapping[str, float], split: str) -> None:
-    """Raise `AudioError` if a text with these `oddities` cannot be used.
-
-    Broken texts are kept out of training only, so that published test sets stay whole.
-    """
-    if not text.strip():
-        raise AudioError("empty text")
-    if text.lstrip().startswith("{\\rtf"):
-        raise AudioError("RTF, not plain text")
-    if not any(map(str.isalnum, text)):  # a dash, or invisible characters
-        raise AudioError("no letter or digit")
-    if split == "train":
-        for name in _BROKEN.keys() & odd.keys():
-            raise AudioError(name)
+    return is_own or is_file or _NAME.fullmatch(text) is not None

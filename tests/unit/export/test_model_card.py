@@ -101,4 +101,4 @@ def test_the_card_has_the_language_of_the_training_data(run: Path, model: Path) 
     config = {"dataset": {"name": "norsk"}, "common": {"assets": {"extra_paths": [str(cards)]}}}
     (run / "config.yaml").write_text(to_yaml(config))
     card = ModelCard(model_card(load_model(model, device="cpu"), str(run), "onnx"))
-    assert card.data.to_dict()["language"] == ["nb"]  # type: ignore[no-untyped-call]
+    assert card.data.to_dict()["language"] == ["nob"]  # type: ignore[no-untyped-call]
