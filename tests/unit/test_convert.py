@@ -98,6 +98,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
     ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
     ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
+    ("digital silence", {"audio": encode(np.full((16_000, 1), 0.3), 16_000)}),  # DC alone
     ("more than 50 letters per second", {"audio": encode(np.array([[0.5], [-0.5]]), 16_000)}),
     ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
     ("rejected", {"validated": "rejected"}),
@@ -132,9 +133,9 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert entries[0]["dialect"] == "Sjællandsk"
     written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
     assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:20"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:26"]["dialect"] == "Non-native"
-    assert written["train.parquet:27"]["id"] == "train.parquet:27"  # a blank one is none
+    assert written["train.parquet:21"]["text"] == "en bil 🚗 kører"
+    assert written["train.parquet:27"]["dialect"] == "Non-native"
+    assert written["train.parquet:28"]["id"] == "train.parquet:28"  # a blank one is none
     manifest = read_inventory(tmp_path / "ds")
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert {"column": "dialect", "from": "færøsk", "to": "", "rows": 1} in (
@@ -151,6 +152,8 @@ def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> 
         ("share of clipped samples", 0.787, "a" * 9, WAVE * 3),
         ("dBFS, very quiet", -69.031, "a" * 9, WAVE / 2000),
         ("seconds of silence", 4.0, "a" * 9, pause),
+        ("seconds of silence", 4.0, "a" * 9, pause + 0.05),
+        ("share of DC offset", 0.243, "a" * 9, WAVE / 2 + 0.2),
     ]
     made = [
         coral_row(number, text=text, audio=encode(wave[:, None], 16_000, subtype="FLOAT"))
