@@ -20,8 +20,9 @@ class Progress:
     def __init__(
         self, text: str, total: float | None = None, *, console: Console | None = None
     ) -> None:
-        plain = {"highlight": False, "markup": False, "soft_wrap": True}
-        self.console = console or Console(stderr=True, **plain)
+        self.console = console or Console(
+            stderr=True, highlight=False, markup=False, soft_wrap=True
+        )
         self._bar = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}", markup=False),
             rich_progress.BarColumn(),

@@ -101,16 +101,10 @@ def convert_source(source: Source, out: Path, options: ConvertOptions) -> Invent
 
 
 class Plan(NamedTuple):
-    """All rows in the order of the shards, and what each task has of them."""
+    """All rows in the order of the shards, and the tasks that they are divided into."""
 
     rows: pa.Table
-    ranges: list[tuple[int, int]]
-    paths: list[dict[tuple[str, str], str]]
-
-    def task(self, number: int) -> Task:
-        """A task with its rows."""
-        start, stop = self.ranges[number]
-        return Task(number, self.rows.slice(start, stop - start), self.paths[number])
+    tasks: list[Task]
 
 
 def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
@@ -125,7 +119,7 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
     files = numbered.group_by(["file"], use_threads=False).aggregate(
         [("n", "min"), ("n", "count"), ("corpus", "distinct"), ("split", "distinct")]
     )
-    blocks: dict[tuple[Any, ...], list[pa.Table]] = {}
+    blocks: dict[tuple[Any, ...], list[pa.Table]] = {}  # files of the same corpora and splits
     for file in files.sort_by("n_min").to_pylist():
         splits = tuple(sorted(map(SPLITS.index, file["split_distinct"])))
         own = rows.slice(file["n_min"], file["n_count"])
@@ -133,18 +127,18 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
     largest = max(_groups_of(own).max(initial=0) for own in chain.from_iterable(blocks.values()))
     share = ceil(len(rows) / _LEAST_SHARDS)
     most = min(options.shard_rows, max(share, int(largest), ROW_GROUP_SIZE))
+    parts: list[pa.Table] = []
     ordered = [blocks[key] for key in sorted(blocks, key=lambda key: (key[0], key[-1], key))]
-    ranges: list[tuple[int, int]] = []
-    for block in ordered:
-        start = stop = ranges[-1][1] if ranges else 0
-        for size in chain.from_iterable(_pieces(own, options.shard_rows) for own in block):
+    for files_of in ordered:
+        block = pa.concat_tables(files_of)
+        start = stop = 0
+        for size in chain.from_iterable(_pieces(own, options.shard_rows) for own in files_of):
             if stop > start and stop - start + size > most:
-                ranges.append((start, stop))
+                parts.append(block.slice(start, stop - start))
                 start = stop
             stop += size
-        ranges.append((start, stop))
-    table = pa.concat_tables(chain.from_iterable(ordered))
-    return Plan(table, ranges, _paths(table, ranges, options))
+        parts.append(block.slice(start, stop - start))
+    return Plan(pa.concat_tables(chain.from_iterable(ordered)), _tasks(parts, options.language))
 
 
 def _groups_of(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -162,32 +156,24 @@ def _pieces(rows: pa.Table, shard_rows: int) -> Iterator[int]:
         yield from (high - low for low, high in pairwise(bounds) if high > low)
 
 
-def _paths(
-    rows: pa.Table, ranges: Sequence[tuple[int, int]], options: ConvertOptions
-) -> list[dict[tuple[str, str], str]]:
-    """The paths of each task's shards, by corpus and split, numbered through their partition."""
-    pairs = rows.select(["corpus", "split"])
-    present = [
-        sorted(
-            tuple(row.values())
-            for row in pairs.slice(start, stop - start)
-            .group_by(pairs.column_names)
-            .aggregate([])
-            .to_pylist()
-        )
-        for start, stop in ranges
-    ]
-    totals = Counter(chain.from_iterable(present))
+def _tasks(parts: Sequence[pa.Table], language: str) -> list[Task]:
+    """The tasks with the paths of their shards, which are numbered through their partition."""
+    keys_of: list[list[tuple[str, str]]] = []
+    for part in parts:
+        pairs = part.group_by(["corpus", "split"]).aggregate([]).to_pylist()
+        keys_of.append(sorted((pair["corpus"], pair["split"]) for pair in pairs))
+    totals = Counter(chain.from_iterable(keys_of))
     counts: Counter[tuple[str, str]] = Counter()
-    paths = []
-    for keys in present:
-        own = {}
-        for key in keys:
-            folder = partition_dir(Path(), *key, options.language)
-            own[key] = f"{folder}/part-{counts[key]:05d}-of-{totals[key]:05d}.parquet"
+    tasks = []
+    for number, (part, keys) in enumerate(zip(parts, keys_of, strict=True)):
+        paths = {}
+        for corpus, split in keys:
+            name = f"part-{counts[corpus, split]:05d}-of-{totals[corpus, split]:05d}.parquet"
+            folder = partition_dir(Path(), corpus, split, language)
+            paths[corpus, split] = (folder / name).as_posix()
         counts.update(keys)
-        paths.append(own)
-    return paths
+        tasks.append(Task(number, part, paths))
+    return tasks
 
 
 def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
@@ -247,10 +233,9 @@ def _run(
     plan: Plan, source: Source, out: Path, options: ConvertOptions, limit: "_Limit"
 ) -> list[Record]:
     """Convert the tasks that are not finished; return all records."""
-    tasks = [plan.task(number) for number in range(len(plan.ranges))]
-    records = [record for task in tasks if (record := read_record(out, task))]
+    records = [record for task in plan.tasks if (record := read_record(out, task))]
     finished = {record.task for record in records}
-    todo = [task for task in tasks if task.number not in finished]
+    todo = [task for task in plan.tasks if task.number not in finished]
     work = partial(convert_task, fetch=source.fetch, root=out, options=options)
     if options.ray:
         results = run_on_ray(work, todo, address=options.ray, workers=options.workers)

@@ -105,12 +105,12 @@ class Record:
     @property
     def read(self) -> int:
         """Rows of the source."""
-        return sum(shard["rows"] for shard in self.shards) + len(self.dropped)
+        return sum(int(shard["rows"]) for shard in self.shards) + len(self.dropped)
 
     @property
     def samples(self) -> int:
         """Samples that were written."""
-        return round(sum(shard["seconds"] for shard in self.shards) * SAMPLE_RATE)
+        return round(sum(float(shard["seconds"]) for shard in self.shards) * SAMPLE_RATE)
 
 
 def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:
