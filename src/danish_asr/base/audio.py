@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import log10
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import soundfile
@@ -120,11 +120,12 @@ def decode(
         with _opened(audio, last if is_part else None) as file:
             if not 1 <= (channel or 1) <= file.channels:
                 raise AudioError(f"no channel {channel}")
-            part = _Part(start, seconds, max_seconds, channel)
-            mono, rate = _decode_part(file, part, findings), int(file.samplerate)
+            mono = _decode_part(
+                file, start, seconds, max_seconds, channel=channel, findings=findings
+            )
             if seconds is None:
                 _check_end(file, audio, len(mono))
-            return mono, rate
+            return mono, int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
 
@@ -168,15 +169,6 @@ def _opened(audio: bytes | Path, last: LastRecording | None) -> Iterator[Decoder
         raise
 
 
-class _Part(NamedTuple):
-    """What is read of a file."""
-
-    start: float
-    seconds: float | None
-    max_seconds: float
-    channel: int | None
-
-
 def _check_end(file: Decoder, audio: bytes | Path, decoded: int) -> None:
     """Raise `AudioError` if a file of which everything was ``decoded`` should be longer."""
     fault = header_fault(file, audio)
@@ -187,8 +179,15 @@ def _check_end(file: Decoder, audio: bytes | Path, decoded: int) -> None:
         raise AudioError(fault)
 
 
-def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArray[np.float32]:
-    start, seconds, max_seconds, channel = part
+def _decode_part(
+    file: Decoder,
+    start: float,
+    seconds: float | None,
+    max_seconds: float,
+    *,
+    channel: int | None,
+    findings: Findings | None,
+) -> NDArray[np.float32]:
     rate = int(file.samplerate)
     unknown_length = file.frames >= UNKNOWN_LENGTH
     most = rate * max_seconds

@@ -93,9 +93,11 @@ class ConvertOptions:
     @property
     def own_split(self) -> str | None:
         """The split of all rows as the dataset calls it."""
+        if self.split is None:
+            return None
         from danish_asr.base.schema import SPLIT_ALIASES  # noqa: PLC0415 - slow: pyarrow
 
-        return SPLIT_ALIASES.get(self.split or "", self.split)
+        return SPLIT_ALIASES.get(self.split, self.split)
 
     @property
     def corpus_name(self) -> str:
