@@ -133,7 +133,7 @@ def run_plan(manifest: Path, rows: int) -> None:
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
-    print(f"plan of {rows:,} rows, {len(plan.ranges):,} shards: {took}")
+    print(f"plan of {rows:,} rows, {len(plan.tasks):,} shards: {took}")
 
 
 def cpu_seconds() -> float:

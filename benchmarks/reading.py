@@ -37,7 +37,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from omnilingual_asr.datasets.tasks.asr_task import AsrTaskConfig
 
 from danish_asr.base import native  # noqa: F401 - libsndfile before fairseq2's native half
-from danish_asr.base.audio import encode_flac, peak_of
+from danish_asr.base.audio import encode_flac
 from danish_asr.base.schema import (
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
@@ -154,7 +154,7 @@ def make_row(number: int, seconds: float, rng: np.random.Generator) -> dict[str,
     wave = sum(np.sin(2 * np.pi * k * np.cumsum(pitch) / SAMPLE_RATE) / k for k in range(1, 4))
     wave = 0.1 * wave * np.sin(np.pi * 3 * moment) ** 2 + rng.normal(0, 0.002, samples)
     mono = wave.astype(np.float32)
-    flac = encode_flac(mono, SAMPLE_RATE, peak_of(mono))
+    flac = encode_flac(mono)
     return {
         "id": f"noise-{number}",
         "text": ("hej med dig " * 20)[: int(seconds * 10)],

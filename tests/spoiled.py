@@ -21,10 +21,7 @@ TRAIN = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
 FIRST = f"{TRAIN}/part-00000-of-00003.parquet"
 SECOND = f"{TRAIN}/part-00001-of-00003.parquet"
 LEDGER = "ledger.parquet"
-TSV = "language_distribution_0.tsv"
 CARD = "cards/tiny.yaml"
-TOKENIZER = "cards/tiny_char.yaml"
-MODEL = "cards/tiny_char.model"
 TEST = f"{TRAIN.replace('train', 'test')}/part-00000-of-00001.parquet"
 
 
@@ -88,21 +85,21 @@ def write_rows(root: Path, rows: list[dict[str, Any]], place: str) -> None:
     write_shard(root, pa.Table.from_pylist(rows, UTTERANCE_SCHEMA), place)
 
 
-def change_card(root: Path, place: str = CARD, **values: Any) -> None:
-    path = root / place
+def change_card(root: Path, **values: Any) -> None:
+    path = root / CARD
     path.write_text(to_yaml(from_yaml(path.read_text()) | values))
 
 
 Spoil = Callable[[Path], object]
 
 
-def row(place: str = FIRST, **values: Any) -> Spoil:
-    """Change the second row of a shard."""
+def row(**values: Any) -> Spoil:
+    """Change the second row of the first shard."""
 
     def spoil(root: Path) -> None:
-        rows = read_rows(root / place)
+        rows = read_rows(root / FIRST)
         rows[1] |= values
-        write_rows(root, rows, place)
+        write_rows(root, rows, FIRST)
 
     return spoil
 
@@ -115,10 +112,6 @@ def text(name: str, new: str) -> Spoil:
     return lambda root: (root / name).write_text(new)
 
 
-def copy(name: str, to: str) -> Spoil:
-    return lambda root: shutil.copy(root / name, root / to)
-
-
 def manifest(**values: Any) -> Spoil:
     return lambda root: change_manifest(root, lambda manifest: manifest.update(values))
 
@@ -128,5 +121,5 @@ def shard(**values: Any) -> Spoil:
     return lambda root: change_manifest(root, lambda manifest: manifest["shards"][0].update(values))
 
 
-def card(place: str = CARD, **values: Any) -> Spoil:
-    return lambda root: change_card(root, place, **values)
+def card(**values: Any) -> Spoil:
+    return lambda root: change_card(root, **values)

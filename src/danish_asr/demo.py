@@ -54,21 +54,16 @@ def run_demo(
 
 def print_next_steps(run: Path, console: Console) -> None:
     """Print three commands to try on the demo's run, with the activation that they need."""
-    steps = [
-        (f"report {shlex.quote(str(run))}", "curves, dialects, scores, worst utterances on a page"),
-        (
-            f"serve {shlex.quote(str(run))}",
-            "a local web page that transcribes files and recordings",
-        ),
-        (
-            f"train {shlex.quote(str(run))} regime.num_steps=2400",
-            "twice the steps; then evaluate it again",
-        ),
-    ]
+    path = shlex.quote(str(run))
+    steps = {
+        f"report {path}": "curves, dialects, scores, worst utterances on a page",
+        f"serve {path}": "a local web page that transcribes files and recordings",
+        f"train {path} regime.num_steps=2400": "twice the steps; then evaluate it again",
+    }
     console.print("Next:", highlight=False)
     if which("danish-asr") is None:  # make calls it by its path
         console.print(f"    source {os.path.relpath(sys.prefix)}/bin/activate", soft_wrap=True)
-    for command, what in steps:
+    for command, what in steps.items():
         line = f"    danish-asr {command:<40}  # {what}"
         console.print(line, soft_wrap=True, highlight=False)
 

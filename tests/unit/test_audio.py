@@ -19,7 +19,6 @@ from danish_asr.base.audio import (
     LastRecording,
     decode,
     encode_flac,
-    peak_of,
     to_flac,
 )
 from danish_asr.base.errors import SourceError
@@ -147,13 +146,12 @@ def test_unusable_audio_has_a_reason(audio: bytes | Path, reason: str) -> None:
 @given(st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=50))
 def test_encoding_loses_less_than_one_step_and_clips(values: list[float]) -> None:
     samples = np.array(values, dtype=np.float32)
-    decoded, rate = decode(encode_flac(samples, 16_000, peak_of(samples)))
+    decoded, rate = decode(encode_flac(samples))
     assert rate == 16_000
     assert decoded == pytest.approx(np.clip(samples, -1, 1), abs=2 / 32768)
 
 
 def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
-    """A process's memory exists and cannot be read from its beginning."""
     with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))
 
@@ -222,20 +220,9 @@ def test_audio_that_ends_before_its_header_says_so_is_truncated(
         decode(damaged(audio))
 
 
-@pytest.mark.parametrize(("container", "subtype"), [("CAF", "PCM_16"), ("CAF", "ALAC_16")])
-@pytest.mark.parametrize("seconds", [0.5, 20.0])
-def test_half_of_a_file_of_phones_and_telephones_is_no_audio(
-    container: str, subtype: str, seconds: float
-) -> None:
-    audio = tone(seconds, rate=16_000, format=container, subtype=subtype)
-    assert len(decode(audio)[0]) == seconds * 16_000
-    with pytest.raises(AudioError, match=r"^(truncated|undecodable) audio$"):
-        decode(first_half(audio))
-
-
-@pytest.mark.parametrize("container", ["VOC", "SVX", "PVF", "IRCAM", "AVR"])
-def test_formats_whose_halves_are_read_in_silence_are_refused(container: str) -> None:
-    with pytest.raises(AudioError, match="convert it to WAV"):
+@pytest.mark.parametrize("container", ["CAF", "VOC", "SVX", "PVF", "IRCAM", "AVR"])
+def test_half_of_a_file_of_another_format_is_no_audio(container: str) -> None:
+    with pytest.raises(AudioError, match=r"^(truncated|undecodable) audio$|convert it to WAV"):
         decode(first_half(tone(1.0, format=container)))
 
 
@@ -256,9 +243,11 @@ def test_channels_that_lose_level_when_they_are_mixed_are_reported(
     speech = np.random.default_rng(1).uniform(-0.5, 0.5, (16_000, 2))
     speech[:8_000, 1] = quieter * speech[:8_000, 0]
     speech[8_000:, 0] = quieter * speech[8_000:, 1]
-    findings: Findings = []
-    decode(encode(speech, 16_000, subtype="FLOAT"), findings=findings)
-    assert [value for _, value in findings] == ([] if lost is None else [pytest.approx(lost, 0.01)])
+    for offsets in ([0, 0], [0.3, -0.3], [0.3, 0.3]):  # of DC, which is no level
+        findings: Findings = []
+        decode(encode(speech + offsets, 16_000, subtype="FLOAT"), findings=findings)
+        values = [] if lost is None else [pytest.approx(lost, abs=0.03)]
+        assert [value for _, value in findings] == values
 
 
 def header_of(audio: bytes, length: int) -> bytes:
@@ -267,14 +256,9 @@ def header_of(audio: bytes, length: int) -> bytes:
     return audio[:place] + length.to_bytes(4, "little") + audio[place + 4 :]
 
 
-@pytest.mark.parametrize("in_file", [True, False])
-def test_a_header_that_leaves_half_of_the_samples_out_is_a_fault(
-    tmp_path: Path, *, in_file: bool
-) -> None:
-    audio = header_of(tone(2.0, rate=16_000), 32_000)
-    (tmp_path / "half.wav").write_bytes(audio)
+def test_a_header_that_leaves_half_of_the_samples_out_is_a_fault() -> None:
     with pytest.raises(AudioError, match=r"^more audio than its header says$"):
-        decode(tmp_path / "half.wav" if in_file else audio)
+        decode(header_of(tone(2.0, rate=16_000), 32_000))
 
 
 @pytest.mark.parametrize("length", [0, 0xFFFFFFFF, 0x7FFFFFFF])

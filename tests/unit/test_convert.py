@@ -11,19 +11,17 @@ from danish_asr.base.errors import DanishAsrError, DatasetError
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
-from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shards import find_shards, read_inventory
+from danish_asr.corpus.convert import claim, convert
+from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.verify import verify
 from tests.builders import (
     build_dataset,
     build_source,
-    conversation_row,
     coral_row,
     encode,
     tone,
     write_parquet,
 )
-from tests.datasets_files import write_with_datasets
 
 SMALL = ConvertOptions(name="tiny", shard_rows=7)
 
@@ -98,6 +96,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
     ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
     ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
+    ("digital silence", {"audio": encode(np.full((16_000, 1), 0.3), 16_000)}),  # DC alone
     ("more than 50 letters per second", {"audio": encode(np.array([[0.5], [-0.5]]), 16_000)}),
     ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
     ("rejected", {"validated": "rejected"}),
@@ -132,9 +131,9 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert entries[0]["dialect"] == "Sjællandsk"
     written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
     assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:20"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:26"]["dialect"] == "Non-native"
-    assert written["train.parquet:27"]["id"] == "train.parquet:27"  # a blank one is none
+    assert written["train.parquet:21"]["text"] == "en bil 🚗 kører"
+    assert written["train.parquet:27"]["dialect"] == "Non-native"
+    assert written["train.parquet:28"]["id"] == "train.parquet:28"  # a blank one is none
     manifest = read_inventory(tmp_path / "ds")
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
     assert {"column": "dialect", "from": "færøsk", "to": "", "rows": 1} in (
@@ -151,6 +150,8 @@ def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> 
         ("share of clipped samples", 0.787, "a" * 9, WAVE * 3),
         ("dBFS, very quiet", -69.031, "a" * 9, WAVE / 2000),
         ("seconds of silence", 4.0, "a" * 9, pause),
+        ("seconds of silence", 4.0, "a" * 9, pause + 0.05),
+        ("share of DC offset", 0.243, "a" * 9, WAVE / 2 + 0.2),
     ]
     made = [
         coral_row(number, text=text, audio=encode(wave[:, None], 16_000, subtype="FLOAT"))
@@ -221,14 +222,25 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 
-def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("theirs", ["README.md", "cards/tiny.yaml", "version=0/corpus=mls/x"])
+def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path, theirs: str) -> None:
     source = build_source(tmp_path / "in")
-    (tmp_path / "ds" / "version=0" / "corpus=mls").mkdir(parents=True)
-    with pytest.raises(DatasetError, match=r"version=0, .* did not write .* choose another --out"):
+    (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
+    (tmp_path / "ds" / theirs).write_text("theirs")
+    name = theirs.partition("/")[0]
+    with pytest.raises(DatasetError, match=f"{name}, .* did not write .* choose another --out"):
         run(source, tmp_path / "ds")
+    assert (tmp_path / "ds" / theirs).read_text() == "theirs"
     (tmp_path / "file").touch()
     with pytest.raises(DanishAsrError, match=r"cannot be written: .*Not a directory"):
         run(source, tmp_path / "file" / "ds")
+
+
+def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
+    claim(tmp_path / "ds", "one")
+    claim(tmp_path / "ds", "one")
+    with pytest.raises(DatasetError, match="unfinished conversion of another source"):
+        claim(tmp_path / "ds", "other")
 
 
 @pytest.mark.parametrize(("rows", "max_drop", "most"), [(100, 0.29, 29), (180, 0.05, 9)])
@@ -275,49 +287,18 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
     assert reasons == ["audio file missing", "past the end of its audio"]
 
 
-def test_a_dataset_can_have_another_language(tmp_path: Path) -> None:
-    root = tmp_path / "ds"
-    build_dataset(root, options=ConvertOptions(name="tiny", language="nob_Latn"))
-    assert {shard.keys["language"] for shard in find_shards(root)} == {"nob_Latn"}
-    lines = (root / "language_distribution_0.tsv").read_text().splitlines()[1:]
-    assert [line.split("\t")[1] for line in lines] == ["nob_Latn", "nob_Latn"]
-    assert "\n- nb\n" in (root / "README.md").read_text()
-    assert verify(root).damage == []
-
-
 def test_in_another_language_dialects_stay_and_the_tokenizer_has_its_letters(
     tmp_path: Path,
 ) -> None:
     rows = [coral_row(0, text="Ðað er GÓÐUR dagur", dialect="suðuroy", country_birth="FO")]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
-    run(tmp_path / "in", tmp_path / "ds", language="fao_Latn")
-    (path,) = shards(tmp_path / "ds")
+    root = tmp_path / "ds"
+    run(tmp_path / "in", root, language="fao_Latn")
+    (path,) = shards(root)
+    assert path.parent.name == "language=fao_Latn"
     assert [row["dialect"] for row in read(path)] == ["suðuroy"]
-    assert read_inventory(tmp_path / "ds").summary["read_as"] == []
-    model = (tmp_path / "ds" / "cards" / "tiny_char.model").read_bytes()
-    assert "ó".encode() in model  # the text has it as a capital only
-    assert "\n- fo\n" in (tmp_path / "ds" / "README.md").read_text()
-
-
-def test_files_of_the_datasets_library_are_converted_whatever_their_audio(tmp_path: Path) -> None:
-    formats = ["WAV PCM_24", "FLAC PCM_16", "MP3", "OGG", "WAV FLOAT"]
-    audio = [
-        tone(0.5, rate=rate, channels=channels, format=kind, subtype=subtype or None)
-        for kind, _, subtype in (form.partition(" ") for form in formats)
-        for rate in (16_000, 48_000)
-        for channels in (1, 2)
-    ]
-    for folder, name, row in (
-        ("read_aloud", "train", coral_row),
-        ("conversation", "validation", conversation_row),
-    ):
-        rows = [row(number, audio=data) for number, data in enumerate(audio)]
-        write_with_datasets(tmp_path / "in" / folder / f"{name}-00000-of-00001.parquet", rows)
-    run(tmp_path / "in", tmp_path / "ds")
-    assert {path.relative_to(tmp_path / "ds").parts[1:3] for path in shards(tmp_path / "ds")} == {
-        ("corpus=coral_read_aloud", "split=train"),
-        ("corpus=coral_conversation", "split=dev"),
-    }
-    sizes = [row["audio_size"] for shard in shards(tmp_path / "ds") for row in read(shard)]
-    assert len(sizes) == 2 * len(audio)
-    assert sizes == pytest.approx([8_000] * len(sizes), abs=1200)  # MP3 and OGG pad
+    assert read_inventory(root).summary["read_as"] == []
+    assert "ó".encode() in (root / "cards" / "tiny_char.model").read_bytes()  # a capital, spoken
+    assert "\n- fao\n" in (root / "README.md").read_text()
+    assert "\tfao_Latn\t" in (root / "language_distribution_0.tsv").read_text()
+    assert verify(root).damage == []

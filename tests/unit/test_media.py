@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from danish_asr.base.audio import AudioError, decode, to_flac
+from danish_asr.base.audio import AudioError, decode
 from danish_asr.base.errors import SourceError
 
 M4A_HEAD = b"\0\0\0\x1cftypM4A \0\0\2\0"
@@ -48,6 +48,7 @@ FORMATS = [
     ("adts", "aac", 16_000, 1),
     ("avi", "pcm_s16le", 48_000, 1),
     ("ogg", "flac", 48_000, 2),
+    ("asf", "wmav2", 44_100, 1),
 ]
 
 
@@ -56,23 +57,13 @@ def test_a_media_file_is_decoded_at_its_own_rate(tmp_path: Path, arguments: Any)
     content, rate = encode(*arguments), arguments[2]
     mono, found = decode(content)
     assert (found, mono.dtype.name, mono.ndim) == (rate, "float32", 1)
-    assert rate <= len(mono) < rate + 2 * 1024 + 1  # AAC's frames
+    assert len(mono) == pytest.approx(rate, abs=2 * 1024)  # frames of AAC and WMA
     assert np.abs(mono).max() == pytest.approx(0.3, abs=0.08)
-    spectrum = np.abs(np.fft.rfft(mono[:rate]))
-    assert spectrum.argmax() == pytest.approx(220, abs=1)
+    spectrum = np.abs(np.fft.rfft(mono))
+    assert spectrum.argmax() == pytest.approx(220 * len(mono) / rate, abs=1)
     (tmp_path / "a").write_bytes(content)
     part, _ = decode(tmp_path / "a", start=0.25, seconds=0.5)
     np.testing.assert_array_equal(part, mono[rate // 4 : rate // 4 + rate // 2])
-    flac, samples = to_flac(content)
-    assert flac.startswith(b"fLaC")
-    assert 16_000 <= samples < 18_100
-
-
-def test_wma_is_decoded_up_to_its_frames_of_2048_samples() -> None:
-    mono, rate = decode(encode("asf", "wmav2", 44_100))
-    assert rate == 44_100
-    assert len(mono) == pytest.approx(rate, abs=2048)
-    assert np.abs(np.fft.rfft(mono)).argmax() == pytest.approx(220 * len(mono) / rate, abs=1)
 
 
 def test_amr_is_decoded() -> None:

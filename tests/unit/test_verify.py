@@ -81,7 +81,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
     (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
     (text(CARD, "{: ["), f"{CARD}: cannot be read"),
-    (lambda root: (root / CARD).unlink(), f"{CARD}: is missing"),
+    (lambda root: (root / CARD).unlink(), f"{CARD}: cannot be read"),
 ]
 
 

@@ -46,10 +46,6 @@ def test_every_item_is_worked_on_once(count: int, workers: int, most: int, *, fr
     assert os.getpid() not in processes
 
 
-def test_one_worker_needs_no_process() -> None:
-    assert list(run_in_processes(square, [3, 2], 1)) == [(9, os.getpid()), (4, os.getpid())]
-
-
 def test_errors_arrive_as_they_were_and_bugs_with_the_workers_traceback() -> None:
     with pytest.raises(SourceError, match=r"^the third is missing$"):
         list(run_in_processes(fail, range(10), 2))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import log10
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import soundfile
@@ -36,15 +36,14 @@ FLAC_COMPRESSION: Final = 0.25
 those of its default, level 5, and encoded a tenth faster, for 3 to 5 % more bytes."""
 
 _SLACK: Final = 0.1
-"""Seconds by which a file may be shorter than the length in its header, as some MP3s are, or than
-the part that is requested."""
+"""Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part."""
 
 _BLOCK: Final = 1 << 20
-"""Samples of all channels that are averaged at a time."""
+"""Samples of all channels that are processed at a time."""
 
 UNKNOWN_LENGTH: Final = 1 << 62
-"""libsndfile reports at least this many frames if the header was written before the length was
-known, as a program does that writes FLAC into a pipe."""
+"""libsndfile reports at least this many frames if the header has no length, as of FLAC that was
+written into a pipe."""
 
 _MIXED_APART: Final = 2.0
 """dB that the mean of channels is quieter than they are. Two speakers who take turns, each on a
@@ -61,12 +60,9 @@ class AudioError(Exception):
 
 
 def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
-    """Convert an audio file to FLAC; arguments and errors are those of `to_mono`.
-
-    Returns the FLAC file and its number of samples.
-    """
+    """Return a file as FLAC, and its number of samples; ``part`` and errors as of `decode`."""
     mono = to_mono(audio, **part)
-    return encode_flac(mono, SAMPLE_RATE, peak_of(mono)), len(mono)
+    return encode_flac(mono), len(mono)
 
 
 def to_mono(audio: bytes | Path, **part: Any) -> NDArray[np.float32]:
@@ -85,10 +81,9 @@ def resampled(mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     return mono
 
 
-def without_mean(samples: NDArray[Any]) -> NDArray[Any]:
-    """The samples without their DC offset, which is no sound and would count in every level."""
-    offset = samples.mean(dtype=np.float64).astype(samples.dtype)
-    return np.subtract(samples, offset)
+def offset_of(samples: NDArray[Any]) -> Any:
+    """The DC offset, which is no sound: it is taken off before any level is measured."""
+    return samples.mean(dtype=np.float64).astype(samples.dtype)
 
 
 def decode(
@@ -104,11 +99,8 @@ def decode(
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
     ``channel`` (from 1) takes one of them. ``findings`` gets what is left behind the part, and the
-    level that the mean loses. ``last`` keeps a file open of which parts are read.
-
-    The format is any that libsndfile reads (WAV, FLAC, MP3, OGG, ...), or MP4, WebM and Matroska
-    where PyAV is installed. The length limit is checked against the header, and channels are
-    averaged block by block, so that neither a long file nor many channels cost memory.
+    level that the mean loses. ``last`` keeps a file open of which parts are read. The length is
+    checked before decoding, and channels are averaged block by block, so memory stays bounded.
 
     Raises:
         AudioError: The audio is missing, undecodable, empty or too long, or it ends 0.1 s or more
@@ -128,11 +120,12 @@ def decode(
         with _opened(audio, last if is_part else None) as file:
             if not 1 <= (channel or 1) <= file.channels:
                 raise AudioError(f"no channel {channel}")
-            part = _Part(start, seconds, max_seconds, channel)
-            mono, rate = _decode_part(file, part, findings), int(file.samplerate)
-            if seconds is None and (fault := whole_fault(file, audio, len(mono))):
-                raise AudioError(fault)
-            return mono, rate
+            mono = _decode_part(
+                file, start, seconds, max_seconds, channel=channel, findings=findings
+            )
+            if seconds is None:
+                _check_end(file, audio, len(mono))
+            return mono, int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
 
@@ -176,27 +169,25 @@ def _opened(audio: bytes | Path, last: LastRecording | None) -> Iterator[Decoder
         raise
 
 
-class _Part(NamedTuple):
-    """What is read of a file."""
-
-    start: float
-    seconds: float | None
-    max_seconds: float
-    channel: int | None
-
-
-def whole_fault(file: Decoder, audio: bytes | Path, decoded: int) -> str:
-    """What is wrong with a file of which everything was ``decoded``; empty if nothing is."""
+def _check_end(file: Decoder, audio: bytes | Path, decoded: int) -> None:
+    """Raise `AudioError` if a file of which everything was ``decoded`` should be longer."""
+    fault = header_fault(file, audio)
     if isinstance(file, Media):
         lacking = file.announced * file.samplerate - decoded
-        return "truncated audio" if lacking >= _SLACK * file.samplerate else ""
-    if isinstance(file, Mp3):
-        return ""
-    return header_fault(file, audio)
+        fault = "truncated audio" if lacking >= _SLACK * file.samplerate else ""
+    if fault:
+        raise AudioError(fault)
 
 
-def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArray[np.float32]:
-    start, seconds, max_seconds, channel = part
+def _decode_part(
+    file: Decoder,
+    start: float,
+    seconds: float | None,
+    max_seconds: float,
+    *,
+    channel: int | None,
+    findings: Findings | None,
+) -> NDArray[np.float32]:
     rate = int(file.samplerate)
     unknown_length = file.frames >= UNKNOWN_LENGTH
     most = rate * max_seconds
@@ -206,23 +197,49 @@ def _decode_part(file: Decoder, part: _Part, findings: Findings | None) -> NDArr
     frames = round(left if seconds is None else min(left, seconds * rate))
     if frames > most and not unknown_length:
         raise AudioError(f"longer than {max_seconds:g} s")
-    mono = np.empty(0, np.float32)
-    if frames > 0:
-        if start or seconds is not None:
-            file.seek(first)  # also to 0: the decoder may have been used before
-        mono = _read_mono(file, frames, channel, findings)
+    if frames <= 0 and seconds is None:
+        raise AudioError("zero samples")
+    if start or seconds is not None:
+        file.seek(first)  # also to 0: the decoder may have been used before
+    mono = _read_mono(file, max(0, frames), channel, findings)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
     if len(mono) and len(mono) < frames - _SLACK * rate and not unknown_length:
         raise AudioError("truncated audio")
     if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
         raise AudioError("past the end of its audio")
+    if not len(mono):
+        raise AudioError("zero samples")
     if seconds is not None and findings is not None and not unknown_length:
         rest = (file.frames - first) / rate - seconds
         if rest >= _SLACK:
             findings.append((SECONDS_LEFT, rest))
-    if not len(mono):
-        raise AudioError("zero samples")
+    return mono
+
+
+def _read_mono(
+    file: Decoder, frames: int, channel: int | None, findings: Findings | None
+) -> NDArray[np.float32]:
+    mono = np.empty(frames, np.float32)
+    size = max(1, _BLOCK // file.channels)
+    done = 0
+    sums = squares = np.zeros(file.channels)
+    while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
+        if file.channels == 1 or channel is not None:
+            mean = block[:, (channel or 1) - 1]
+        else:
+            mean = block.mean(axis=1)
+            if findings is not None:
+                sums = sums + block.sum(axis=0, dtype=np.float64)
+                squares = squares + np.einsum("ij,ij->j", block, block)
+        mono[done : done + len(block)] = mean
+        done += len(block)
+    mono = mono[:done]
+    if findings is not None and squares.any():
+        powers = float((squares - sums**2 / done).mean())  # without DC offset, as every level
+        power = float(np.dot(mono, mono)) - float(sums.mean()) ** 2 / done
+        if power > 0 and powers > power * 10 ** (_MIXED_APART / 10):
+            findings.append(("dB lost by mixing the channels", 10 * log10(powers / power)))
     return mono
 
 
@@ -257,65 +274,39 @@ def open_audio(audio: bytes | Path) -> Decoder:
         AudioError: There is no such file.
         SourceError: The file exists and cannot be read.
     """
-    head = audio[:HEAD] if isinstance(audio, bytes) else _read_head(audio)
+    head = _head_of(audio)
     if not head:
         raise RuntimeError("the file is empty")
     if is_media(head):
         return Media(audio)
-    if is_mp3(head) or _is_damaged_mp3(audio, head):
-        data = audio if isinstance(audio, bytes) else audio.read_bytes()
-        return Mp3(data)
-    streamed = with_lengths(audio, head)
-    file = _SoundFile(os.fsencode(streamed) if isinstance(streamed, Path) else _Bytes(streamed))
+    # A damaged one is told by its name: libsndfile would guess a length that is too short.
+    is_named = isinstance(audio, Path) and audio.suffix.lower() == ".mp3"
+    is_other = head.startswith((b"RIFF", b"fLaC", b"OggS", b"FORM"))
+    if is_mp3(head) or (is_named and not is_other):
+        return Mp3(audio if isinstance(audio, bytes) else audio.read_bytes())
+    complete = with_lengths(audio, head)
+    file = _SoundFile(os.fsencode(complete) if isinstance(complete, Path) else _Bytes(complete))
     if file.format not in _CHECKED:
         file.close()
         raise AudioError("no usual audio format; convert it to WAV")
     return file
 
 
-def _is_damaged_mp3(audio: bytes | Path, head: bytes) -> bool:
-    """By its name; libsndfile would print what it finds and guess a length that is too short."""
-    named = isinstance(audio, Path) and audio.suffix.lower() == ".mp3"
-    return named and not head.startswith((b"RIFF", b"fLaC", b"OggS", b"FORM"))
-
-
-def _read_head(path: Path) -> bytes:
+def _head_of(audio: bytes | Path) -> bytes:
+    if isinstance(audio, bytes):
+        return audio[:HEAD]
     try:
-        if not path.is_file():  # a pipe would never end
-            raise FileNotFoundError  # noqa: TRY301
-        with path.open("rb") as stream:
+        if not audio.is_file():  # a pipe would never end
+            raise AudioError("audio file missing")
+        with audio.open("rb") as stream:
             return stream.read(HEAD)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
-        # ValueError: the path has characters that no file name can have.
-        raise AudioError("audio file missing") from None
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise AudioError("audio file missing") from None
         # A disk that fails for a moment must not remove the row from the dataset.
         raise SourceError(
-            f"{path}: cannot be read ({error.strerror}); fix this and run the same command again"
+            f"{audio}: cannot be read ({error.strerror}); fix this and run the same command again"
         ) from error
-
-
-def _read_mono(
-    file: Decoder, frames: int, channel: int | None, findings: Findings | None
-) -> NDArray[np.float32]:
-    mono = np.empty(frames, np.float32)
-    size = max(1, _BLOCK // file.channels)
-    done, powers = 0, 0.0
-    while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
-        if file.channels == 1 or channel is not None:
-            mean = block[:, (channel or 1) - 1]
-        else:
-            mean = block.mean(axis=1)
-            if findings is not None:
-                powers += float(np.einsum("ij,ij->", block, block)) / file.channels
-        mono[done : done + len(block)] = mean
-        done += len(block)
-    power = float(np.dot(mono[:done], mono[:done]))
-    if findings is not None and power and powers > power * 10 ** (_MIXED_APART / 10):
-        findings.append(("dB lost by mixing the channels", 10 * log10(powers / power)))
-    return mono[:done]
 
 
 def peak_of(mono: NDArray[np.float32]) -> float:
@@ -323,18 +314,20 @@ def peak_of(mono: NDArray[np.float32]) -> float:
     return float(max(mono.max(), -mono.min()))
 
 
-def encode_flac(mono: NDArray[np.float32], rate: int, peak: float) -> bytes:
-    """Encode samples in [-1, 1) as FLAC of 16 bits; values outside are clipped.
+def encode_flac(mono: NDArray[np.float32]) -> bytes:
+    """Encode samples of 16 kHz in [-1, 1) as FLAC of 16 bits; values outside are clipped.
 
-    The scale is that of decoders, so that samples of 16 bits stay as they are. ``peak`` is that of
-    `peak_of`.
+    The scale is that of decoders, so that samples of 16 bits stay as they are.
     """
-    scaled = mono * np.float32(32768)
-    np.rint(scaled, out=scaled)
-    if peak * 32768 > 32767:  # rarely; clipping takes longer than looking
-        np.clip(scaled, -32768, 32767, out=scaled)
-    file = io.BytesIO()
-    samples = scaled.astype(np.int16)
-    level = FLAC_COMPRESSION
-    soundfile.write(file, samples, rate, format="FLAC", subtype="PCM_16", compression_level=level)
+    samples = np.empty(len(mono), np.int16)
+    for start in range(0, len(mono), _BLOCK):  # a copy in float32 would be twice as large
+        scaled = mono[start : start + _BLOCK] * np.float32(32768)
+        np.rint(scaled, out=scaled)
+        if peak_of(scaled) > 32767:  # rarely; clipping takes longer than looking
+            np.clip(scaled, -32768, 32767, out=scaled)
+        samples[start : start + _BLOCK] = scaled
+    file, level = io.BytesIO(), FLAC_COMPRESSION
+    soundfile.write(
+        file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16", compression_level=level
+    )
     return file.getvalue()

@@ -89,11 +89,10 @@ class Mp3:
 
 
 HEAD: Final = 33
-"""Bytes that `is_media` looks at."""
+"""Bytes that `is_mp3` and `is_media` look at."""
 
-
-_ASF: Final = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"
-_EBML: Final = b"\x1a\x45\xdf\xa3"
+_MEDIA: Final = (b"\x1a\x45\xdf\xa3", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"#!AMR")
+"""How Matroska with WebM, WMA and AMR begin."""
 
 
 def is_media(head: bytes) -> bool:
@@ -101,8 +100,7 @@ def is_media(head: bytes) -> bool:
     adts = len(head) > 1 and head[0] == 0xFF and head[1] & 0xF6 == 0xF0
     avi = head[:4] == b"RIFF" and head[8:12] == b"AVI "
     flac_in_ogg = head[:4] == b"OggS" and head[28:33] == b"\x7fFLAC"
-    known = head[4:8] == b"ftyp" or head.startswith((_EBML, _ASF, b"#!AMR"))
-    return known or adts or avi or flac_in_ogg
+    return head[4:8] == b"ftyp" or head.startswith(_MEDIA) or adts or avi or flac_in_ogg
 
 
 class Media:
@@ -118,11 +116,8 @@ class Media:
         try:
             self._av: Any = import_module("av")
         except ImportError as error:
-            # Of one argument, as it crosses from a worker process.
-            missing = MissingExtraError(
-                "audio in m4a, mp4, aac, webm, wma, amr and avi files", "media"
-            )
-            raise SourceError(str(missing)) from error
+            what = "audio in m4a, mp4, aac, webm, wma, amr and avi files"
+            raise SourceError(str(MissingExtraError(what, "media"))) from error
         self._av.logging.set_level(self._av.logging.PANIC)
         source = io.BytesIO(audio) if isinstance(audio, bytes) else str(audio)
         try:
@@ -132,13 +127,10 @@ class Media:
         if not self._container.streams.audio:
             self._container.close()
             raise RuntimeError("no audio track")
-        self.announced = self._announced()
-        """Seconds that the header says, 0 if it does not."""
-        self._left = np.empty((0, 1), np.float32)
-        self._blocks = self._decode()
-        self._place = 0
+        self._blocks, self._place = self._decode(), 0
         self.samplerate, self.channels = 1, 1
-        self._left = next(self._blocks, self._left)  # a header's rate may be half of HE-AAC's
+        # The first block sets them; a header's rate may be half of HE-AAC's.
+        self._left = next(self._blocks, np.empty((0, 1), np.float32))
 
     def __enter__(self) -> Self:
         return self
@@ -146,7 +138,9 @@ class Media:
     def __exit__(self, *_: object) -> None:
         self._container.close()
 
-    def _announced(self) -> float:
+    @property
+    def announced(self) -> float:
+        """Seconds that the header says, 0 if it does not."""
         stream = self._container.streams.audio[0]
         if self._container.format.name == "aac":  # an estimate
             return 0.0

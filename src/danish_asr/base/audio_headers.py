@@ -4,6 +4,7 @@ Comes in: an audio file that libsndfile reads. Goes out: what is wrong with its 
 """
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -19,16 +20,19 @@ def header_fault(file: Any, audio: bytes | Path) -> str:
     libsndfile notes in its log that W64, RF64, AIFF and AU end too early. Of OGG it reads a half
     in silence, so the last page has to end the file; of WAV it ignores what a header leaves out.
     """
-    if file.format == "OGG":
+    container = getattr(file, "format", None)  # other decoders have none
+    if container is None:
+        return ""
+    if container == "OGG":
         return "" if _ends_with_a_page(audio) else "truncated audio"
-    if file.format in {"WAV", "WAVEX"}:
-        data = _data_of(audio)
-        if data is None or data.is_streamed:
-            return ""
-        if data.left < -data.slack:
-            return "truncated audio"
-        return "more audio than its header says" if data.left > data.slack else ""
-    return "truncated audio" if "(should be" in file.extra_info else ""
+    if container not in {"WAV", "WAVEX"}:
+        return "truncated audio" if "(should be" in file.extra_info else ""
+    data = _data_of(audio)
+    if data is None or data.is_streamed:
+        return ""
+    if data.left < -data.slack:
+        return "truncated audio"
+    return "more audio than its header says" if data.left > data.slack else ""
 
 
 def with_lengths(audio: bytes | Path, head: bytes) -> bytes | Path:
@@ -39,11 +43,10 @@ def with_lengths(audio: bytes | Path, head: bytes) -> bytes | Path:
     if data is None or not data.is_streamed:
         return audio
     content = audio if isinstance(audio, bytes) else audio.read_bytes()
-    size = len(content) - data.begin
-    lengths = ((len(content) - 8).to_bytes(4, "little"), size.to_bytes(4, "little"))
-    return b"".join(
-        (content[:4], lengths[0], content[8 : data.begin - 4], lengths[1], content[data.begin :])
-    )
+    of_file = (len(content) - 8).to_bytes(4, "little")
+    of_data = (len(content) - data.begin).to_bytes(4, "little")
+    head, body = content[8 : data.begin - 4], content[data.begin :]
+    return b"".join((content[:4], of_file, head, of_data, body))
 
 
 class _Data(NamedTuple):
@@ -57,44 +60,37 @@ class _Data(NamedTuple):
 
 def _data_of(audio: bytes | Path) -> _Data | None:
     """Find the samples of a WAV; None if they are not announced."""
-    if isinstance(audio, bytes):
-        return _find_data(io.BytesIO(audio), len(audio))
-    with audio.open("rb") as stream:
-        return _find_data(stream, audio.stat().st_size)
-
-
-def _find_data(stream: BinaryIO, size: int) -> _Data | None:
-    place, slack = 12, 0.0
-    while (chunk := _chunk(stream, place)) is not None:
-        name, length = chunk
-        if name == b"fmt ":
-            slack = int.from_bytes(stream.read(12)[8:12], "little") / 10
-        if name == b"data":
-            begin = place + 8
-            is_streamed = size > begin and (not length or length >= _STREAMED > size - begin)
-            left = size - begin - length
-            return _Data(
-                begin, is_streamed, _left(stream, begin + length, size) if left > 0 else left, slack
-            )
-        place += 8 + length + length % 2
+    with io.BytesIO(audio) if isinstance(audio, bytes) else audio.open("rb") as stream:
+        size = stream.seek(0, io.SEEK_END)
+        slack = 0.0
+        for name, begin, length in _chunks(stream, 12, size):
+            if name == b"fmt ":
+                stream.seek(begin + 8)
+                slack = int.from_bytes(stream.read(4), "little") / 10
+            if name == b"data":
+                is_streamed = size > begin and (not length or length >= _STREAMED > size - begin)
+                return _Data(begin, is_streamed, _left(stream, begin + length, size), slack)
     return None
 
 
-def _left(stream: BinaryIO, place: int, size: int) -> int:
-    """The bytes from a place on that are no chunks."""
-    place += place % 2
-    while place + 8 <= size and (chunk := _chunk(stream, place)) is not None:
-        name, length = chunk
-        if not name.isascii() or not name.decode().isprintable() or place + 8 + length > size:
+def _left(stream: BinaryIO, end: int, size: int) -> int:
+    """The bytes behind the samples that are no chunks."""
+    for name, begin, length in _chunks(stream, end, size):
+        if not name.isascii() or not name.decode().isprintable() or begin + length > size:
             break
-        place += 8 + length + length % 2
-    return max(0, size - place)
+        end = begin + length
+    return size - end
 
 
-def _chunk(stream: BinaryIO, place: int) -> tuple[bytes, int] | None:
-    stream.seek(place)
-    head = stream.read(8)
-    return (head[:4], int.from_bytes(head[4:], "little")) if len(head) == 8 else None
+def _chunks(stream: BinaryIO, place: int, size: int) -> Iterator[tuple[bytes, int, int]]:
+    """The name of each chunk from a place on, where its content begins, and its length."""
+    place += place % 2
+    while place + 8 <= size:
+        stream.seek(place)
+        head = stream.read(8)
+        begin, length = place + 8, int.from_bytes(head[4:], "little")
+        yield head[:4], begin, length
+        place = begin + length + length % 2
 
 
 def _ends_with_a_page(audio: bytes | Path) -> bool:
@@ -105,6 +101,4 @@ def _ends_with_a_page(audio: bytes | Path) -> bool:
             stream.seek(max(0, audio.stat().st_size - _LAST_PAGES))
             end = stream.read()
     page = end[end.rfind(b"OggS") :]
-    if not page.startswith(b"OggS") or len(page) < 27 or len(page) < 27 + page[26]:
-        return False
-    return len(page) == 27 + page[26] + sum(page[27 : 27 + page[26]])
+    return len(page) >= 27 and len(page) == 27 + page[26] + sum(page[27 : 27 + page[26]])

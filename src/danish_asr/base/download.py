@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from shutil import disk_usage
-from ssl import SSLError
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, unquote, urlsplit
@@ -14,9 +12,7 @@ from urllib.request import Request, urlopen
 from danish_asr.base.errors import DownloadError, UnreachableError
 
 _TRIES: Final = 5
-"""Connections in a row that bring nothing, before a download that had begun is given up."""
-
-_CHUNK: Final = 1 << 20
+"""Connections in a row that bring nothing, before a download is given up."""
 
 _AGENT: Final = "Mozilla/5.0 (X11; Linux x86_64)"
 """Hosts of models answer 403 to programs that they do not know, so fairseq2 0.6 does the same."""
@@ -29,42 +25,32 @@ def download(url: str, folder: Path, show: Show) -> Path:
     """Download ``url`` into ``folder``, which holds nothing else, and return the whole file.
 
     What has arrived stays there under the server's validator (ETag or Last-Modified) as its name
-    until it is complete, and the next call asks for the rest (RFC 9110, If-Range). If the file has
-    changed, or the server sends no parts, it begins anew.
+    until it is complete, and the next call asks for the rest (RFC 9110, If-Range).
 
     Raises:
         UnreachableError: The server cannot be reached, or ends connections.
-        DownloadError: It does not have the file, or has a fault; or the disk is full.
+        DownloadError: It does not have the file, or answers with a web page.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    start = before = _size(folder)
-    failures = 0
+    size = failures = 0
     while True:
         try:
             return _receive(url, folder, show)
         except HTTPError as error:
             error.close()
-            if error.code == 416:  # more than the whole had arrived
-                next(folder.iterdir()).unlink()
-                continue
             if error.code < 500:
                 answer = f"the server answers {error.code} {error.reason}"
                 raise DownloadError(f"{url}: {answer}; check the address in the card") from None
             problem: object = error
-        except (URLError, ConnectionError, TimeoutError, SSLError, HTTPException) as error:
+        except (URLError, ConnectionError, TimeoutError, HTTPException) as error:
             problem = getattr(error, "reason", error)
-        size = _size(folder)
-        failures = 0 if size > before else failures + 1
-        if size == start or failures == _TRIES:
+        arrived = sum(file.stat().st_size for file in folder.iterdir())
+        failures = 0 if arrived > size else failures + 1
+        size = arrived
+        if not size or failures == _TRIES:
             kept = f"; {size / 1e6:,.1f} MB have arrived and are kept" if size else ""
-            kind = DownloadError if isinstance(problem, HTTPError) else UnreachableError
-            raise kind(f"{url}: {problem}{kept}")
-        before = size
+            raise UnreachableError(f"{url}: {problem}{kept}")
         time.sleep(failures)
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def _receive(url: str, folder: Path, show: Show) -> Path:
@@ -85,14 +71,9 @@ def _receive(url: str, folder: Path, show: Show) -> Path:
             begin *= answer.status == 206
         length = answer.headers["Content-Length"]
         total = begin + int(length) if length else None
-        if total and total - begin > (free := disk_usage(folder).free):
-            raise DownloadError(
-                f"{url}: {(total - begin) / 1e9:.2f} GB are missing, and {folder.parent} has "
-                f"{free / 1e9:.2f} GB free"
-            )
         with part.open("ab" if begin else "wb") as stream:
             show(begin, total)
-            while chunk := answer.read1(_CHUNK):
+            while chunk := answer.read1(1 << 20):
                 stream.write(chunk)
                 begin += len(chunk)
                 show(begin, total)

@@ -1,7 +1,7 @@
 """Every error that a user can cause, as one tree, and what finds and guards the code of users.
 
-Each message says what was found, what was expected and what to do. Entry points print the
-message and exit with one of the statuses below; only our own bugs show a traceback.
+Each message says what was found and what to do. Entry points print it and exit with one of the
+statuses below; only our own bugs show a traceback.
 """
 
 import re
@@ -111,10 +111,7 @@ def find_named(name: str, table: Mapping[str, Any], key: str) -> Any:
 
 @contextmanager
 def user_code(code: object, doing: str) -> Iterator[None]:
-    """Turn an exception of a user's ``code`` into an ExtensionError that says where it was raised.
-
-    Exceptions of this package's own objects pass unchanged. The message says what it was ``doing``.
-    """
+    """Turn an exception of a user's ``code`` into an ExtensionError that says where it was."""
     try:
         yield
     except DanishAsrError:

@@ -36,21 +36,30 @@ def publish(path: Path) -> Iterator[IO[bytes]]:
     What a link points to is replaced, not the link; a device or a pipe is written to.
     """
     path = path.resolve()
-    if path.is_char_device() or path.is_fifo():  # /dev/null would become a file
-        try:
-            with path.open("wb") as stream:
-                yield stream
-        except OSError as error:
-            raise DanishAsrError(
-                f"{path}: cannot be written ({error.strerror or error})"
-            ) from error
-        return
-    with _partial(path) as partial:
+    is_device = path.is_char_device() or path.is_fifo()  # /dev/null would become a file
+    # The name contains host and process: a worker that outlives its killed parent for a moment must
+    # not write into the file of the process that continues the work.
+    mark = f"{os.uname().nodename}-{os.getpid()}"
+    partial = path if is_device else path.with_name(f".{path.name}.{mark}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
+            if not is_device:
+                os.fsync(stream.fileno())
+        if not is_device:
+            partial.replace(path)
+    except OSError as error:
+        place = path if is_device else path.parent
+        raise DanishAsrError(
+            f"{place}: cannot be written ({error.strerror or error}); finished files are kept: fix "
+            "that and run the same command again"
+        ) from error
+    finally:
+        if not is_device:
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 def publish_text(path: Path, text: str) -> None:
@@ -64,16 +73,6 @@ def publish_json(path: Path, content: object) -> None:
     publish_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def publish_first(path: Path, text: str) -> None:
-    """Write a text file atomically, unless it exists: of many processes, the first one wins."""
-    with _partial(path) as partial:
-        publish_text(partial, text)
-        with suppress(OSError):  # it exists, or the file system has no hard links
-            path.hardlink_to(partial)
-        if not path.exists():
-            partial.replace(path)
-
-
 def sweep(root: Path) -> None:
     """Remove temporary files that killed processes left below ``root``, where that is possible."""
     for partial in root.rglob(".*.partial"):
@@ -82,9 +81,9 @@ def sweep(root: Path) -> None:
 
 
 def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
-    """Decode UTF-8; otherwise raise this error, with the place and the command that converts."""
+    """Decode UTF-8 without a mark of its order of bytes; otherwise raise this error."""
     try:
-        return line.decode()
+        return line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise kind(f"{where}: {utf8_fault(error)}") from None
 
@@ -103,25 +102,6 @@ def sha256_of(path: Path) -> str:
     """The sha256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    # The name contains host and process: a worker that outlives its killed parent for a moment must
-    # not write into the file of the process that continues the work.
-    mark = f"{os.uname().nodename}-{os.getpid()}"
-    partial = path.with_name(f".{path.name}.{mark}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield partial
-    except OSError as error:
-        raise DanishAsrError(
-            f"{path.parent}: cannot be written ({error.strerror or error}); finished files are "
-            "kept: fix that and run the same command again"
-        ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def from_yaml(text: str) -> Any:
@@ -149,8 +129,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
     operating system is used, because a parallel file system may keep it on one host. The lock of a
     killed process is taken over: at once on the same host, after :data:`LOCK_SECONDS` on another.
     ``DANISH_ASR_LOCK_MINUTES``, which a job has that starts again, is how long a process that runs
-    is waited for.
-    This process ends if another has taken over its ``work``, as after a long suspension.
+    is waited for. This process ends if another has taken over its ``work``, as after a long
+    suspension.
 
     Raises:
         error: Another process is writing in the directory, with the ``advice``; or nothing can be
@@ -173,14 +153,12 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
         except Timeout:
             host, process = _holder(lease)
             patience = 60 * float(os.environ.get("DANISH_ASR_LOCK_MINUTES") or 0)
-            wait = f"waiting {patience / 60:g} minutes for its end"
-            if not patience:
-                if host == socket.gethostname() and not _is_zombie(process):
-                    raise
-                wait = f"waiting {LOCK_SECONDS:.0f} s for a sign that it runs"
+            if not patience and host == socket.gethostname() and not _is_zombie(process):
+                raise
+            patience = max(patience, 1.2 * LOCK_SECONDS)
             note = f"process {process} on {host} may be writing in {directory}"
-            print(f"note: {note}; {wait}", file=sys.stderr)  # noqa: T201
-            lease.acquire(timeout=max(patience, 1.2 * LOCK_SECONDS))
+            print(f"note: {note}; waiting up to {patience:.0f} s", file=sys.stderr)  # noqa: T201
+            lease.acquire(timeout=patience)
     except Timeout:
         host, process = _holder(lease)
         if not os.access(directory, os.W_OK):  # so the lock of an ended process stays
@@ -192,10 +170,7 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
 
 
 def _is_zombie(process: int) -> bool:
-    """Whether a process has ended, and is listed because its parent has not read its status.
-
-    In a container without an init process it stays so for ever.
-    """
+    """Whether a process has ended and is still listed, as in a container without an init."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:

@@ -1,9 +1,8 @@
 """Make fairseq2's native half importable without a system package.
 
-fairseq2n needs ``libsndfile.so.1``, which users of a cluster cannot install. The ``soundfile``
-wheel contains that library. After it is loaded with ``RTLD_GLOBAL``, the dynamic linker finds it by
-its soname. ``import danish_asr`` registers this; it happens when something imports fairseq2n, and
-before it runs.
+fairseq2n needs ``libsndfile.so.1``, which the ``soundfile`` wheel contains. After it is loaded with
+``RTLD_GLOBAL``, the dynamic linker finds it by its soname. ``import danish_asr`` registers this; it
+happens when something imports fairseq2n.
 """
 
 import os

@@ -15,18 +15,10 @@ _INTERVAL: Final = 60.0  # seconds between two plain lines
 
 
 class Progress:
-    """The progress of one long task, in any unit; ``with`` shows it.
-
-    ``total`` is None as long as nobody knows it; ``done`` was reached before this start.
-    """
+    """The progress of one long task, in any unit; ``with`` shows it, ``total`` may be unknown."""
 
     def __init__(
-        self,
-        text: str,
-        total: float | None = None,
-        *,
-        done: int = 0,
-        console: Console | None = None,
+        self, text: str, total: float | None = None, *, console: Console | None = None
     ) -> None:
         self.console = console or Console(
             stderr=True, highlight=False, markup=False, soft_wrap=True
@@ -40,7 +32,7 @@ class Progress:
             transient=True,
             disable=not self.console.is_terminal,
         )
-        self._task = self._bar.add_task(text, total=total, completed=done)
+        self._task = self._bar.add_task(text, total=total)
         self._printed = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -85,13 +77,12 @@ def watch(
 ) -> Iterator[Item]:
     """Pass results on, and show rows and audio as they arrive, with a last line at the end.
 
-    ``measure`` gives rows and samples of a result. The rates leave out the ``done`` rows of an
-    earlier run.
+    ``measure`` gives rows and samples of a result; ``done`` are rows of an earlier run.
     """
     begin = time.monotonic()
     rows = samples = 0
     status = f"{verb} {done:,}/{total:,} rows"
-    with Progress(status, total, done=done) as progress:
+    with Progress(status, total) as progress:
         for result in results:
             more_rows, more_samples = measure(result)
             rows, samples = rows + more_rows, samples + more_samples

@@ -90,25 +90,14 @@ def partition_dir(root: Path, corpus: str, split: str, language: str) -> Path:
 
 
 def card_directories() -> list[Path]:
-    """Return the directories that are searched for cards of built datasets and finished runs.
-
-    ``data/parquet/cards`` below the working directory, and those that ``$DANISH_ASR_ASSETS`` names,
-    separated by ``os.pathsep``.
-    """
+    """The directories of cards: ``data/parquet/cards``, and those in ``$DANISH_ASR_ASSETS``."""
     named = os.environ.get("DANISH_ASR_ASSETS", "").split(os.pathsep)
     default = Path("data", "parquet", CARDS_DIR)
     return without_nested([default, *(Path(name) for name in named if name)])
 
 
 def without_nested(paths: Iterable[Path], searched: Sequence[Path] = ()) -> list[Path]:
-    """Leave out directories inside another one, or inside one that is already searched.
-
-    fairseq2 searches directories recursively, and refuses an asset that it finds twice.
-    """
+    """Leave out directories inside others: fairseq2 refuses an asset that it finds twice."""
     directories = list(dict.fromkeys(path.expanduser().resolve() for path in paths))
-    all_directories = {*searched, *directories}
-    return [
-        directory
-        for directory in directories
-        if directory not in searched and all_directories.isdisjoint(directory.parents)
-    ]
+    every = {*searched, *directories}
+    return [path for path in directories if path not in searched and every.isdisjoint(path.parents)]

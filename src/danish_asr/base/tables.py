@@ -5,10 +5,9 @@ import gzip
 import json
 import re
 import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -28,10 +27,7 @@ if its header has some."""
 _DELIMITERS: Final = (",", ";", "\t", "|")
 """The one that the header has most of; the first if it has none."""
 
-_QUOTES: Final = (
-    "expected a field that begins with a quote to be in quotes, and those inside doubled: "
-    '"ja, ""tak""" (or write TSV, in which quotes are text)'
-)
+_QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
@@ -44,23 +40,7 @@ full-width forms that stand for it in the texts that are written here."""
 
 _TRN_TEXT: Final = {wide: narrow for narrow, wide in TRN_MARKUP.items()}
 _TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
-
-_GZIP_MAGIC: Final = b"\x1f\x8b"
-_NOT_READ: Final = {
-    b"BZh": "is compressed by bzip2; expected plain text or gzip: bunzip2 FILE",
-    b"\xfd7zXZ": "is compressed by xz; expected plain text or gzip: unxz FILE",
-    b"\x28\xb5\x2f\xfd": "is compressed by zstd; expected plain text or gzip: unzstd FILE",
-    b"PK\x03\x04": "is a zip archive or a spreadsheet; unpack it, or save the sheet as CSV (UTF-8)",
-    b"PAR1": "is Parquet; expected the name to end in .parquet",
-    BOM_UTF16_LE: "is UTF-16 or UTF-32; expected UTF-8: iconv -f UTF-16 -t UTF-8 (or UTF-32)",
-    BOM_UTF16_BE: "is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8",
-    b"\0\0\xfe\xff": "is UTF-32; expected UTF-8: iconv -f UTF-32 -t UTF-8",
-}
-"""First bytes of files that users have, and what to do with them."""
-
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
-_ESCAPED: Final = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair, or half of one
-_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 class TableRow(NamedTuple):
@@ -78,14 +58,9 @@ def suffix_of(path: Path) -> str:
 
 
 def read_rows(
-    path: Path,
-    error: type[DanishAsrError],
-    start: int = 0,
-    stop: int | None = None,
-    *,
-    columns: list[str] | None = None,
+    path: Path, error: type[DanishAsrError], *, columns: list[str] | None = None
 ) -> Iterator[TableRow]:
-    """Yield rows ``start`` to ``stop - 1`` of a table; blank lines do not count.
+    """Yield the rows of a table; blank lines do not count.
 
     A file with another suffix than CSV, TSV, trn or Parquet has JSON lines, or a list of objects.
     Of Parquet, only ``columns`` are read, and a number that `datasets` stores for a class becomes
@@ -95,26 +70,19 @@ def read_rows(
         error: The file cannot be read, or its header or its quotes are invalid.
     """
     if path.suffix.lower() in {".parquet", ".pq"}:
-        yield from islice(_parquet_rows(path, columns, error), start, stop)
+        yield from _parquet_rows(path, columns, error)
         return
     with _opened(path, error) as content:
         if suffix_of(path) in CSV_FORMS:
-            yield from islice(_csv_rows(path, content, error), start, stop)
-            return
-        if suffix_of(path) == TRN:
-            lines_of_text = _decoded_lines(path, content, error)
-            yield from islice(_trn_rows(lines_of_text), start, stop)
-            return
-        if content.peek(64)[:64].lstrip().startswith((b"[{", b"[\n", b"[\r", b"[ ")):
-            yield from islice(_json_list(path, content, error), start, stop)
-            return
-        numbered = enumerate(content, start=1)
-        lines = ((number, line) for number, line in numbered if line.strip())
-        for number, line in islice(lines, start, stop):  # those before are not parsed
-            row = _json_row(number, line)
-            if number == 1 and row.values is None and line[:1] not in b"{[" and b"," in line:
-                row = row._replace(fault=f"{row.fault}; a CSV has a name that ends in .csv or .tsv")
-            yield row
+            yield from _csv_rows(path, content, error)
+        elif suffix_of(path) == TRN:
+            yield from _trn_rows(_decoded_lines(path, content, error))
+        elif re.match(rb"\s*\[\s*\{", content.peek(64)):
+            yield from _json_list(path, content.read(), error)
+        else:
+            for number, line in enumerate(content, start=1):
+                if line.strip():
+                    yield _json_row(number, line)
 
 
 def read_valid_rows(
@@ -138,47 +106,43 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
     """Open a file for reading bytes, decompressed; whatever reading raises becomes ``error``."""
     try:
         with path.open("rb") as file:
-            packed = file.peek(2)[:2] == _GZIP_MAGIC
-            content = gzip.GzipFile(fileobj=file) if packed else file
-            begin = content.peek(8)[:8]
-            advice = next(
-                (text for magic, text in _NOT_READ.items() if begin.startswith(magic)), ""
-            )
-            if packed and begin.startswith(_GZIP_MAGIC):
-                advice = "is compressed by gzip twice; expected once: gunzip FILE"
-            if advice:
-                raise error(f"{path}: {advice}")
-            yield content
+            is_packed = file.peek(2)[:2] == b"\x1f\x8b"
+            yield gzip.GzipFile(fileobj=file) if is_packed else file
     except (OSError, EOFError, zlib.error) as reason:
         text = getattr(reason, "strerror", None) or reason
         raise error(f"{path}: cannot be read ({text})") from reason
 
 
+def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[str]:
+    for number, line in enumerate(file, start=1):
+        yield decode_line(line, f"{path}:{number}", error)
+
+
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
-        values = _JSON.decode(line.removeprefix(BOM_UTF8).decode())
-        halves = _ESCAPED.search(line) and _HALF.search(json.dumps(values, ensure_ascii=False))
+        values = json.loads(line.decode("utf-8-sig"))
+        if b"\\ud" in line.lower():
+            json.dumps(values, ensure_ascii=False).encode()  # fails for half of a character
     except UnicodeDecodeError as reason:
         return TableRow(number, None, utf8_fault(reason))
     except (ValueError, RecursionError) as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
-    if halves:
-        return TableRow(number, None, "half of a character (\\ud800 to \\udfff without its pair)")
-    if not isinstance(values, dict):
-        return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
-    return TableRow(number, values)
+    return _object(number, values)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> Row:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"repeated keys: {', '.join(repeated)}; keep one of each")
-    return values
+def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Iterator[TableRow]:
+    """The rows of one list of objects, as pandas and others write it."""
+    try:
+        rows = json.loads(content)
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
+    yield from (_object(number, values) for number, values in enumerate(rows, start=1))
 
 
-_JSON: Final = json.JSONDecoder(object_pairs_hook=_once)
+def _object(number: int, values: Any) -> TableRow:
+    if isinstance(values, dict):
+        return TableRow(number, values)
+    return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
 
 
 def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
@@ -192,8 +156,7 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
             continue
         text, name = parts.groups()
         if markup := _TRN_READ_BY_SCLITE.search(text):
-            fix = "choose one alternative, or let sclite score the file"
-            fault = f"{markup[0]!r} is sclite's markup of alternatives or optional words; {fix}"
+            fault = f"{markup[0]!r} is sclite's markup of alternatives; choose one of them"
             yield TableRow(number, None, fault)
             continue
         speaker = re.split("[-_]", name, maxsplit=1)
@@ -203,26 +166,11 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
         yield TableRow(number, values)
 
 
-def _json_list(
-    path: Path, lines: Iterable[bytes], error: type[DanishAsrError]
-) -> Iterator[TableRow]:
-    """The rows of one list of objects, as pandas and others write it."""
-    try:
-        rows = json.loads(b"".join(lines))
-    except (ValueError, RecursionError) as reason:
-        raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
-    for number, values in enumerate(rows, start=1):
-        is_row = isinstance(values, dict)
-        fault = "" if is_row else f"expected a JSON object, found {type(values).__name__}"
-        yield TableRow(number, values if is_row else None, fault)
-
-
 def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
     if "\r" in header.rstrip("\r\n"):
-        fix = "expected newlines: tr '\\r' '\\n' < FILE > NEW"
-        raise error(f"{path}: its lines end in carriage returns, as on old Macs; {fix}")
+        raise error(f"{path}: its lines end in carriage returns: tr '\\r' '\\n' < FILE > NEW")
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
@@ -233,8 +181,7 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     line = 1
     try:
         names = [name.strip() for name in next(table, ())]
-        repeated = sorted({name for name in names if name and names.count(name) > 1})
-        if repeated:
+        if repeated := sorted({name for name in names if name and names.count(name) > 1}):
             raise error(
                 f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each, or, if the "
                 "line is a row, write a header above it (for LJ Speech path|raw|text)"
@@ -249,12 +196,7 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
                 yield TableRow(line, None, f"expected {len(names)} fields, as in the header")
             line = table.line_num + 1
     except csv.Error as reason:
-        raise error(f"{path}:{line}: cannot be read ({reason}); {_QUOTES}") from reason
-
-
-def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
-        yield decode_line(line.removeprefix(BOM_UTF8), f"{path}:{number}", error)
+        raise error(f"{path}:{line}: cannot be read ({reason}); in quotes, {_QUOTES}") from reason
 
 
 def _parquet_rows(

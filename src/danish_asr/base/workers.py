@@ -69,9 +69,8 @@ class WorkerPool:
 
     def submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         """Start ``task(item)``, or let it wait for a process; both must pickle."""
-        # Ctrl-C and a batch system's signals reach every process; a child that is still importing
-        # would die with a traceback. Children inherit the blocked signals: stopping is up to the
-        # parent.
+        # A signal to the whole group would kill a child that is still importing with a traceback.
+        # Children inherit the blocked signals: stopping is up to the parent.
         with uninterrupted():
             mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
@@ -138,11 +137,11 @@ def _end_with_parent() -> None:
 
 
 def run_on_ray(
-    task: Callable[[Item], Result], items: Sequence[Item], *, address: str | None, workers: int
+    task: Callable[[Item], Result], items: Sequence[Item], *, address: str, workers: int
 ) -> Iterator[Result]:
     """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
-    Without an address, a cluster with that many workers is started on this machine.
+    The address ``local`` starts a cluster with that many workers on this machine.
 
     Raises:
         ConfigError: There is no cluster at the address.
@@ -152,13 +151,15 @@ def run_on_ray(
         ray: Any = import_module("ray")
     except ImportError:
         raise MissingExtraError("--ray", "ray") from None
-    own = {"num_cpus": workers, "include_dashboard": False} if address is None else {}
+    own = {"num_cpus": workers, "include_dashboard": False} if address == "local" else {}
     try:
-        _probe(address)
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **own)
+        host, _, port = address.removeprefix("ray://").rpartition(":")
+        if port.isdecimal():  # Ray itself would try for many minutes
+            socket.create_connection((host, int(port)), timeout=20).close()
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", **own)
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())
-        fault = f"--ray: no Ray cluster answers at {address or 'this machine'} ({reason})"
+        fault = f"--ray: no Ray cluster answers at {address} ({reason})"
         raise ConfigError([fault], where="the command line") from error
     try:
         shared = ray.put(task)
@@ -181,10 +182,3 @@ def run_on_ray(
         ) from error
     finally:
         ray.shutdown()
-
-
-def _probe(address: str | None) -> None:
-    """Raise `OSError` if nothing listens at ``HOST:PORT``: Ray itself tries for many minutes."""
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=20).close()

@@ -159,14 +159,13 @@ def combine(
     name: Annotated[str, Option(help="Name of the dataset's card.")],
     out: Annotated[Path, Option(help="Root of the combined dataset.")],
     without: _Without = None,
-    copy: Annotated[bool, Option("--copy", help="Copy the shards: no hard links.")] = False,
 ) -> None:
     """Combine datasets to one without copying audio; run again, it is made anew."""
     for part in parts:
         _check_root(part)
     from danish_asr.corpus.command import combine_command
 
-    combine_command(parts, out, name=name, without=without, copy=copy)
+    combine_command(parts, out, name=name, without=without)
     say_next("verify", out, why="find faults, and what splits share")
 
 

@@ -55,11 +55,19 @@ class ConvertOptions:
     ray: str | None = None  # address of a Ray cluster; "local" starts one here
 
     def __post_init__(self) -> None:
-        if faults := list(self._faults()):
+        if faults := [*self._faults()]:
             raise ConfigError(faults, where="the options")
 
     def _faults(self) -> Iterator[str]:
-        yield from self._naming_faults()
+        for option, name in (("--name", self.name), ("--corpus", self.corpus)):
+            if name is not None and not _NAME.fullmatch(name):
+                yield f"{option}: {_NAME_RULE}; found {name!r}"
+        if not _LANGUAGE.fullmatch(self.language):
+            yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
+        for ours, theirs in self.columns.items():
+            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
+                names = ", ".join(COLUMNS)
+                yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
         yield from self._split_faults()
         if self.channel is not None and self.channel < 1:
             yield f"--channel: from 1; found {self.channel}"
@@ -70,30 +78,17 @@ class ConvertOptions:
         if self.shard_rows < 1:
             yield f"--shard-rows: from 1; found {self.shard_rows}"
 
-    def _naming_faults(self) -> Iterator[str]:
-        if not _NAME.fullmatch(self.name):
-            yield f"--name: {_NAME_RULE}; found {self.name!r}"
-        if self.corpus is not None and not _NAME.fullmatch(self.corpus):
-            yield f"--corpus: {_NAME_RULE}; found {self.corpus!r}"
-        if not _LANGUAGE.fullmatch(self.language):
-            yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
-        for ours, theirs in self.columns.items():
-            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
-                names = ", ".join(COLUMNS)
-                yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
-
     def _split_faults(self) -> Iterator[str]:
         if self.own_split not in {None, "train", "dev", "test"}:
             yield f"--split: one of train, dev, test; found {self.split}"
-        if self.split_by_speaker is None:
-            return
-        if shares_of(self.split_by_speaker) is None:
-            yield (
-                "--split-by-speaker: per cent of train, dev and test that add up to 100, such as "
-                f"80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
-            )
-        if self.own_split not in {None, "train"}:
-            yield f"--split: only train goes with --split-by-speaker; found {self.split}"
+        if self.split_by_speaker is not None:
+            if shares_of(self.split_by_speaker) is None:
+                yield (
+                    "--split-by-speaker: per cent of train, dev and test, which add up to 100, as "
+                    f"in 80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
+                )
+            if self.own_split in {"dev", "test"}:
+                yield f"--split: only train goes with --split-by-speaker; found {self.split}"
 
     @property
     def own_split(self) -> str | None:

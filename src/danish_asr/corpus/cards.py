@@ -1,8 +1,12 @@
-"""What readers of a dataset need beside its shards: cards, a tokenizer, hours and ``README.md``."""
+"""What a dataset has beside its shards: ledger, suspects, cards, tokenizer, hours, README.
+
+Comes in: what a conversion or a combination has written. Goes out: `complete` ends it.
+"""
 
 import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,13 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sentencepiece
 
-from danish_asr.base.files import publish, publish_text, sweep, to_yaml
+from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep, to_yaml
 from danish_asr.base.schema import (
     CARDS_DIR,
+    INVENTORY_FILE,
+    LEDGER_FILE,
     README_FILE,
     SAMPLE_RATE,
     SPLITS,
     STATISTICS_FILE,
+    SUSPECTS_FILE,
     UTTERANCE_SCHEMA,
     VERSION_DIR,
 )
@@ -33,18 +40,6 @@ SPACE: Final = "▁"
 _RESERVED: Final = {" ", SPACE, "▅"}  # the space, and SentencePiece's own signs
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
-
-_HUB_CODES: Final = {  # the hub prefers codes of two letters
-    DANISH: "da",
-    "nob_Latn": "nb",
-    "nno_Latn": "nn",
-    "swe_Latn": "sv",
-    "fao_Latn": "fo",
-    "isl_Latn": "is",
-    "kal_Latn": "kl",
-    "deu_Latn": "de",
-    "eng_Latn": "en",
-}
 
 _TEXT: Final = """\
 # {name}
@@ -81,18 +76,53 @@ it. `danish-asr verify ROOT` checks the dataset.
 """
 
 
-def alphabet_of(characters: Iterable[str]) -> list[str]:
-    """The characters that become symbols, sorted; space and non-printing ones do not."""
-    return sorted({char for char in characters if char.isprintable()} - _RESERVED)
+def complete(
+    root: Path,
+    *,
+    ledger: pa.Table,
+    suspects: pa.Table,
+    characters: Collection[str],
+    shards: Iterable[ShardEntry],
+    **values: Any,
+) -> Inventory:
+    """Write all that a dataset has beside its shards, ``manifest.json`` last; returns that.
+
+    ``characters`` are those of the training text, ``values`` the other fields of `Inventory`.
+    """
+    for place, table in ((LEDGER_FILE, ledger), (SUSPECTS_FILE, suspects)):
+        with publish(root / place) as stream:
+            pq.write_table(table, stream)
+    inventory = Inventory(
+        dropped=_dropped_counts(ledger),
+        suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
+        shards=sorted(shards, key=lambda shard: shard.path),
+        ledger_sha256=sha256_of(root / LEDGER_FILE),
+        suspects_sha256=sha256_of(root / SUSPECTS_FILE),
+        **values,
+    )
+    publish_text(root / STATISTICS_FILE, _statistics(inventory.shards))
+    _write_cards(root, inventory.name, characters)
+    publish_text(root / README_FILE, _readme(root, inventory))
+    sweep(root)
+    publish_json(root / INVENTORY_FILE, asdict(inventory))
+    return inventory
+
+
+def _dropped_counts(ledger: pa.Table) -> list[dict[str, Any]]:
+    """Reason, dialect and rows of a ledger, most frequent first."""
+    drops = Counter(zip(ledger["reason"].to_pylist(), ledger["dialect"].to_pylist(), strict=True))
+    ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
+    return [{"reason": why, "dialect": dialect, "rows": rows} for (why, dialect), rows in ordered]
 
 
 def build_char_tokenizer(characters: Iterable[str]) -> bytes:
     """Return a SentencePiece model with a symbol per character, for ``char_tokenizer`` of fairseq2.
 
-    Texts are encoded as they are (no normalisation, no leading space), so that decoding gives the
-    text back if single spaces separate its words.
+    Space and characters that do not print are no symbols. Texts are encoded as they are (no
+    normalisation, no leading space), so that decoding gives the text back if single spaces separate
+    its words.
     """
-    alphabet = alphabet_of(characters)
+    alphabet = sorted({char for char in characters if char.isprintable()} - _RESERVED)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([" ".join(alphabet)]),
@@ -113,7 +143,7 @@ def build_char_tokenizer(characters: Iterable[str]) -> bytes:
     return model.getvalue()
 
 
-def statistics(shards: Iterable[ShardEntry]) -> str:
+def _statistics(shards: Iterable[ShardEntry]) -> str:
     """Text of ``language_distribution_0.tsv``: one row per corpus, with its hours of TRAIN audio.
 
     Sampling weights are computed from these hours, so a row per split would distort them.
@@ -130,43 +160,28 @@ def statistics(shards: Iterable[ShardEntry]) -> str:
     return "\n".join(["corpus\tlanguage\thours", *rows, ""])
 
 
-def cards(root: Path, name: str, *, with_tokenizer: bool) -> dict[str, dict[str, Any]]:
-    """The fairseq2 cards of a dataset and of its tokenizer, by their paths below the root."""
+def _write_cards(root: Path, name: str, characters: Collection[str]) -> None:
+    """Write fairseq2's card of the dataset, and a tokenizer if there is training text."""
     dataset = {
         "name": name,
         "dataset_family": "mixture_parquet_asr_dataset",
         "dataset_config": {"data": str((root / VERSION_DIR).resolve())},
     }
-    tokenizer = {
-        "name": f"{name}_char",
-        "tokenizer_family": "char_tokenizer",
-        "tokenizer": f"{name}_char.model",  # fairseq2 looks for it beside the card
-    }
-    if not with_tokenizer:
-        return {f"{CARDS_DIR}/{name}.yaml": dataset}
-    dataset["tokenizer_ref"] = tokenizer["name"]
-    return {f"{CARDS_DIR}/{name}_char.yaml": tokenizer, f"{CARDS_DIR}/{name}.yaml": dataset}
-
-
-def write_cards(root: Path, name: str, characters: Collection[str]) -> None:
-    """Write the cards of a dataset, and its tokenizer if there are characters of training text."""
+    folder = root / CARDS_DIR
     if characters:
-        with publish(root / CARDS_DIR / f"{name}_char.model") as stream:
+        tokenizer = {
+            "name": f"{name}_char",
+            "tokenizer_family": "char_tokenizer",
+            "tokenizer": f"{name}_char.model",  # fairseq2 looks for it beside the card
+        }
+        dataset["tokenizer_ref"] = tokenizer["name"]
+        with publish(folder / tokenizer["tokenizer"]) as stream:
             stream.write(build_char_tokenizer(characters))
-    for path, card in cards(root, name, with_tokenizer=bool(characters)).items():
-        publish_text(root / path, to_yaml(card))
+        publish_text(folder / f"{name}_char.yaml", to_yaml(tokenizer))
+    publish_text(folder / f"{name}.yaml", to_yaml(dataset))
 
 
-def write_small_files(root: Path, inventory: Inventory, characters: Collection[str]) -> None:
-    """Write what readers need beside the shards, from the characters of the training text."""
-    publish_text(root / STATISTICS_FILE, statistics(inventory.shards))
-    write_cards(root, inventory.name, characters)
-    publish_text(root / README_FILE, readme(root, inventory))
-    sweep(root)
-
-
-def readme(root: Path, inventory: Inventory) -> str:
-    """Return the text; reads dialects and lengths of all shards."""
+def _readme(root: Path, inventory: Inventory) -> str:
     shards = inventory.shards
     corpora, languages = _values(shards, "corpus"), _values(shards, "language")
     text = _TEXT.format(
@@ -180,7 +195,7 @@ def readme(root: Path, inventory: Inventory) -> str:
         source_rows=inventory.source_rows,
         table=_table(root, shards),
         corpus=corpora[0] if corpora else ALL_CORPORA,
-        split=next(iter(splits_of(shards)), "train"),
+        split=next(iter(_splits_of(shards)), "train"),
         version=VERSION_DIR,
     )
     return f"---\n{to_yaml(_metadata(inventory))}---\n\n{text}"
@@ -192,40 +207,43 @@ def _values(shards: Iterable[ShardEntry], key: str) -> list[str]:
 
 def _metadata(inventory: Inventory) -> dict[str, Any]:
     """What `datasets` and the hub read at the top of ``README.md``."""
-    shards = inventory.shards
-    by_config = {ALL_CORPORA: shards} | {
-        corpus: [shard for shard in shards if shard.partition("corpus") == corpus]
-        for corpus in _values(shards, "corpus")
-    }
+    configs = []
+    for name in (ALL_CORPORA, *_values(inventory.shards, "corpus")):
+        is_all = name == ALL_CORPORA
+        own = [s for s in inventory.shards if is_all or s.partition("corpus") == name]
+        folder = f"{VERSION_DIR}/corpus={'*' if is_all else name}"
+        files = [
+            {"split": split, "path": f"{folder}/split={split}/**/*.parquet"}
+            for split in _splits_of(own)
+        ]
+        configs.append({"config_name": name, "default": is_all, "data_files": files})
     return {
         "pretty_name": inventory.name,
-        "language": [hub_code(name) for name in _values(shards, "language")],
+        "language": [hub_code(name) for name in _values(inventory.shards, "language")],
         "task_categories": ["automatic-speech-recognition"],
-        "configs": [
-            {
-                "config_name": name,
-                "default": name == ALL_CORPORA,
-                "data_files": [
-                    {
-                        "split": split,
-                        "path": f"{VERSION_DIR}/corpus={'*' if name == ALL_CORPORA else name}/"
-                        f"split={split}/**/*.parquet",
-                    }
-                    for split in splits_of(entries)
-                ],
-            }
-            for name, entries in by_config.items()
+        "configs": configs,
+        "dataset_info": [
+            {"config_name": config["config_name"], "features": _features()} for config in configs
         ],
-        "dataset_info": [{"config_name": name, "features": _features()} for name in by_config],
     }
+
+
+def _features() -> list[dict[str, Any]]:
+    features: list[dict[str, Any]] = []
+    for column in UTTERANCE_SCHEMA:
+        dtype: Any = str(column.type)
+        if pa.types.is_binary(column.type):
+            dtype = {"audio": {"sampling_rate": SAMPLE_RATE, "decode": False}}
+        features.append({"name": column.name, "dtype": dtype})
+    return features
 
 
 def hub_code(language: str) -> str:
     """A language of omniASR, such as ``nob_Latn``, as the hub writes it."""
-    return _HUB_CODES.get(language, language.partition("_")[0])
+    return "da" if language == DANISH else language.partition("_")[0]
 
 
-def splits_of(shards: Iterable[ShardEntry]) -> list[str]:
+def _splits_of(shards: Iterable[ShardEntry]) -> list[str]:
     """The splits that have rows, in the order of `SPLITS`."""
     present = {shard.partition("split") for shard in shards}
     return [split for split in SPLITS if split in present]
@@ -246,33 +264,22 @@ def duration(seconds: float) -> str:
     return f"{seconds / size:,.1f} {unit}"
 
 
-def _features() -> list[dict[str, Any]]:
-    audio = {"audio": {"sampling_rate": SAMPLE_RATE, "decode": False}}
-    return [
-        {"name": field.name, "dtype": audio if pa.types.is_binary(field.type) else str(field.type)}
-        for field in UTTERANCE_SCHEMA
-    ]
-
-
 def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
-    rows: Counter[tuple[str, str]] = Counter()
-    samples: Counter[tuple[str, str]] = Counter()
-    for shard in shards:
-        with pq.ParquetFile(root / shard.path) as parquet:
-            table = parquet.read(["dialect", "audio_size"])
-        split = shard.partition("split")
-        for row in table.to_pylist():
-            for name in ("all", row["dialect"] or "not given"):
-                rows[name, split] += 1
-                samples[name, split] += row["audio_size"]
-    splits = splits_of(shards)
-    dialects = sorted({dialect for dialect, _ in rows} - {"all"})
+    """Rows and their length per dialect and split, in Markdown."""
+    splits = _splits_of(shards)
+    cells: dict[tuple[str, str], str] = {}
+    if shards:
+        rows = pq.read_table(root / VERSION_DIR, columns=["dialect", "split", "audio_size"])
+        named = rows.set_column(0, "dialect", rows["dialect"].fill_null("not given"))
+        every = rows.set_column(0, "dialect", pa.repeat("all", len(rows)))
+        summed = pa.concat_tables([named, every]).group_by(["dialect", "split"])
+        for row in summed.aggregate([([], "count_all"), ("audio_size", "sum")]).to_pylist():
+            length = duration(row["audio_size_sum"] / SAMPLE_RATE)
+            cells[row["dialect"], row["split"]] = f"{row['count_all']:,} ({length})"
+    dialects = (*sorted({dialect for dialect, _ in cells} - {"all"}), "all")
     lines = [["dialect", *splits], ["---"] * (1 + len(splits))]
-    for name in (*dialects, "all"):
-        keys = [(name, split) for split in splits]
-        cells = [
-            f"{rows[key]:,} ({duration(samples[key] / SAMPLE_RATE)})" if rows[key] else ""
-            for key in keys
-        ]
-        lines.append([name.replace("|", r"\|"), *cells])
+    lines += [
+        [name.replace("|", r"\|"), *(cells.get((name, own), "") for own in splits)]
+        for name in dialects
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -6,13 +6,12 @@ and its parts deleted. The same command makes it anew, from the parts as they ar
 """
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,7 @@ import pyarrow.parquet as pq
 import sentencepiece
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep
+from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.progress import track
 from danish_asr.base.schema import (
     CARDS_DIR,
@@ -29,11 +28,10 @@ from danish_asr.base.schema import (
     LEDGER_SCHEMA,
     SAMPLE_RATE,
     SUSPECTS_FILE,
-    SUSPECTS_SCHEMA,
 )
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import write_small_files
-from danish_asr.corpus.convert import OURS, dropped_counts, locked
+from danish_asr.corpus.cards import complete
+from danish_asr.corpus.convert import OURS, locked
 from danish_asr.corpus.rows import is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
@@ -47,6 +45,7 @@ class _Part(NamedTuple):
 
     root: Path
     inventory: Inventory
+    rows: pa.Table  # corpus, id, source_id, dialect and the path of the shard
 
     @property
     def name(self) -> str:
@@ -55,58 +54,53 @@ class _Part(NamedTuple):
 
 
 def combine(
-    parts: Sequence[Path], out: Path, *, name: str, without: Path | None = None, copy: bool = False
+    parts: Sequence[Path], out: Path, *, name: str, without: Path | None = None
 ) -> Inventory:
     """Combine datasets below ``out``; ``without`` is a table of corpus and id, rows to leave out.
 
     Raises:
         ConfigError: The name is impossible.
-        DatasetError: A part is unfinished, parts share a name or a row, ``out`` holds something
-            else, or shards cannot be linked to it (``copy`` copies them).
+        DatasetError: A part is unfinished, parts share a name or a row, or ``out`` holds something
+            else.
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
     _check_out(out, parts, name)
-    sources = _read_parts(parts, name)
-    listed = read_without(without) if without else None
+    sources = sorted((_read_part(root) for root in parts), key=lambda part: part.name)
+    _check_parts(sources, name)
+    ledger = pa.concat_tables(
+        [_ledger(part, pq.read_table(part.root / LEDGER_FILE)) for part in sources]
+    )
+    suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
+    listed, gone = None, LEDGER_SCHEMA.empty_table()
+    if without:
+        listed = read_without(without)
+        gone = _left_out(sources, listed, f"listed in {without.name}")
+        suspects = suspects.filter(pc.invert(is_listed(suspects, gone.select(["corpus", "id"]))))
+    digests = [(part.name, sha256_of(part.root / INVENTORY_FILE)) for part in sources]
     with locked(out):
         _check_out(out, parts, name)
         publish_text(out / MARK, name)
         for place in (INVENTORY_FILE, *OURS):
-            _remove(out / place)
-        shards, left_out = _place_shards(sources, out, listed, without, copy=copy)
-        ledger = _joined(sources, LEDGER_FILE, LEDGER_SCHEMA, "source")
-        ledger = pa.concat_tables([ledger, *left_out])
-        suspects = _joined(sources, SUSPECTS_FILE, SUSPECTS_SCHEMA, None)
-        gone = pa.concat_tables([LEDGER_SCHEMA.empty_table(), *left_out])
-        if gone:
-            suspects = suspects.filter(
-                pc.invert(is_listed(suspects, gone.select(["corpus", "id"])))
-            )
-        for place, table in ((LEDGER_FILE, ledger), (SUSPECTS_FILE, suspects)):
-            with publish(out / place) as stream:
-                pq.write_table(table, stream)
-        own = [part.inventory for part in sources]
-        digests = [(part.name, sha256_of(part.root / INVENTORY_FILE)) for part in sources]
-        inventory = Inventory(
+            if (out / place).is_dir():
+                shutil.rmtree(out / place)
+            (out / place).unlink(missing_ok=True)
+        inventory = complete(
+            out,
             name=name,
             source=", ".join(part.name for part in sources),
             key=sha256(repr((name, digests, listed and listed.to_pylist())).encode()).hexdigest(),
-            source_rows=sum(inventory.source_rows for inventory in own),
-            dropped=dropped_counts(ledger),
-            suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
-            shards=sorted(shards, key=lambda shard: shard.path),
-            ledger_sha256=sha256_of(out / LEDGER_FILE),
-            suspects_sha256=sha256_of(out / SUSPECTS_FILE),
+            source_rows=sum(part.inventory.source_rows for part in sources),
+            shards=_place_shards(sources, out, gone),
+            ledger=pa.concat_tables([ledger, gone]),
+            suspects=suspects,
+            characters=set().union(*map(_characters, sources)),
             summary={},
             parts=[
                 {"name": part.name, "source": part.inventory.source, "sha256": digest}
                 for part, (_, digest) in zip(sources, digests, strict=True)
             ],
         )
-        write_small_files(out, inventory, _characters(sources))
-        sweep(out)
-        publish_json(out / INVENTORY_FILE, inventory.as_json())
         (out / MARK).unlink()
     return inventory
 
@@ -116,139 +110,108 @@ def _check_out(out: Path, parts: Sequence[Path], name: str) -> None:
     for part in parts:
         if part.resolve() in {out.resolve(), *out.resolve().parents}:
             raise DatasetError(f"{out}: is {part}, or inside it; choose another --out")
+    own = ""
     if (out / MARK).is_file():
         own = (out / MARK).read_text(encoding="utf-8")
-    elif (out / INVENTORY_FILE).is_file():
-        inventory = read_inventory(out)
-        if not inventory.parts:
-            raise DatasetError(
-                f"{out}: holds the dataset '{inventory.name}' of `danish-asr convert`; choose "
-                "another --out, a new folder"
-            )
+    elif (out / INVENTORY_FILE).is_file() and (inventory := read_inventory(out)).parts:
         own = inventory.name
-    else:
-        if others := sorted(path.name for path in out.glob("[!.]*")):
-            raise DatasetError(f"{out}: holds {others[0]}; choose another --out, a new folder")
-        return
-    if own != name:
-        raise DatasetError(
-            f"{out}: holds the combined dataset '{own}'; make it anew with --name {own}, or choose "
-            "another --out"
-        )
+    others = sorted(path.name for path in out.glob("[!.]*"))
+    if others and own != name:
+        what = f"the combined dataset '{own}'" if own else others[0]
+        raise DatasetError(f"{out}: holds {what}; choose another --out, a new folder")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _read_parts(roots: Iterable[Path], name: str) -> list[_Part]:
-    """The datasets in the order of their names, which differ; they have one language."""
-    parts = sorted(
-        (_Part(root, read_inventory(root)) for root in roots), key=lambda part: part.name
-    )
-    for own, count in Counter(part.name for part in parts).items():
-        if count > 1:
-            roots_of = " and ".join(str(part.root) for part in parts if part.name == own)
+def _read_part(root: Path) -> _Part:
+    inventory = read_inventory(root)
+    tables = []
+    for entry in inventory.shards:
+        try:
+            with pq.ParquetFile(root / entry.path) as parquet:
+                rows = parquet.read(["id", "source_id", "dialect"])
+        except (OSError, pa.ArrowException) as error:
             raise DatasetError(
-                f"{roots_of} have the same name '{own}'; convert one again with another --name"
+                f"{root}: is damaged ({error}); `danish-asr verify` lists all faults"
+            ) from None
+        for name, value in (("corpus", entry.partition("corpus")), ("path", entry.path)):
+            rows = rows.append_column(name, pa.repeat(value, len(rows)))
+        tables.append(rows)
+    return _Part(root, inventory, pa.concat_tables(tables) if tables else pa.table({}))
+
+
+def _check_parts(parts: Sequence[_Part], name: str) -> None:
+    """Raise if parts share a name or a row, or have several languages."""
+    names = [part.name for part in parts]
+    for own in names:
+        if names.count(own) > 1:
+            raise DatasetError(
+                f"several parts have the same name '{own}'; convert one again with another --name"
             )
         if own == name:  # fairseq2 refuses two cards of one name
             raise ConfigError([f"--name: {name} is the name of a part; choose another"])
-    languages = {
-        shard.partition("language"): part.name for part in parts for shard in part.inventory.shards
-    }
-    if len(languages) > 1:
-        listed = ", ".join(f"{name} has {language}" for language, name in languages.items())
-        raise DatasetError(f"a dataset has one language, and these have several: {listed}")
-    _check_rows(parts)
-    return parts
+    shards = [shard for part in parts for shard in part.inventory.shards]
+    if len(languages := {shard.partition("language") for shard in shards}) > 1:
+        raise DatasetError(f"a dataset has one language; these have {', '.join(sorted(languages))}")
+    rows = pa.concat_tables([part.rows.select(["corpus", "id"]) for part in parts if part.rows])
+    counted = rows.group_by(["corpus", "id"]).aggregate([([], "count_all")])
+    shared = counted.filter(pc.greater(counted["count_all"], 1))
+    if len(shared):
+        first = " ".join(shared.select(["corpus", "id"]).to_pylist()[0].values())
+        raise DatasetError(
+            f"{' and '.join(names)} share {len(shared):,} rows, such as {first}. Leave a part out "
+            "whose rows another one has; if they are other recordings, convert one part again with "
+            "--corpus"
+        )
 
 
-def _check_rows(parts: Iterable[_Part]) -> None:
-    """Raise `DatasetError` if a row, named by corpus and id, is in several parts."""
-    first: dict[str, tuple[str, pa.Array]] = {}
+def _left_out(parts: Sequence[_Part], listed: pa.Table, reason: str) -> pa.Table:
+    """A ledger of the rows of the parts that a list names."""
+    ledgers = []
     for part in parts:
-        for corpus, ids in _ids_by_corpus(part).items():
-            other, known = first.get(corpus, (part.name, ids.slice(0, 0)))
-            shared = ids.filter(pc.is_in(ids, known))
-            if len(shared):
-                names = ", ".join(shared[:3].to_pylist())
-                raise DatasetError(
-                    f"{other} and {part.name} share {len(shared):,} rows of the corpus {corpus}: "
-                    f"{names}. Leave a part out whose rows the other has; if they are other "
-                    "recordings, convert one part again with --corpus"
-                )
-            first[corpus] = part.name, pa.concat_arrays([known, ids])
-
-
-def _ids_by_corpus(part: _Part) -> dict[str, pa.Array]:
-    ids: dict[str, list[pa.ChunkedArray]] = {}
-    for entry in part.inventory.shards:
-        try:
-            own = pq.ParquetFile(part.root / entry.path).read(["id"])["id"]
-        except (OSError, pa.ArrowException) as error:
-            raise DatasetError(
-                f"{part.root}: is damaged ({error}); `danish-asr verify` lists all faults"
-            ) from None
-        ids.setdefault(entry.partition("corpus"), []).append(own)
-    return {
-        corpus: pa.concat_arrays([chunk for own in tables for chunk in own.chunks])
-        for corpus, tables in ids.items()
-    }
-
-
-def _place_shards(
-    parts: Sequence[_Part],
-    out: Path,
-    listed: pa.Table | None,
-    without: Path | None,
-    *,
-    copy: bool,
-) -> tuple[list[ShardEntry], list[pa.Table]]:
-    """Link, copy or rewrite all shards; return their entries, and ledgers of the rows left out."""
-    pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
-    entries, ledgers = [], []
-    found = 0
-    for part, entry in track(pairs, "combining", len(pairs)):
-        source, folder, _, file = part.root / entry.path, *entry.path.rpartition("/")
-        own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
-        target = out / own.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        rows = _listed_rows(source, entry, listed) if listed is not None else None
-        if rows is not None and pc.any(rows).as_py():
-            written, ledger = _rewritten(
-                source, target, own, rows, f"listed in {without and without.name}"
-            )
-            found += len(ledger)
-            entries += [written] if written.rows else []
-            names = pc.binary_join_element_wise(part.name, ledger["source"], "/")
-            ledgers.append(ledger.set_column(0, LEDGER_SCHEMA.field(0), names))
-            continue
-        _link(source.resolve(), target, part, copy=copy)
-        entries.append(own)
-    if listed is not None and not found:
+        rows = part.rows.filter(is_listed(part.rows, listed))
+        places = pc.extract_regex(rows["source_id"], r"^(?P<source>.*):(?P<row>\d+)$")
+        columns = [pc.struct_field(places, name) for name in ("source", "row")]
+        columns += [rows[name] for name in ("corpus", "id", "dialect")]
+        columns.append(pa.repeat(reason, len(rows)))
+        ledgers.append(_ledger(part, pa.table(columns, LEDGER_SCHEMA.names)))
+    ledger = pa.concat_tables(ledgers)
+    if not len(ledger):
         raise DatasetError(
             f"--without: none of its {len(listed):,} rows is in the parts, such as "
             f"{listed['id'][0].as_py()!r}; expected the columns corpus and id"
         )
-    return entries, ledgers
+    return ledger
 
 
-def _listed_rows(source: Path, entry: ShardEntry, listed: pa.Table) -> pa.ChunkedArray:
-    ids = pq.ParquetFile(source).read(["id"])
-    corpus = pa.repeat(pa.scalar(entry.partition("corpus")), len(ids))
-    return is_listed(ids.append_column("corpus", corpus), listed)
+def _ledger(part: _Part, rows: pa.Table) -> pa.Table:
+    """Rows for the ledger; a source gets the name of its part before it."""
+    names = pc.binary_join_element_wise(part.name, rows["source"], "/")
+    return rows.set_column(rows.column_names.index("source"), "source", names).cast(LEDGER_SCHEMA)
 
 
-def _rewritten(
-    source: Path, target: Path, entry: ShardEntry, left_out: pa.ChunkedArray, reason: str
-) -> tuple[ShardEntry, pa.Table]:
-    """Write a shard without some of its rows; returns its entry, and those rows for the ledger."""
-    samples = rows = place = 0
-    dropped: list[dict[str, Any]] = []
+def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> list[ShardEntry]:
+    """Link all shards; one of which rows are left out is written anew."""
+    pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
+    entries = []
+    for part, entry in track(pairs, "combining", len(pairs)):
+        folder, _, file = entry.path.rpartition("/")
+        own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
+        source, target = part.root / entry.path, out / own.path
+        rows = part.rows.filter(pc.equal(part.rows["path"], entry.path))
+        is_gone = is_listed(rows, gone.select(["corpus", "id"]))
+        if pc.any(is_gone).as_py():
+            own = _rewritten(source, target, own, pc.invert(is_gone))
+        else:
+            _link(source.resolve(), target)
+        if own.rows:
+            entries.append(own)
+    return entries
+
+
+def _rewritten(source: Path, target: Path, entry: ShardEntry, kept: pa.ChunkedArray) -> ShardEntry:
+    """Write the rows of a shard that are ``kept``; returns its entry."""
+    if not pc.any(kept).as_py():
+        return replace(entry, rows=0)
+    samples = place = 0
     with (
         pq.ParquetFile(source) as parquet,
         publish(target) as stream,
@@ -256,63 +219,31 @@ def _rewritten(
     ):
         for number in range(parquet.num_row_groups):
             group = parquet.read_row_group(number)
-            gone = left_out.slice(place, len(group))
+            rest = group.filter(kept.slice(place, len(group)))
             place += len(group)
-            written = group.filter(pc.invert(gone))
-            if len(written):
-                writer.write_table(written)
-            rows += len(written)
-            samples += pc.sum(written["audio_size"]).as_py() or 0
-            dropped += group.filter(gone).select(["source_id", "id", "dialect"]).to_pylist()
-    if not rows:
-        target.unlink()
-    ledger = []
-    for row in dropped:
-        file, _, position = row.pop("source_id").rpartition(":")
-        about = {"source": file, "row": int(position), "reason": reason}
-        ledger.append(row | about | {"corpus": entry.partition("corpus")})
-    digest = sha256_of(target) if rows else ""
-    made = replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
-    return made, pa.Table.from_pylist(ledger, LEDGER_SCHEMA)
+            if len(rest):
+                writer.write_table(rest)
+                samples += pc.sum(rest["audio_size"]).as_py()
+    rows, digest = pc.sum(kept).as_py(), sha256_of(target)
+    return replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
 
 
-def _link(source: Path, target: Path, part: _Part, *, copy: bool) -> None:
+def _link(source: Path, target: Path) -> None:
+    """Link a file, or copy it to another file system."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    if copy:
-        with publish(target) as stream, source.open("rb") as content:
-            shutil.copyfileobj(content, stream)
-        return
     try:
         target.hardlink_to(source)
-    except OSError as error:
-        raise DatasetError(
-            f"{part.root}: its shards cannot be linked to {target} ({error.strerror}). Choose an "
-            "--out on its file system, or add --copy"
-        ) from None
+    except OSError:
+        shutil.copyfile(source, target)
 
 
-def _joined(
-    parts: Iterable[_Part], place: str, schema: pa.Schema, prefixed: str | None
-) -> pa.Table:
-    """The ledgers or the suspects of all parts; a source gets the name of its part before it."""
-    tables = [schema.empty_table()]
-    for part in parts:
-        table = pq.read_table(part.root / place)
-        if prefixed:
-            names = pc.binary_join_element_wise(part.name, table[prefixed], "/")
-            table = table.set_column(table.column_names.index(prefixed), prefixed, names)
-        tables.append(table.cast(schema))
-    return pa.concat_tables(tables)
-
-
-def _characters(parts: Iterable[_Part]) -> set[str]:
-    """The characters of the tokenizers of all parts."""
-    characters: set[str] = set()
-    for part in parts:
-        path = part.root / CARDS_DIR / f"{part.name}_char.model"
-        with suppress(OSError):  # a part without training rows
-            model = sentencepiece.SentencePieceProcessor()
-            model.LoadFromSerializedProto(path.read_bytes())
-            pieces = (model.id_to_piece(index) for index in range(model.get_piece_size()))
-            characters.update(piece for piece in pieces if len(piece) == 1)
-    return characters
+def _characters(part: _Part) -> set[str]:
+    """The characters of a part's tokenizer; none if it has no training rows."""
+    path = part.root / CARDS_DIR / f"{part.name}_char.model"
+    model = sentencepiece.SentencePieceProcessor()
+    with suppress(OSError):
+        model.LoadFromSerializedProto(path.read_bytes())
+        pieces = map(model.id_to_piece, range(model.get_piece_size()))
+        return {piece for piece in pieces if len(piece) == 1}
+    return set()

@@ -16,8 +16,8 @@ from danish_asr.corpus.cards import duration, unit_of
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import SOURCES, resolve_source
-from danish_asr.corpus.summary import print_summary
-from danish_asr.corpus.verify import Verification, verify
+from danish_asr.corpus.summary import print_summary, print_total
+from danish_asr.corpus.verify import LEAKS, Verification, verify
 
 
 def _console() -> Console:
@@ -28,13 +28,10 @@ def _console() -> Console:
 def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     """Convert, and print the summary."""
     console = _console()
-    resolved = resolve_source(source)
-    if resolved.why:
-        about = SOURCES[resolved.kind].about
-        console.print(
-            f"{resolved.location}: read as {resolved.kind}, because {resolved.why}: {about}"
-        )
-    inventory = convert(f"{resolved.kind}:{resolved.location}", out, options)
+    kind, location, why = resolve_source(source)
+    if why:
+        console.print(f"{location}: read as {kind}, because {why}: {SOURCES[kind].about}")
+    inventory = convert(f"{kind}:{location}", out, options)
     print_summary(inventory, console)
     console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
 
@@ -45,7 +42,7 @@ def print_sources() -> None:
     table.add_column("WHERE", overflow="fold")
     table.add_column("what", overflow="fold")
     for kind, source in SOURCES.items():
-        table.add_row(kind, source.location.replace("[", r"\["), source.about)
+        table.add_row(kind, Text(source.location), source.about)
     table.add_row("package.module.function", "any", "your own, see docs/howto/extend.md")
     Console().print(table)
 
@@ -63,18 +60,21 @@ def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[st
 def check_faults(root: Path, result: Verification) -> None:
     """Raise `DatasetError` with all faults if there are any."""
     if result.faults:
-        count = f"{root}: faults: {len(result.faults):,}"
-        lines = "\n  - ".join([count, *result.faults])
-        raise DatasetError("\n".join([lines, *result.advice]))
+        lines = "\n  - ".join([f"{root}: faults: {len(result.faults):,}", *result.faults])
+        advice = "convert the dataset again"
+        if result.leaks:
+            advice += (
+                " with --split-by-speaker, --drop-shared-sentences or --without; or accept what "
+                f"splits share with --allow-shared ({', '.join(LEAKS)})"
+            )
+        raise DatasetError(f"{lines}\n{advice}")
     _console().print(f"{root}: no faults")
 
 
 @exception_at_stops()
-def combine_command(
-    parts: Sequence[Path], out: Path, *, name: str, without: Path | None, copy: bool
-) -> None:
+def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
     """Combine datasets, and print the rows of each part."""
-    inventory = combine(parts, out, name=name, without=without, copy=copy)
+    inventory = combine(parts, out, name=name, without=without)
     console = _console()
     table = Table("part", "corpora", "rows", "length")
     for part in (part["name"] for part in inventory.parts):
@@ -83,21 +83,18 @@ def combine_command(
         length = duration(sum(shard.seconds for shard in own))
         table.add_row(part, corpora, f"{sum(shard.rows for shard in own):,}", length)
     console.print(table)
-    console.print(
-        f"{name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
-        f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
-    )
+    print_total(inventory, console)
     console.print(f"{out}: complete")
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:
-    splits = [split for split in SPLITS if any(split == key[0] for key in hours)]
+    splits = [split for split in SPLITS if any(split == own for own, _ in hours)]
     unit, size = unit_of(sum(hours.values()) * 3600)
     table = Table("dialect", *splits, title=unit.capitalize())
     for dialect in sorted({dialect for _, dialect in hours}, key=lambda name: name or "~"):
         cells = [f"{hours.get((split, dialect), 0.0) * 3600 / size:.2f}" for split in splits]
         table.add_row(Text(dialect or "not given"), *cells)
     table.add_section()
-    totals = [sum(value for key, value in hours.items() if key[0] == split) for split in splits]
+    totals = [sum(length for (own, _), length in hours.items() if own == name) for name in splits]
     table.add_row("all", *(f"{total * 3600 / size:.2f}" for total in totals))
     return table

@@ -10,9 +10,8 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,18 +19,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.files import (
-    AnyPath,
-    publish,
-    publish_json,
-    publish_text,
-    sha256_of,
-    sweep,
-    take,
-)
+from danish_asr.base.files import AnyPath, publish_text, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
     CARDS_DIR,
@@ -40,7 +30,6 @@ from danish_asr.base.schema import (
     LEDGER_SCHEMA,
     README_FILE,
     ROW_GROUP_SIZE,
-    SAMPLE_RATE,
     SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
@@ -51,7 +40,7 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import write_small_files
+from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
 from danish_asr.corpus.rows import Source, is_listed, place_of, read_without, refuse
 from danish_asr.corpus.shard import Record, Task, convert_task, read_record
@@ -61,7 +50,6 @@ from danish_asr.corpus.summary import summary_of
 
 OURS: Final = (VERSION_DIR, CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
-_ASKED_FOR: Final = frozenset((SHARED_SENTENCE,))
 _BY_CHANCE: Final = 10
 """A source or a file of fewer rows may lose all of them without a fault of the whole."""
 
@@ -86,44 +74,37 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
 
 def convert_source(source: Source, out: Path, options: ConvertOptions) -> Inventory:
     """Convert a source that is open; see `convert`."""
-    rows, asked = source.rows, _ASKED_FOR
+    rows, asked_for = source.rows, {SHARED_SENTENCE}
     if options.without:
         reason = f"listed in {options.without.name}"
         rows = refuse(rows, is_listed(rows, read_without(options.without)), reason)
-        asked |= {reason}
-    rows = divide(rows, options)
-    plan = plan_tasks(rows, options)
+        asked_for.add(reason)
+    plan = plan_tasks(divide(rows, options), options)
     key = key_of(plan.rows, source.version, options)
-    if _is_finished(out, key):
-        return read_inventory(out)
+    if inventory := _finished(out, key):
+        return inventory
     with locked(out):
-        if _is_finished(out, key):  # by the process that had the lock before
-            return read_inventory(out)
+        if inventory := _finished(out, key):  # by the process that had the lock before
+            return inventory
         claim(out, key)
         sweep(out)
-        limit = _Limit(plan.rows, asked, options.max_drop, in_tables=source.in_tables)
+        limit = _Limit(plan.rows, asked_for, options.max_drop, source.in_tables)
         try:
             records = _run(plan, source, out, options, limit)
         finally:
             sweep(out)
         limit.check_wholes(records)
-        inventory = _written(plan, source, out, options, records)
-        publish_json(out / INVENTORY_FILE, replace(inventory, key=key).as_json())
+        content = _content(plan, source, options, records)
+        inventory = complete(out, key=key, **content)
         shutil.rmtree(out / WORK_DIR)
-    return read_inventory(out)
+    return inventory
 
 
 class Plan(NamedTuple):
-    """All rows in the order of the shards, and what each task has of them."""
+    """All rows in the order of the shards, and the tasks that they are divided into."""
 
     rows: pa.Table
-    ranges: list[tuple[int, int]]
-    paths: list[dict[tuple[str, str], str]]
-
-    def task(self, number: int) -> Task:
-        """A task with its rows."""
-        start, stop = self.ranges[number]
-        return Task(number, self.rows.slice(start, stop - start), self.paths[number])
+    tasks: list[Task]
 
 
 def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
@@ -138,7 +119,7 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
     files = numbered.group_by(["file"], use_threads=False).aggregate(
         [("n", "min"), ("n", "count"), ("corpus", "distinct"), ("split", "distinct")]
     )
-    blocks: dict[tuple[Any, ...], list[pa.Table]] = {}
+    blocks: dict[tuple[Any, ...], list[pa.Table]] = {}  # files of the same corpora and splits
     for file in files.sort_by("n_min").to_pylist():
         splits = tuple(sorted(map(SPLITS.index, file["split_distinct"])))
         own = rows.slice(file["n_min"], file["n_count"])
@@ -146,18 +127,18 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> Plan:
     largest = max(_groups_of(own).max(initial=0) for own in chain.from_iterable(blocks.values()))
     share = ceil(len(rows) / _LEAST_SHARDS)
     most = min(options.shard_rows, max(share, int(largest), ROW_GROUP_SIZE))
+    parts: list[pa.Table] = []
     ordered = [blocks[key] for key in sorted(blocks, key=lambda key: (key[0], key[-1], key))]
-    ranges: list[tuple[int, int]] = []
-    for block in ordered:
-        start = stop = ranges[-1][1] if ranges else 0
-        for size in chain.from_iterable(_pieces(own, options.shard_rows) for own in block):
+    for files_of in ordered:
+        block = pa.concat_tables(files_of)
+        start = stop = 0
+        for size in chain.from_iterable(_pieces(own, options.shard_rows) for own in files_of):
             if stop > start and stop - start + size > most:
-                ranges.append((start, stop))
+                parts.append(block.slice(start, stop - start))
                 start = stop
             stop += size
-        ranges.append((start, stop))
-    table = pa.concat_tables(chain.from_iterable(ordered))
-    return Plan(table, ranges, _paths(table, ranges, options))
+        parts.append(block.slice(start, stop - start))
+    return Plan(pa.concat_tables(chain.from_iterable(ordered)), _tasks(parts, options.language))
 
 
 def _groups_of(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -175,28 +156,24 @@ def _pieces(rows: pa.Table, shard_rows: int) -> Iterator[int]:
         yield from (high - low for low, high in pairwise(bounds) if high > low)
 
 
-def _paths(
-    rows: pa.Table, ranges: Sequence[tuple[int, int]], options: ConvertOptions
-) -> list[dict[tuple[str, str], str]]:
-    """The paths of each task's shards, numbered through their partition."""
+def _tasks(parts: Sequence[pa.Table], language: str) -> list[Task]:
+    """The tasks with the paths of their shards, which are numbered through their partition."""
+    keys_of: list[list[tuple[str, str]]] = []
+    for part in parts:
+        pairs = part.group_by(["corpus", "split"]).aggregate([]).to_pylist()
+        keys_of.append(sorted((pair["corpus"], pair["split"]) for pair in pairs))
+    totals = Counter(chain.from_iterable(keys_of))
     counts: Counter[tuple[str, str]] = Counter()
-    numbers: list[dict[tuple[str, str], int]] = []
-    for start, stop in ranges:
-        own = rows.slice(start, stop - start).select(["corpus", "split"])
-        present = own.group_by(["corpus", "split"]).aggregate([])
-        keys = sorted((row["corpus"], row["split"]) for row in present.to_pylist())
-        numbers.append({key: counts[key] for key in keys})
+    tasks = []
+    for number, (part, keys) in enumerate(zip(parts, keys_of, strict=True)):
+        paths = {}
+        for corpus, split in keys:
+            name = f"part-{counts[corpus, split]:05d}-of-{totals[corpus, split]:05d}.parquet"
+            folder = partition_dir(Path(), corpus, split, language)
+            paths[corpus, split] = (folder / name).as_posix()
         counts.update(keys)
-    return [
-        {
-            key: (
-                partition_dir(Path(), *key, options.language)
-                / f"part-{number:05d}-of-{counts[key]:05d}.parquet"
-            ).as_posix()
-            for key, number in own.items()
-        }
-        for own in numbers
-    ]
+        tasks.append(Task(number, part, paths))
+    return tasks
 
 
 def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
@@ -220,18 +197,19 @@ def locked(out: Path) -> Iterator[None]:
             lease.release()
 
 
-def _is_finished(out: Path, key: str) -> bool:
+def _finished(out: Path, key: str) -> Inventory | None:
+    """The inventory, if the dataset is finished; `DatasetError` if it is another one."""
     if not (out / INVENTORY_FILE).is_file():
-        return False
+        return None
     inventory = read_inventory(out)
     if inventory.key != key:
         raise DatasetError(
             f"{out}: holds the finished dataset '{inventory.name}', made from {inventory.source}; "
-            f"its source or its options differ. Choose another --out, or convert anew after rm -r "
+            "its source or its options differ. Choose another --out, or convert anew after rm -r "
             f"'{out}'"
         )
     shutil.rmtree(out / WORK_DIR, ignore_errors=True)
-    return True
+    return inventory
 
 
 def claim(out: Path, key: str) -> None:
@@ -255,27 +233,24 @@ def _run(
     plan: Plan, source: Source, out: Path, options: ConvertOptions, limit: "_Limit"
 ) -> list[Record]:
     """Convert the tasks that are not finished; return all records."""
-    tasks = [plan.task(number) for number in range(len(plan.ranges))]
-    records = [record for task in tasks if (record := read_record(out, task))]
+    records = [record for task in plan.tasks if (record := read_record(out, task))]
     finished = {record.task for record in records}
-    todo = [task for task in tasks if task.number not in finished]
-    done = sum(record.rows + len(record.dropped) for record in records)
+    todo = [task for task in plan.tasks if task.number not in finished]
     work = partial(convert_task, fetch=source.fetch, root=out, options=options)
-    address = None if options.ray == "local" else options.ray
-    results = (
-        run_on_ray(work, todo, address=address, workers=options.workers)
-        if options.ray
-        else run_in_processes(work, todo, options.workers)
-    )
+    if options.ray:
+        results = run_on_ray(work, todo, address=options.ray, workers=options.workers)
+    else:
+        results = run_in_processes(work, todo, options.workers)
+    done = sum(record.read for record in records)
     for record in watch(
         "converted",
         results,
-        lambda record: (record.rows + len(record.dropped), record.samples),
+        lambda record: (record.read, record.samples),
         len(plan.rows),
         done=done,
     ):
         records.append(record)
-        if limit.is_passed(records):
+        if len(limit.dropped(records)) > limit.most:
             break  # more rows cannot reduce the drops
     limit.check(records)
     return sorted(records, key=lambda record: record.task)
@@ -284,138 +259,90 @@ def _run(
 class _Limit(NamedTuple):
     """How many rows may be dropped, and what to say if more are."""
 
-    table: pa.Table
-    asked_for: frozenset[str]  # reasons that an option gives
+    rows: pa.Table
+    asked_for: set[str]  # reasons that an option gives
     max_drop: float
     in_tables: bool  # see `Source`
 
     @property
     def most(self) -> int:
         """Rows that may be dropped."""
-        return int(len(self.table) * self.max_drop + 1e-6)  # 0.29 * 100 < 29
+        return int(len(self.rows) * self.max_drop + 1e-6)  # 0.29 * 100 < 29
 
     def dropped(self, records: Sequence[Record]) -> list[dict[str, Any]]:
         """The rows that no option asked to drop."""
         rows = chain.from_iterable(record.dropped for record in records)
         return [row for row in rows if row["reason"] not in self.asked_for]
 
-    def is_passed(self, records: Sequence[Record]) -> bool:
-        """Whether too many rows are dropped already."""
-        return len(self.dropped(records)) > self.most
-
     def check(self, records: Sequence[Record]) -> None:
         """Raise `DatasetError` if too many rows are dropped."""
-        if not self.is_passed(records):
+        dropped, rows = self.dropped(records), len(self.rows)
+        if len(dropped) <= self.most:
             return
-        dropped, rows = self.dropped(records), len(self.table)
         reasons = Counter(row["reason"] for row in dropped)
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-        read = sum(record.rows + len(record.dropped) for record in records)
+        if reasons["past the end of its audio"]:
+            counts += " (are its times in milliseconds? Name the column start_ms)"
+        read = sum(record.read for record in records)
         done, share = "", f"--max-drop {ceil(100 * len(dropped) / rows) / 100:g}"
         if read < rows:  # as many as are needed for this error
             done, share = f" of the first {read:,}", "a larger --max-drop"
-        if reasons["past the end of its audio"]:
-            counts += " (are its times in milliseconds? Name the column start_ms)"
         raise DatasetError(
             f"rows dropped: {len(dropped):,}{done}; --max-drop allows {self.most} of this source's "
-            f"{rows:,}: {counts}. The first: {self._examples(dropped)}. Fix the source, or go on "
-            f"with {share}"
+            f"{rows:,}: {counts}. {self._examples(dropped)}. Fix the source, or go on with {share}"
         )
 
     def check_wholes(self, records: Sequence[Record]) -> None:
         """Raise `DatasetError` if a table or a split lost all rows: the source has a fault."""
-        if len(self.table) < _BY_CHANCE:
-            return
         dropped = self.dropped(records)
-        wholes = []
-        if self.in_tables:
-            sizes = self.table.group_by(["file"]).aggregate([([], "count_all")])
-            all_rows = dict(
-                zip(sizes["file"].to_pylist(), sizes["count_all"].to_pylist(), strict=True)
-            )
-            lost = Counter(row["source"] for row in dropped)
-            wholes += [
-                f"{file} ({rows:,} rows)"
-                for file, rows in all_rows.items()
-                if lost[file] == rows >= _BY_CHANCE
-            ]
-        written = {
-            shard["path"].split("split=")[1].split("/")[0]
-            for record in records
-            for shard in record.shards
-        }
-        planned = {*self.table["split"].unique().to_pylist()}
-        wholes += [
-            f"the split {split}" for split in SPLITS if split in planned - written and dropped
+        if not dropped or len(self.rows) < _BY_CHANCE:
+            return
+        rows = Counter(self.rows["file"].to_pylist()) if self.in_tables else Counter()
+        lost = Counter(row["source"] for row in dropped)
+        wholes = [
+            f"{file} ({count:,} rows)"
+            for file, count in rows.items()
+            if lost[file] == count >= _BY_CHANCE
         ]
+        paths = [shard["path"] for record in records for shard in record.shards]
+        written = {path.split("split=")[1].split("/")[0] for path in paths}
+        planned = {*self.rows["split"].unique().to_pylist()} - written
+        wholes += [f"the split {split}" for split in SPLITS if split in planned]
         if wholes:
             raise DatasetError(
-                f"nothing is left of {', '.join(wholes[:3])}{', ...' * (len(wholes) > 3)}. The "
-                f"first: {self._examples(dropped)}. Fix the source or name its columns (--column "
-                "OURS=THEIRS); --max-drop does not allow this"
+                f"nothing is left of {', '.join(wholes[:3])}. {self._examples(dropped)}. Fix the "
+                "source or name its columns (--column OURS=THEIRS); --max-drop does not allow this"
             )
 
     def _examples(self, dropped: Sequence[Mapping[str, Any]]) -> str:
         """Where the first of these rows are, with their audio and their reasons."""
         examples = []
-        for row in islice(dropped, 3):
-            is_row = pc.and_(
-                pc.equal(self.table["file"], row["source"]), pc.equal(self.table["row"], row["row"])
-            )
-            (found,) = self.table.filter(is_row).to_pylist()
-            audio = f", {found['audio']}" if found["audio"] else ""
-            examples.append(f"{place_of(found)}{audio} ({row['reason']})")
-        return "; ".join(examples)
+        for row in dropped[:3]:
+            is_file = pc.equal(self.rows["file"], row["source"])
+            is_row = pc.and_(is_file, pc.equal(self.rows["row"], row["row"]))
+            (own,) = self.rows.filter(is_row).to_pylist()
+            audio = f", {own['audio']}" if own["audio"] else ""
+            examples.append(f"{place_of(own)}{audio} ({row['reason']})")
+        return f"The first: {'; '.join(examples)}"
 
 
-def _written(
-    plan: Plan, source: Source, out: Path, options: ConvertOptions, records: Sequence[Record]
-) -> Inventory:
-    """Write all but the inventory, which has no key yet, and return that."""
-    ledger = _write_table(out / LEDGER_FILE, LEDGER_SCHEMA, [record.dropped for record in records])
-    suspects = _write_table(
-        out / SUSPECTS_FILE, SUSPECTS_SCHEMA, [record.suspects for record in records]
-    )
-    shards = sorted(
-        chain.from_iterable(record.shards for record in records), key=lambda shard: shard["path"]
-    )
+def _content(
+    plan: Plan, source: Source, options: ConvertOptions, records: Sequence[Record]
+) -> dict[str, Any]:
+    """What `cards.complete` needs of a conversion."""
+    dropped = [row for record in records for row in record.dropped]
+    suspects = [row for record in records for row in record.suspects]
+    ledger = pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
     rates: Counter[str] = Counter()
     for record in records:
         rates.update(record.rates)
-    inventory = Inventory(
-        name=options.name,
-        source=source.name,
-        key="",
-        source_rows=len(plan.rows),
-        dropped=dropped_counts(ledger),
-        suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
-        shards=[
-            ShardEntry(
-                path=shard["path"],
-                rows=shard["rows"],
-                seconds=shard["samples"] / SAMPLE_RATE,
-                sha256=shard["sha256"],
-            )
-            for shard in shards
-        ],
-        ledger_sha256=sha256_of(out / LEDGER_FILE),
-        suspects_sha256=sha256_of(out / SUSPECTS_FILE),
-        summary=summary_of(source, plan.rows, ledger, rates, options.language),
-    )
-    characters = set(chain.from_iterable(record.characters for record in records))
-    write_small_files(out, inventory, characters)
-    return inventory
-
-
-def _write_table(path: Path, schema: pa.Schema, parts: Sequence[list[dict[str, Any]]]) -> pa.Table:
-    table = pa.Table.from_pylist([*chain.from_iterable(parts)], schema)
-    with publish(path) as stream:
-        pq.write_table(table, stream)
-    return table
-
-
-def dropped_counts(ledger: pa.Table) -> list[dict[str, Any]]:
-    """Reason, dialect and rows of a ledger, most frequent first."""
-    drops = Counter(zip(ledger["reason"].to_pylist(), ledger["dialect"].to_pylist(), strict=True))
-    ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-    return [{"reason": why, "dialect": dialect, "rows": rows} for (why, dialect), rows in ordered]
+    return {
+        "name": options.name,
+        "source": source.name,
+        "source_rows": len(plan.rows),
+        "ledger": ledger,
+        "suspects": pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
+        "shards": [ShardEntry(**shard) for record in records for shard in record.shards],
+        "characters": set(chain.from_iterable(record.characters for record in records)),
+        "summary": summary_of(source, plan.rows, ledger, rates, options.language),
+    }

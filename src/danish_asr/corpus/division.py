@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,18 +28,15 @@ def divide(rows: pa.Table, options: ConvertOptions) -> pa.Table:
     """The rows with the splits, and the refusals, that the options ask for."""
     if options.split_by_speaker:
         shares, seed = shares_of(options.split_by_speaker) or ((), 0)
-        usable = rows.filter(pc.is_null(rows["refused"]))
-        assigned = assign_speakers(usable, shares, seed)
-        names = pa.array(assigned, pa.string())
+        assigned = assign_speakers(rows.filter(pc.is_null(rows["refused"])), shares, seed)
         splits = pa.array([SPLITS[place] for place in assigned.values()], pa.string())
-        places = pc.index_in(rows["speaker_id"], names)
+        places = pc.index_in(rows["speaker_id"], pa.array(assigned, pa.string()))
         rows = replaced(rows, split=pc.fill_null(pc.take(splits, places), "train"))
     if options.drop_shared_sentences:
         sentences = sentences_of(rows["text"], normalizer(text_profiles(options.language)[0]))
         is_train = pc.equal(rows["split"], "train")
         held_out = sentences.filter(pc.invert(is_train)).drop_null().unique()
-        shared = pc.and_(is_train, pc.is_in(sentences, held_out))
-        rows = refuse(rows, shared, SHARED_SENTENCE)
+        rows = refuse(rows, pc.and_(is_train, pc.is_in(sentences, held_out)), SHARED_SENTENCE)
     return rows
 
 
@@ -77,7 +74,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
             "into a folder, or convert with --split train"
         )
-    speakers.sort(key=lambda speaker: (speaker.group, _shuffled_place(speaker, seed)))
+    # A digest sorts a group at random by the seed, whoever else there is.
+    speakers.sort(key=lambda own: (own.group, sha256(f"{seed}:{own.name}".encode()).digest()))
     fractions = np.array(shares) / sum(shares)
     # How much speech each split still lacks, negative if it has too much. A split with share 0 is
     # never the one with the most room.
@@ -105,29 +103,19 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     return assigned
 
 
-def _shuffled_place(speaker: _Speaker, seed: int) -> bytes:
-    """A key that sorts speakers at random by the seed, whoever else there is."""
-    return sha256(f"{seed}:{speaker.name}".encode()).digest()
-
-
 def _speakers_of(rows: pa.Table) -> list[_Speaker]:
     """The known speakers, weighted by the lengths of their rows, or by rows if one is missing."""
-    known = rows.filter(pc.is_valid(rows["speaker_id"]))
-    measure = ("seconds", "count_all" if known["seconds"].null_count else "sum")
-    weight = ([], "count_all") if measure[1] == "count_all" else measure
-    summed = known.group_by(["speaker_id"], use_threads=False).aggregate(
-        [weight, *((name, "first") for name in _GROUP)]
+    rows = rows.filter(pc.is_valid(rows["speaker_id"]))
+    measure: tuple[Any, str] = ("seconds", "sum")
+    if rows["seconds"].null_count:
+        measure = ([], "count_all")
+    summed = rows.group_by(["speaker_id"], use_threads=False).aggregate(
+        [measure, *((name, "first") for name in _GROUP)]
     )
-    weights = summed["count_all" if weight[1] == "count_all" else "seconds_sum"].to_pylist()
     speakers = []
-    for name, weight_of, *group in zip(
-        summed["speaker_id"].to_pylist(),
-        weights,
-        *(summed[f"{key}_first"].to_pylist() for key in _GROUP),
-        strict=True,
-    ):
+    for name, weight, *group in zip(*summed.to_pydict().values(), strict=True):
         own = tuple(value or "" for value in group)
-        speakers.append(_Speaker(name, own[0], own, weight_of))
+        speakers.append(_Speaker(name, own[0], own, weight))
     return speakers
 
 

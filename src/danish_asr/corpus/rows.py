@@ -6,6 +6,7 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -62,12 +63,13 @@ USUAL_NAMES: Final = {
 """Names that corpora use for our columns, in lower case; the first that is there is taken."""
 
 _TIMES: Final = ("start", "end", "seconds")
+_LABELS: Final = ("dialect", "country_birth", "gender", "age")
 _APART: Final = 0.1
 """Seconds by which rounding may set an end and a duration apart."""
 
 _CHUNK: Final = 10_000
 _ROWS_TOGETHER: Final = 100
-_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:[.,]\d+)?)")
+_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
 _MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
 
 DUPLICATE: Final = "duplicate id"
@@ -148,9 +150,8 @@ def table_of(
     while chunk := [*islice(remaining, _CHUNK)]:
         values = [record or {"refused": "malformed row"} for record in chunk]
         names = dict.fromkeys(name for record in values for name in record)
-        builder.add(
-            len(chunk), {name: [record.get(name) for record in values] for name in names}, file
-        )
+        raw = {name: [record.get(name) for record in values] for name in names}
+        builder.add(len(chunk), raw, file)
     return builder.table()
 
 
@@ -161,7 +162,7 @@ class Builder:
     options: ConvertOptions
     country_codes: bool = False  # see `people.country_of`
     _chunks: list[pa.RecordBatch] = field(default_factory=list)
-    _counts: dict[str, int] = field(default_factory=dict)  # rows so far, by file
+    _counts: Counter[str] = field(default_factory=Counter)  # rows so far, by file
 
     def table(self) -> pa.Table:
         """All rows that were added."""
@@ -169,126 +170,113 @@ class Builder:
 
     def add(self, count: int, raw: Mapping[str, list[Any]], file: str = "") -> None:
         """Add ``count`` rows; ``raw`` has a list for each column that there is."""
-        nulls = [None] * count
+        nulls: list[Any] = [None] * count
         refused: list[str | None] = list(raw.get("refused", nulls))
 
         def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
-            return _converted(raw.get(name), convert, refused, name, count)
+            return _converted(raw.get(name, nulls), convert, refused, name)
+
+        def read_time(name: str) -> list[float | None]:
+            if f"{name}_ms" in raw:
+                return read(f"{name}_ms", lambda value: _seconds(value, 1000))
+            return read(name, _seconds)
 
         files = raw.get("file") or [file] * count
         rows = raw.get("row") or [self._next(name) for name in files]
-        ids = [
-            own or f"{name}:{row}"
-            for own, name, row in zip(read("id", _id), files, rows, strict=True)
-        ]
-        validated = read("validated", people.clean)
-        text = read("text", _text)
-        sub_dialects = read("dialect", people.clean)
-        births = read("country_birth", people.clean)
-        own_genders, own_ages = read("gender", people.clean), read("age", people.clean)
-        times = {name: self._times(name, raw, read) for name in _TIMES}
-        channels = read("channel", _channel)
-        lengths = _lengths(times, refused)
-        for place, value in enumerate(validated):
-            if value and value.lower() == "rejected":
-                refused[place] = "rejected"
-        countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
-        dialects = sub_dialects
-        if self.options.language == DANISH:
-            born = zip(sub_dialects, countries, strict=True)
-            dialects = [people.dialect_of(own, country) for own, country in born]
-        genders = [people.gender_of(gender) for gender in own_genders]
-        ages = [people.age_of(age) for age in own_ages]
-        pairs = zip(ages, own_ages, strict=True)
-        groups = raw.get("age_group") or [people.age_group(age, own) for age, own in pairs]
-        columns = {
+        ids = zip(read("id", _id), files, rows, strict=True)
+        columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
             "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
-            "split": raw.get("split", nulls),
             "file": files,
             "row": rows,
-            "line": raw.get("line", nulls),
             "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
-            "id": ids,
-            "text": text,
+            "id": [own or f"{name}:{row}" for own, name, row in ids],
+            "text": read("text", _text),
             "audio": read("audio", _path),
-            "start": [start or 0.0 for start in times["start"]],
-            "seconds": lengths,
-            "channel": channels,
-            "whole": [
-                start is None and end is None
-                for start, end in zip(times["start"], times["end"], strict=True)
-            ],
+            "channel": read("channel", _channel),
             "speaker_id": read("speaker_id", people.speaker_of),
-            "dialect": dialects,
-            "sub_dialect": sub_dialects,
-            "age": ages,
-            "age_group": groups,
-            "gender": genders,
-            "country_birth": births,
-            "own_age": [
-                own if age is None else None for own, age in zip(own_ages, ages, strict=True)
-            ],
-            "own_gender": [
-                own if own != gender else None
-                for own, gender in zip(own_genders, genders, strict=True)
-            ],
-            "country": countries,
-            "refused": refused,
         }
+        starts, ends, lengths = map(read_time, _TIMES)
+        columns |= {
+            "start": [start or 0.0 for start in starts],
+            "seconds": _lengths(starts, ends, lengths, refused),
+            "whole": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
+        }
+        labels = {name: read(name, people.clean) for name in _LABELS}
+        columns |= self._people(labels, raw.get("age_group"))
+        for place, value in enumerate(read("validated", people.clean)):
+            if value and value.lower() == "rejected":
+                refused[place] = "rejected"
+        columns["refused"] = refused
         arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
         self._chunks.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
 
-    def _next(self, file: str) -> int:
-        row = self._counts.get(file, 0)
-        self._counts[file] = row + 1
-        return row
+    def _people(
+        self, labels: Mapping[str, list[str | None]], age_groups: list[Any] | None
+    ) -> dict[str, list[Any]]:
+        """The columns about speakers, from those of the corpus."""
+        births, dialects = labels["country_birth"], labels["dialect"]
+        countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
+        genders = [people.gender_of(gender) for gender in labels["gender"]]
+        ages = [people.age_of(age) for age in labels["age"]]
+        of_gender = zip(genders, labels["gender"], strict=True)
+        of_age = [*zip(ages, labels["age"], strict=True)]
+        if self.options.language == DANISH:
+            born = zip(labels["dialect"], countries, strict=True)
+            dialects = [people.dialect_of(own, country) for own, country in born]
+        return {
+            "dialect": dialects,
+            "sub_dialect": labels["dialect"],
+            "age": ages,
+            "age_group": age_groups or [people.age_group(age, own) for age, own in of_age],
+            "gender": genders,
+            "country_birth": births,
+            "own_age": [own if age is None else None for age, own in of_age],
+            "own_gender": [own if own != gender else None for gender, own in of_gender],
+            "country": countries,
+        }
 
-    @staticmethod
-    def _times(
-        name: str, raw: Mapping[str, list[Any]], read: Callable[..., list[Any]]
-    ) -> list[float | None]:
-        if f"{name}_ms" in raw:
-            return read(f"{name}_ms", lambda value: _seconds(value, 1000))
-        return read(name, _seconds)
+    def _next(self, file: str) -> int:
+        self._counts[file] += 1
+        return self._counts[file] - 1
 
 
 def _converted(
-    values: list[Any] | None,
+    values: list[Any],
     convert: Callable[[Any], Any],
     refused: list[str | None],
     name: str,
-    count: int,
 ) -> list[Any]:
     """The values of a column; a row of which one cannot be read is refused."""
-    if values is None:
-        return [None] * count
-    read: list[Any] = []
+    read: list[Any] = [None] * len(values)
     for place, value in enumerate(values):
         if value is None:
-            read.append(None)
             continue
         try:
-            read.append(convert(value))
+            read[place] = convert(value)
         except (TypeError, ValueError):
-            read.append(None)
             refused[place] = refused[place] or f"malformed {name.removesuffix('_ms')}"
     return read
 
 
 def _lengths(
-    times: Mapping[str, list[float | None]], refused: list[str | None]
+    starts: list[float | None],
+    ends: list[float | None],
+    lengths: list[float | None],
+    refused: list[str | None],
 ) -> list[float | None]:
     """The length of each row, from its end if it has no duration."""
-    lengths: list[float | None] = []
-    triples = zip(times["start"], times["end"], times["seconds"], strict=True)
-    for place, (start, end, seconds) in enumerate(triples):
-        until_end = None if end is None else end - (start or 0.0)
-        if until_end is not None and until_end < 0:
+    made = [*lengths]
+    for place, (start, end, seconds) in enumerate(zip(starts, ends, lengths, strict=True)):
+        if end is None:
+            continue
+        until_end = end - (start or 0.0)
+        if seconds is None:
+            made[place] = until_end
+        if until_end < 0:
             refused[place] = refused[place] or "end before its start"
-        elif until_end is not None and seconds is not None and abs(until_end - seconds) > _APART:
+        elif seconds is not None and abs(until_end - seconds) > _APART:
             refused[place] = refused[place] or "end and duration differ"
-        lengths.append(until_end if seconds is None else seconds)
-    return lengths
+    return made
 
 
 def _id(value: Any) -> str | None:
@@ -315,16 +303,13 @@ def _path(value: Any) -> str | None:
 
 def _seconds(value: Any, scale: float = 1.0) -> float | None:
     """Seconds of a number, of ``0,5`` as in Danish tables, or of ``1:02:03,5``."""
+    if _is_gap(value):
+        return None
     if isinstance(value, str):
-        value = value.strip()
-        if not value:
-            return None
+        value = value.strip().replace(",", ".")
         if clock := _CLOCK.fullmatch(value):
             hours, minutes, seconds = clock.groups()
-            return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds.replace(",", "."))
-        value = value.replace(",", ".")
-    elif isinstance(value, float) and math.isnan(value):
-        return None  # a gap in a column of pandas
+            return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
     seconds = float(value) / scale
     if not 0 <= seconds < math.inf:
         raise ValueError
@@ -332,12 +317,16 @@ def _seconds(value: Any, scale: float = 1.0) -> float | None:
 
 
 def _channel(value: Any) -> int | None:
-    if not str(value).strip() or (isinstance(value, float) and math.isnan(value)):
+    if _is_gap(value):
         return None
     channel = float(value)  # "1.0", as pandas writes a column with a gap
     if channel < 1 or not channel.is_integer():
         raise ValueError
     return int(channel)
+
+
+def _is_gap(value: Any) -> bool:
+    return not str(value).strip() or (isinstance(value, float) and math.isnan(value))
 
 
 def place_of(row: Mapping[str, Any]) -> str:
@@ -355,41 +344,36 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
     if options.own_split is not None:
         return replaced(rows, split=pa.repeat(pa.scalar(options.own_split), len(rows)))
     summed = rows.group_by(["file", "split"]).aggregate([("line", "min"), ([], "count_all")])
-    split_of: dict[tuple[str, str | None], str] = {}
-    for pair in summed.sort_by("file").to_pylist():
-        split_of[pair["file"], pair["split"]] = _split_of(pair, options, root)
-    keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
-    splits = pa.array((split_of[key] for key in keys), pa.string(), size=len(rows))
-    table = replaced(rows, split=splits)
+    split_of = {
+        (pair["file"], pair["split"]): _split_of(pair, options, root)
+        for pair in summed.sort_by("file").to_pylist()
+    }
     own = sorted({*split_of.values()} - {"train"})
     if options.split_by_speaker and own:
         raise SourceError(
             f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
             "to keep them, or divide all rows anew with --split train"
         )
-    return table
+    keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
+    return replaced(rows, split=pa.array([split_of[key] for key in keys], pa.string()))
 
 
 def _split_of(pair: Mapping[str, Any], options: ConvertOptions, root: str) -> str:
+    """The split of the rows of one file that have one value in their column of splits."""
     file, own = pair["file"], (pair["split"] or "").strip()
     names = (*SPLITS, *SPLIT_ALIASES)
+    split = split_of_path(PurePosixPath(root if root.lower() in names else "", file))
     if own:
         split = SPLIT_ALIASES.get(own.lower(), own.lower())
-        if split in SPLITS:
-            return split
-        raise SourceError(
-            f"{file}: {pair['count_all']:,} rows have the split {own!r} (line {pair['line_min']}); "
-            f"expected one of {', '.join(names)}, or --split train for all rows"
-        )
-    path = PurePosixPath(root if root.lower() in names else "", file)
-    if split := split_of_path(path):
+    elif split is None and options.split_by_speaker:
+        split = "train"
+    if split in SPLITS:
         return split
-    if options.split_by_speaker:
-        return "train"
     at_line = "" if pair["line_min"] is None else f" (line {pair['line_min']})"
     raise SourceError(
-        f"{file}: {pair['count_all']:,} rows have no split{at_line}; name a file or a folder "
-        f"{', '.join(names)}, or add --split train or --split-by-speaker 80/10/10"
+        f"{file}: {pair['count_all']:,} rows have {f'the split {own!r}' if own else 'no split'}"
+        f"{at_line}; name a file or a folder {', '.join(names)}, write such names into a column "
+        "split, or add --split train or --split-by-speaker 80/10/10"
     )
 
 

@@ -7,7 +7,7 @@ import html
 import json
 import re
 import unicodedata
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -28,9 +28,8 @@ from danish_asr.base.audio import (
     LastRecording,
     decode,
     encode_flac,
-    peak_of,
+    offset_of,
     resampled,
-    without_mean,
 )
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.folders import AUDIO_SUFFIXES
@@ -44,7 +43,7 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import DANISH, ConvertOptions
-from danish_asr.corpus.rows import ROWS, Audio, Fetch
+from danish_asr.corpus.rows import Audio, Fetch
 from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
@@ -62,7 +61,7 @@ PARQUET_FORMAT: Final[dict[str, Any]] = {
 _IMPOSSIBLE: Final = 50  # letters and digits per second
 _PLAUSIBLE: Final = (1.0, 30.0)  # the same
 _ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
-MAX_AGE: Final = 110
+_MAX_AGE: Final = 110
 _NO_SCALE: Final = 10.0  # times full scale: samples of a float file that were never scaled to it
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
@@ -73,6 +72,7 @@ _OTHER_TEXT: Final = "audio of an earlier row with another text"
 _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
 _FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
+_FRAMES_AT_ONCE: Final = 2_000
 
 _LAST: Final = LastRecording()
 """Of this process: neighbouring tasks read on in one long recording."""
@@ -87,16 +87,8 @@ class Task:
     paths: Mapping[tuple[str, str], str]  # below the dataset's root
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows alone; Arrow would send the whole table with each slice."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, ROWS) as stream:
-            stream.write_table(self.rows)
-        return _unpickled, (self.number, sink.getvalue().to_pybytes(), dict(self.paths))
-
-
-def _unpickled(number: int, rows: bytes, paths: Mapping[tuple[str, str], str]) -> Task:
-    with pa.ipc.open_stream(rows) as stream:
-        return Task(number, stream.read_all(), paths)
+        """Pickle a copy of the rows alone; Arrow would send the whole table with each slice."""
+        return Task, (self.number, self.rows.take(np.arange(len(self.rows))), dict(self.paths))
 
 
 @dataclass(kw_only=True)
@@ -104,59 +96,55 @@ class Record:
     """The result of one task."""
 
     task: int  # its number in the plan
-    shards: list[dict[str, Any]] = field(default_factory=list)  # path, rows, samples, sha256
+    shards: list[dict[str, Any]] = field(default_factory=list)  # path, rows, seconds, sha256
     dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
     suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
     rates: dict[str, int] = field(default_factory=dict)  # rows per sample rate of the source
     characters: str = ""  # of the written texts of train, raw and under profiles
 
     @property
-    def rows(self) -> int:
-        """Rows that were written."""
-        return sum(shard["rows"] for shard in self.shards)
+    def read(self) -> int:
+        """Rows of the source."""
+        return sum(int(shard["rows"]) for shard in self.shards) + len(self.dropped)
 
     @property
     def samples(self) -> int:
         """Samples that were written."""
-        return sum(shard["samples"] for shard in self.shards)
+        return round(sum(float(shard["seconds"]) for shard in self.shards) * SAMPLE_RATE)
 
 
 def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:
     """Convert one task and publish its shards, then its record."""
     record = Record(task=task.number)
     profiles = [normalizer(name) for name in text_profiles(options.language)]
-    characters, texts_of = set[str](), dict[bytes, set[str]]()  # the latter by the audio
-    rates: Counter[int] = Counter()
+    characters, texts_of = set[str](), defaultdict[bytes, set[str]](set)  # the latter by the audio
     shards: dict[tuple[str, str], _Shard] = {}
     with ExitStack() as files:
         for row, audio in _with_audio(task.rows, fetch):
             try:
                 written, findings, rate = to_row(row, audio, options)
             except AudioError as error:
-                names = ("corpus", "row", "id", "dialect")
-                dropped = {"source": row["file"], "reason": str(error)}
-                record.dropped.append(dropped | {name: row[name] for name in names})
+                about = {name: row[name] for name in ("corpus", "row", "id", "dialect")}
+                record.dropped.append(about | {"source": row["file"], "reason": str(error)})
                 continue
-            text, split = written["text"], (row["corpus"], row["split"])
-            others = texts_of.setdefault(written["audio_bytes"][FLAC_MD5], set())
-            if others - {text}:
-                findings.append((_OTHER_TEXT, len(others - {text})))
-            others.add(text)
+            text, partition = written["text"], (row["corpus"], row["split"])
+            of_audio = texts_of[written["audio_bytes"][FLAC_MD5]]
+            if others := of_audio - {text}:
+                findings.append((_OTHER_TEXT, len(others)))
+            of_audio.add(text)
             about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
-            record.suspects += (
-                about | {"reason": reason, "value": round(value, 3)} for reason, value in findings
-            )
-            rates[rate] += 1
+            for reason, value in findings:
+                record.suspects.append(about | {"reason": reason, "value": round(value, 3)})
+            record.rates[str(rate)] = record.rates.get(str(rate), 0) + 1
             if row["split"] == "train":
                 characters.update(text, *(spoken(text) for spoken in profiles))
-            if split not in shards:
-                shards[split] = _Shard(root, task.paths[split], files)
-            shards[split].add(written)
+            if partition not in shards:
+                shards[partition] = _Shard(root, task.paths[partition], files)
+            shards[partition].add(written)
         for shard in shards.values():
             shard.flush()
     record.shards = [shard.entry() for shard in shards.values()]
     record.characters = "".join(sorted(characters))
-    record.rates = {str(rate): count for rate, count in rates.items()}
     publish_text(_record_path(root, task), json.dumps(asdict(record), ensure_ascii=False))
     return record
 
@@ -196,7 +184,7 @@ class _Shard:
 
     def add(self, row: dict[str, Any]) -> None:
         self._group.append(row)
-        self._bytes += len(row["audio_bytes"])
+        self._bytes += row["encoded_size"]
         self._rows += 1
         self._samples += row["audio_size"]
         if len(self._group) == ROW_GROUP_SIZE or self._bytes >= ROW_GROUP_BYTES:
@@ -208,8 +196,8 @@ class _Shard:
         self._group, self._bytes = [], 0
 
     def entry(self) -> dict[str, Any]:
-        """What the record says of it, once it is closed."""
-        counts = {"rows": self._rows, "samples": self._samples}
+        """The shard in the manifest, once it is closed."""
+        counts = {"rows": self._rows, "seconds": self._samples / SAMPLE_RATE}
         return {"path": self._path, **counts, "sha256": sha256_of(self._file)}
 
 
@@ -224,10 +212,9 @@ def to_row(
     if row["refused"]:
         raise AudioError(row["refused"])
     text = row["text"] or ""
-    odd = oddities(text, row["audio"])
-    check_text(text, odd, row["split"])
-    if (age := row["age"]) is not None and age > MAX_AGE:
-        odd[f"an age outside 0 to {MAX_AGE}"] = age
+    odd = oddities(text, row["audio"], in_train=row["split"] == "train")
+    if (age := row["age"]) is not None and age > _MAX_AGE:
+        odd[f"an age outside 0 to {_MAX_AGE}"] = age
     if isinstance(audio, AudioError):
         raise audio
     if not audio:
@@ -244,11 +231,10 @@ def to_row(
             last=_LAST,
         )
         mono = resampled(mono, rate)
-        # Other utterances may follow in the file.
-        findings = [*odd.items()]
-        findings += (found for found in of_file if row["whole"] or found[0] != SECONDS_LEFT)
-        findings += examine(mono, text, row["seconds"])
-        flac = encode_flac(mono, SAMPLE_RATE, peak_of(mono))
+        if not row["whole"]:  # other utterances may follow in the file
+            of_file = [finding for finding in of_file if finding[0] != SECONDS_LEFT]
+        findings = [*odd.items(), *of_file, *examine(mono, text, row["seconds"])]
+        flac = encode_flac(mono)
     written = {
         "id": row["id"],
         "text": text,
@@ -273,14 +259,10 @@ def examine(
     """
     seconds = len(mono) / SAMPLE_RATE
     speed = sum(map(str.isalnum, text)) / seconds
-    sound = without_mean(mono)
-    whole = len(mono) - len(mono) % _FRAME
-    frames = sound[:whole].reshape(-1, _FRAME) if whole else sound[None]
-    energies = np.einsum("ij,ij->i", frames, frames)
-    if peak_of(sound) * 32768 < 1.5:  # dither at most: the last of 16 bits
+    offset, high, low = offset_of(mono), mono.max(), mono.min()
+    if max(high - offset, offset - low) * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
-    peak = peak_of(mono)
-    if peak > _NO_SCALE:
+    if max(high, -low) > _NO_SCALE:
         raise AudioError("samples far outside -1 to 1")
     if speed > _IMPOSSIBLE:
         raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
@@ -288,24 +270,33 @@ def examine(
         yield "letters per second", speed
     if asked is not None and asked - seconds > _ROUNDING:
         yield "seconds missing at the end", asked - seconds
-    power = float(energies.mean()) / frames.shape[1]
-    clipped = _clipped(mono) if peak >= _FULL_SCALE else 0.0
-    offset = float(mono.mean(dtype=np.float64)) ** 2
-    loudness = 10 * log10(max(power, 1e-12))
-    silence = _longest_silence(energies)
-    for reason, value, is_odd in (
-        ("share of clipped samples", clipped, clipped > _CLIPPED),
-        ("share of DC offset", offset / (offset + power), offset > _OFFSET * (offset + power)),
-        ("dBFS, very quiet", loudness, loudness < _QUIET),
-        ("seconds of silence", silence, silence > _LONG_SILENCE),
-    ):
-        if is_odd:
-            yield reason, value
+    if max(high, -low) >= _FULL_SCALE:
+        clipped = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
+        if clipped > _CLIPPED:
+            yield "share of clipped samples", clipped
+    yield from _odd_levels(_energies(mono, offset), float(offset) ** 2)
 
 
-def _clipped(mono: NDArray[np.float32]) -> float:
-    """The share of samples at full scale."""
-    return np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
+def _odd_levels(energies: NDArray[np.float32], of_offset: float) -> Iterator[tuple[str, float]]:
+    """What is odd about the power of frames, beside that of the DC offset."""
+    power = float(energies.mean())
+    if of_offset > _OFFSET * (of_offset + power):
+        yield "share of DC offset", of_offset / (of_offset + power)
+    if (loudness := 10 * log10(max(power, 1e-12))) < _QUIET:
+        yield "dBFS, very quiet", loudness
+    if (silence := _longest_silence(energies)) > _LONG_SILENCE:
+        yield "seconds of silence", silence
+
+
+def _energies(mono: NDArray[np.float32], offset: np.float32) -> NDArray[np.float32]:
+    """The power of each frame, without the offset."""
+    size = min(_FRAME, len(mono))
+    frames = mono[: len(mono) // size * size].reshape(-1, size)
+    energies = np.empty(len(frames), np.float32)
+    for start in range(0, len(frames), _FRAMES_AT_ONCE):  # not a copy of a long recording
+        block = frames[start : start + _FRAMES_AT_ONCE] - offset
+        energies[start : start + len(block)] = np.einsum("ij,ij->i", block, block)
+    return energies / size
 
 
 def _longest_silence(energies: NDArray[np.float32]) -> float:
@@ -341,15 +332,28 @@ def text_profiles(language: str) -> tuple[str, ...]:
     return ("coral", "danish") if language == DANISH else ("plain",)
 
 
-def oddities(text: str, recording: str | None) -> dict[str, float]:
+def oddities(text: str, recording: str | None, *, in_train: bool) -> dict[str, float]:
     """What is odd about a text, with the number of characters or places that are.
 
     ``recording`` is the name of its audio, if it has one.
+
+    Raises:
+        AudioError: The text cannot be used. Broken ones are kept out of training only, so that
+            published test sets stay whole.
     """
     stripped = text.strip()
+    if not stripped:
+        raise AudioError("empty text")
+    if stripped.startswith("{\\rtf"):
+        raise AudioError("RTF, not plain text")
+    if not any(map(str.isalnum, text)):  # a dash, or invisible characters
+        raise AudioError("no letter or digit")
     odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
     if odd["HTML entities"] and html.unescape(text) == text:  # "R&D;" is none
         odd["HTML entities"] = 0
+    for name, count in odd.items():
+        if count and in_train:
+            raise AudioError(name)
     odd["only capitals"] = len(text) if len(text) > 3 and text.isupper() else 0
     odd["file name or id as text"] = len(text) if _is_name(stripped, recording) else 0
     odd["markup or a missing value as text"] = len(text) if _MARKUP.fullmatch(stripped) else 0
@@ -361,23 +365,6 @@ def oddities(text: str, recording: str | None) -> dict[str, float]:
 def _is_name(text: str, recording: str | None) -> bool:
     """Whether a text is an id, or the name of a recording; ``hest.wav`` may be of a word."""
     path = Path(recording or "")
-    if recording and text in {path.name, path.stem} and not text.isalpha():
-        return True
+    is_own = bool(recording) and text in {path.name, path.stem} and not text.isalpha()
     is_file = text.lower().endswith(AUDIO_SUFFIXES) and " " not in text
-    return is_file or _NAME.fullmatch(text) is not None
-
-
-def check_text(text: str, odd: Mapping[str, float], split: str) -> None:
-    """Raise `AudioError` if a text with these `oddities` cannot be used.
-
-    Broken texts are kept out of training only, so that published test sets stay whole.
-    """
-    if not text.strip():
-        raise AudioError("empty text")
-    if text.lstrip().startswith("{\\rtf"):
-        raise AudioError("RTF, not plain text")
-    if not any(map(str.isalnum, text)):  # a dash, or invisible characters
-        raise AudioError("no letter or digit")
-    if split == "train":
-        for name in _BROKEN.keys() & odd.keys():
-            raise AudioError(name)
+    return is_own or is_file or _NAME.fullmatch(text) is not None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class ShardEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Content of a built dataset."""
+    """Content of a built dataset, as ``manifest.json`` has it."""
 
     name: str  # of its card
     source: str  # in the user's words
@@ -39,10 +39,6 @@ class Inventory:
     suspects_sha256: str
     summary: dict[str, Any]  # what was read, see `summary.summary_of`; empty if it is combined
     parts: list[dict[str, Any]] = field(default_factory=list)  # of a combined dataset
-
-    def as_json(self) -> dict[str, Any]:
-        """The content of ``manifest.json``."""
-        return asdict(self)
 
     @property
     def rows(self) -> int:
@@ -68,10 +64,8 @@ def read_inventory(root: Path) -> Inventory:
         shards = [ShardEntry(**shard) for shard in values["shards"]]
         return Inventory(**values | {"shards": shards})
     except (FileNotFoundError, NotADirectoryError):
-        inside = ", ".join(sorted(str(path.parent) for path in root.glob(f"*/{INVENTORY_FILE}")))
-        hint = f"name one of {inside}" if inside else "run `danish-asr convert`"
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; {hint}"
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(

@@ -3,7 +3,6 @@
 Comes in: all rows and the ledger. Goes out: a mapping for ``manifest.json``, and tables of it.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -40,7 +39,7 @@ def summary_of(
     written = rows.filter(pc.invert(pc.is_in(places, dropped.combine_chunks())))
     return {
         "columns": [*_columns(source, written)],
-        "read_as": [*_read_as(written, language)],
+        "read_as": _read_as(written, language),
         "ignored": [*source.ignored],
         "counts": dict(source.counts),
         "sample_rates": {rate: rates[rate] for rate in sorted(rates, key=int)},
@@ -68,39 +67,35 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[dict[str, Any]]:
             for value in counts.take(order).to_pylist()
             if name not in _ONE_EACH and (name != "text" or value["counts"] > 1)
         }
-        ranked = sorted(most.items(), key=lambda item: (-item[1], item[0]))[:_MOST]
         yield {
             "column": name,
             "read": source.columns.get(name, ""),
             "rows": len(values),
             "distinct": len(counts),
-            "values": dict(ranked),
+            "values": dict(sorted(most.items(), key=lambda item: (-item[1], item[0]))[:_MOST]),
         }
 
 
-def _read_as(rows: pa.Table, language: str) -> Iterator[dict[str, Any]]:
+def _read_as(rows: pa.Table, language: str) -> list[dict[str, Any]]:
     """Values of the corpus that became others, the unreadable ones first."""
-    found: Counter[tuple[str, str, str]] = Counter()
+    read: list[dict[str, Any]] = []
     for column, own, ours in (
-        ("age", "own_age", None),
+        ("age", "own_age", "age"),
         ("gender", "own_gender", "gender"),
         ("country_birth", "country_birth", "country"),
         ("dialect", "sub_dialect", "dialect"),
     ):
-        pairs = rows.select([own, *([ours] if ours else [])])
-        pairs = pairs.filter(pc.is_valid(pairs[own]))
-        counted = pairs.group_by(pairs.column_names).aggregate([([], "count_all")])
-        for row in counted.to_pylist():
-            value = row[ours] if ours else None
-            is_unknown = column == "dialect" and value == row[own] and value not in DIALECTS
-            is_unknown = is_unknown and language == DANISH
-            if value != row[own] or is_unknown:
-                found[column, row[own], "" if is_unknown else value or ""] += row["count_all"]
-    order = sorted(
-        found.items(), key=lambda item: (item[0][2] != "", item[0][0], -item[1], item[0])
+        counted = rows.group_by([own, ours]).aggregate([([], "count_all")])
+        for value, made, count in zip(*counted.to_pydict().values(), strict=True):
+            is_unknown = column == "dialect" and language == DANISH and made not in DIALECTS
+            to = "" if made is None or (is_unknown and made == value) else str(made)
+            if value is not None and to != value:
+                read.append({"column": column, "from": value, "to": to, "rows": count})
+    order = ("column", "rows", "from", "to")
+    return sorted(
+        read,
+        key=lambda row: (row["to"] != "", *(-row[k] if k == "rows" else row[k] for k in order)),
     )
-    for (column, own, ours), count in order:
-        yield {"column": column, "from": own, "to": ours, "rows": count}
 
 
 def print_summary(inventory: Inventory, console: Console) -> None:
@@ -114,6 +109,11 @@ def print_summary(inventory: Inventory, console: Console) -> None:
         console.print(table)
     for reason, rows in inventory.suspects.items():
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
+    print_total(inventory, console)
+
+
+def print_total(inventory: Inventory, console: Console) -> None:
+    """Print how much a dataset has."""
     console.print(
         f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
         f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
@@ -121,7 +121,12 @@ def print_summary(inventory: Inventory, console: Console) -> None:
 
 
 def _print_columns(summary: Mapping[str, Any], console: Console) -> None:
-    console.print(_table_of_columns(summary))
+    table = Table("column", "read from", "rows", "distinct", "most frequent")
+    for own in summary["columns"]:
+        values = ", ".join(f"{value} ({rows:,})" for value, rows in own["values"].items())
+        counts = f"{own['rows']:,}", f"{own['distinct']:,}"
+        table.add_row(own["column"], own["read"], *counts, Text(values))
+    console.print(table)
     for value in summary["read_as"][:_READ_AS]:
         read = value["to"] or "no known value"
         if value["column"] == "dialect" and not value["to"]:
@@ -135,18 +140,7 @@ def _print_columns(summary: Mapping[str, Any], console: Console) -> None:
         console.print(f"{what}: {count:,}")
     if rates := summary["sample_rates"]:
         total = sum(rates.values())
-        listed = ", ".join(
-            f"{int(rate):,} Hz {100 * rows / total:.0f} %" for rate, rows in rates.items()
-        )
-        console.print(f"sample rates of the source: {listed}")
+        shares = (f"{int(rate):,} Hz {100 * rows / total:.0f} %" for rate, rows in rates.items())
+        console.print(f"sample rates of the source: {', '.join(shares)}")
     for split, own in summary["splits"].items():
         console.print(f"{split}: {own['rows']:,} rows of {own['speakers']:,} known speakers")
-
-
-def _table_of_columns(summary: Mapping[str, Any]) -> Table:
-    table = Table("column", "read from", "rows", "distinct", "most frequent")
-    for column in summary["columns"]:
-        values = ", ".join(f"{value} ({rows:,})" for value, rows in column["values"].items())
-        name, read = column["column"], column["read"]
-        table.add_row(name, read, f"{column['rows']:,}", f"{column['distinct']:,}", Text(values))
-    return table

@@ -3,13 +3,13 @@
 Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves `explore`.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,7 +50,6 @@ COMPARED: Final = pa.schema(
 """What is compared over all shards."""
 
 _NO_MD5: Final = bytes(16)
-_NAMED: Final = 3
 
 
 class Leak(NamedTuple):
@@ -85,20 +84,6 @@ class Verification:
         """All that is wrong."""
         return [*self.damage, *map(str, self.leaks)]
 
-    @property
-    def advice(self) -> list[str]:
-        """What to do, in addition to what the faults say."""
-        advice = []
-        if self.damage:
-            advice.append("restore damaged files from a copy, or convert the dataset again")
-        if self.leaks:
-            advice.append(
-                "shared rows make scores too good: convert again with --split-by-speaker and "
-                "--drop-shared-sentences, leave rows out with --without, or accept them with "
-                f"--allow-shared ({', '.join(LEAKS)})"
-            )
-        return advice
-
 
 def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) -> Verification:
     """Check the files of a dataset, and compare its rows.
@@ -107,76 +92,66 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         DatasetError: There is no finished dataset.
     """
     inventory = read_inventory(root)
-    damage = [*_card_faults(root, inventory), *_sums_of(root, inventory)]
     languages = sorted({entry.partition("language") for entry in inventory.shards})
     profile = sentence_profile(root, inventory.name, languages)
-    check = partial(read_compared, root=root, profile=profile)
     results = watch(
         "verified",
-        run_in_processes(check, inventory.shards, workers),
-        lambda shard: (len(shard[0]), pc.sum(shard[0]["audio_size"]).as_py() or 0),
+        run_in_processes(partial(_compare, root=root, profile=profile), inventory.shards, workers),
+        lambda result: (len(result[0]), pc.sum(result[0]["audio_size"]).as_py() or 0),
         inventory.rows,
     )
-    tables = [COMPARED.empty_table()]
-    for table, fault in results:
-        tables.append(table)
-        damage += [fault] if fault else []
+    tables, faults = zip((COMPARED.empty_table(), ""), *results, strict=True)
     rows = pa.concat_tables(tables)
+    damage = [*_card_faults(root, inventory), *_sums_of(root, inventory), *filter(None, faults)]
     damage += _repeated_ids(rows)
-    if not any(fault.startswith(VERSION_DIR) for fault in damage) and len(rows) != inventory.rows:
+    if not any(faults) and len(rows) != inventory.rows:
         damage.append(f"{VERSION_DIR}: {len(rows):,} rows; manifest.json says {inventory.rows:,}")
     leaks = leaks_of(rows)
-    hours: Counter[tuple[str, str | None]] = Counter()
+    notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
+    if inventory.suspects:
+        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
+        notes.append(f"rows to check, in {SUSPECTS_FILE} and on the page of `explore`: {reasons}")
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
-    for row in summed.to_pylist():
-        hours[row["split"], row["dialect"]] = row["audio_size_sum"] / SAMPLE_RATE / 3600
-    allowed = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
     return Verification(
         damage=sorted(damage),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
-        notes=[*allowed, *few_speakers(rows), *_suspects(inventory)],
-        hours=dict(hours),
+        notes=[*few_speakers(rows), *notes],
+        hours={
+            (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
+            for row in summed.to_pylist()
+        },
     )
 
 
-def read_compared(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
+def _compare(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
+    fault = ""
     try:
         if sha256_of(root / entry.path) != entry.sha256:
-            return COMPARED.empty_table(), f"{entry.path}: its sha256 differs from manifest.json"
-        with pq.ParquetFile(root / entry.path) as parquet:
-            if not parquet.schema_arrow.equals(UTTERANCE_SCHEMA):
-                return (
-                    COMPARED.empty_table(),
-                    f"{entry.path}: its columns differ from data/README.md",
-                )
-            names = ["id", "text", "speaker_id", "dialect", "audio_size", "audio_bytes"]
-            groups = map(
-                partial(parquet.read_row_group, columns=names), range(parquet.num_row_groups)
-            )
-            return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
+            fault = f"{entry.path}: its sha256 differs from manifest.json"
+        elif not pq.read_schema(root / entry.path).equals(UTTERANCE_SCHEMA):
+            fault = f"{entry.path}: its columns differ from data/README.md"
+        else:
+            with pq.ParquetFile(root / entry.path) as parquet:
+                groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+                return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
     except (OSError, pa.ArrowException) as error:
-        return COMPARED.empty_table(), f"{entry.path}: cannot be read ({str(error)[:200]})"
+        fault = f"{entry.path}: cannot be read ({str(error)[:200]})"
+    return COMPARED.empty_table(), fault
 
 
 def _compared(rows: pa.Table, entry: ShardEntry, profile: str) -> pa.Table:
     audio = rows["audio_bytes"]
     md5 = pc.binary_slice(audio, FLAC_MD5.start, FLAC_MD5.stop)
     has_md5 = pc.and_(pc.equal(pc.binary_slice(audio, 0, 4), b"fLaC"), pc.not_equal(md5, _NO_MD5))
-    columns = {
-        name: pa.repeat(pa.scalar(entry.partition(name)), len(rows)) for name in ("corpus", "split")
-    }
+    columns = {name: rows[name] for name in COMPARED.names if name in rows.column_names}
     columns |= {
+        "corpus": pa.repeat(entry.partition("corpus"), len(rows)),
+        "split": pa.repeat(entry.partition("split"), len(rows)),
         "sentence": sentences_of(rows["text"], normalizer(profile)),
         "audio": pc.if_else(has_md5, md5, pa.scalar(None, pa.binary())),
     }
-    return pa.table(
-        {
-            name: columns.get(name, rows[name] if name in rows.column_names else None)
-            for name in COMPARED.names
-        },
-        COMPARED,
-    )
+    return pa.table(columns).select(COMPARED.names).cast(COMPARED)
 
 
 def samples_md5(flac: bytes) -> bytes | None:
@@ -187,42 +162,35 @@ def samples_md5(flac: bytes) -> bytes | None:
 
 def leaks_of(rows: pa.Table) -> list[Leak]:
     """What each two splits share: speakers, sentences and audio, of `COMPARED`'s columns."""
-    return [
-        leak
-        for what in LEAKS
-        for one, other in combinations(SPLITS, 2)
-        if (leak := _leak(rows, what, one, other)) is not None
-    ]
-
-
-def _leak(rows: pa.Table, what: str, one: str, other: str) -> Leak | None:
-    column = LEAKS[what]
-    of_one = rows.filter(pc.equal(rows["split"], one))
-    of_other = rows.filter(pc.equal(rows["split"], other))
-    values = of_one[column].drop_null().unique()
-    common = of_other.filter(
-        pc.and_(pc.is_valid(of_other[column]), pc.is_in(of_other[column], values))
-    )
-    if not common:
-        return None
-    examples = common["id" if what == "audio" else column].unique()[:_NAMED].to_pylist()
-    shared = pc.count_distinct(common[column]).as_py()
-    return Leak(what, one, other, shared, len(common), len(common) / len(of_other), examples)
+    leaks = []
+    for what, column in LEAKS.items():
+        valid = rows.filter(pc.is_valid(rows[column]))
+        for one, other in combinations(SPLITS, 2):
+            of_one = valid.filter(pc.equal(valid["split"], one))[column]
+            of_other = valid.filter(pc.equal(valid["split"], other))
+            common = of_other.filter(pc.is_in(of_other[column], of_one.unique()))
+            if not len(common):
+                continue
+            examples = common["id" if what == "audio" else column].unique()[:3].to_pylist()
+            shared = pc.count_distinct(common[column]).as_py()
+            share = len(common) / pc.sum(pc.equal(rows["split"], other)).as_py()
+            leaks.append(Leak(what, one, other, shared, len(common), share, examples))
+    return leaks
 
 
 def few_speakers(rows: pa.Table) -> Iterator[str]:
     """Say that error rates will have no interval, which people would learn after the training."""
-    known = rows.filter(pc.is_valid(rows["speaker_id"]))
-    test = known.filter(pc.equal(known["split"], "test"))
-    if rows and not known:
+    speakers = rows.filter(pc.is_valid(rows["speaker_id"]))
+    test = speakers.filter(pc.equal(speakers["split"], "test"))
+    if len(rows) and not len(speakers):
         yield "no row has a speaker, so speakers that splits share cannot be found"
-    if not test:
+    if not len(test):
         return
     speech = test.group_by("speaker_id").aggregate([("audio_size", "sum")])["audio_size_sum"]
     sizes = speech.to_pylist()
     effective = sum(sizes) ** 2 / max(1, sum(size**2 for size in sizes))
     if len(sizes) < MIN_SPEAKERS or effective < MIN_EFFECTIVE:
-        people = pc.count_distinct(known["speaker_id"]).as_py()
+        people = pc.count_distinct(speakers["speaker_id"]).as_py()
         yield (
             f"test has {len(sizes):,} speakers, with speech as of {effective:.1f} equal ones; an "
             f"interval needs {MIN_SPEAKERS} and {MIN_EFFECTIVE}. All splits together have "
@@ -230,21 +198,13 @@ def few_speakers(rows: pa.Table) -> Iterator[str]:
         )
 
 
-def _suspects(inventory: Inventory) -> Iterator[str]:
-    if inventory.suspects:
-        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        yield f"rows to check, in {SUSPECTS_FILE} and on the page of `explore`: {reasons}"
-
-
-def _repeated_ids(rows: pa.Table) -> list[str]:
+def _repeated_ids(rows: pa.Table) -> Iterator[str]:
     counted = rows.group_by(["corpus", "id"]).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
-    if not repeated:
-        return []
-    names = ", ".join(
-        f"{row['corpus']} {row['id']}" for row in repeated.slice(0, _NAMED).to_pylist()
-    )
-    return [f"{VERSION_DIR}: {len(repeated):,} ids occur more than once in a corpus: {names}"]
+    if len(repeated):
+        first = repeated.select(["corpus", "id"]).slice(0, 3).to_pylist()
+        names = ", ".join(" ".join(row.values()) for row in first)
+        yield f"{VERSION_DIR}: {len(repeated):,} ids occur more than once in a corpus: {names}"
 
 
 def _sums_of(root: Path, inventory: Inventory) -> Iterator[str]:
@@ -261,27 +221,29 @@ def _sums_of(root: Path, inventory: Inventory) -> Iterator[str]:
         )
 
 
+def _card(root: Path, name: str) -> dict[str, Any]:
+    """The card; raises `OSError`, `ValueError` or `YAMLError`."""
+    card = from_yaml((root / CARDS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    if not isinstance(card, dict):
+        raise ValueError("no mapping")  # noqa: TRY004 - of a file, not of our code
+    return card
+
+
 def sentence_profile(root: Path, name: str, languages: Sequence[str]) -> str:
     """The profile under which sentences are compared: that of the card, or its language's first."""
-    try:
-        card = from_yaml((root / CARDS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
-    except (OSError, ValueError, YAMLError):
-        card = None
-    own = card.get("text_profile") if isinstance(card, dict) else None
+    own = None
+    with suppress(OSError, ValueError, YAMLError):  # `_card_faults` says them
+        own = _card(root, name).get("text_profile")
     return str(own or (text_profiles(languages[0])[0] if languages else "plain"))
 
 
 def _card_faults(root: Path, inventory: Inventory) -> Iterator[str]:
     place = f"{CARDS_DIR}/{inventory.name}.yaml"
+    expected = str((root / VERSION_DIR).resolve())
     try:
-        card = from_yaml((root / place).read_text(encoding="utf-8"))
-        data = card["dataset_config"]["data"]
-    except FileNotFoundError:
-        yield f"{place}: is missing"
-        return
+        data = _card(root, inventory.name)["dataset_config"]["data"]
     except (OSError, ValueError, YAMLError, KeyError, TypeError) as error:
         yield f"{place}: cannot be read as a card ({str(error)[:200]})"
-        return
-    expected = str((root / VERSION_DIR).resolve())
-    if data != expected:
-        yield f"{place}: names {data}; a moved dataset needs its new path there, {expected}"
+    else:
+        if data != expected:
+            yield f"{place}: names {data}; a moved dataset needs its new path there, {expected}"

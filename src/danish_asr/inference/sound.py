@@ -172,8 +172,8 @@ def _mixed(block: Samples) -> Samples:
     Independent channels have a mean with the power of one of them over their number.
     """
     mean: Samples = block.mean(axis=1, keepdims=True)
-    power = np.square(block).mean(axis=0)
-    if np.square(mean).mean() < 0.1 * power.mean() / len(power):
+    power = block.var(axis=0)  # without DC offset, which is no sound
+    if mean.var() < 0.1 * power.mean() / len(power):
         return block[:, [power.argmax()]]
     return mean
 

@@ -12,7 +12,7 @@ from danish_asr.corpus.convert import convert
 from tests.builders import build_source, tree
 from tests.corpora import options
 
-on_ray = partial(run_on_ray, address=None, workers=2)
+on_ray = partial(run_on_ray, address="local", workers=2)
 needs_ray = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
 
 

@@ -124,6 +124,7 @@ def test_measures_of_a_known_signal() -> None:
     assert found.silence == pytest.approx(2, abs=0.05)
     assert found.clipped == 0
     assert measure(_encoded(np.clip(4 * wave, -1, 1))).clipped == pytest.approx(0.25, abs=0.05)
+    assert measure(_encoded(wave + 0.2)) == pytest.approx(found, abs=0.05)  # a DC offset
 
 
 def _page(root: Path, out: Path, **options: Any) -> str:
