@@ -34,7 +34,7 @@ from danish_asr.cli.app import app
 _ORDER: Final = (
     *("demo", "doctor", "convert", "combine", "verify", "harvest"),
     *("fetch", "plan", "train", "evaluate", "sweep"),
-    *("average", "score", "compare", "report", "audit", "transcribe", "align", "serve", "export"),
+    *("average", "score", "compare", "report", "audit", "transcribe", "serve", "export"),
 )
 app.registered_commands.sort(
     key=lambda command: _ORDER.index(getattr(command.callback, "__name__", ""))

@@ -1,4 +1,4 @@
-"""The commands on trained models: average, export, transcribe, align, harvest, serve."""
+"""The commands on trained models: average, export, transcribe, harvest, serve."""
 
 # ruff: noqa: PLC0415
 
@@ -65,6 +65,7 @@ def export(
         "transcribe outputs/300m call.wav --channels split --lm lm",
         "transcribe outputs/300m meeting.mp3 --speakers meeting.rttm --format vtt",
         "transcribe outputs/300m - --format srt < hello.wav",
+        "transcribe outputs/300m speech.flac --text speech.txt",
     ]
 )
 def transcribe(
@@ -85,6 +86,10 @@ def transcribe(
     speakers: Annotated[
         Path | None, Option(metavar="RTTM", help="Who speaks: an RTTM file or a folder of them.")
     ] = None,
+    text: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="The text of one recording, to find its times: txt, SRT, ..."),
+    ] = None,
     device: Device = "auto",
     batch_seconds: Annotated[
         float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
@@ -98,11 +103,15 @@ def transcribe(
 ) -> None:
     """Transcribe audio of any length to text or subtitles; continue an interrupted command.
 
-    The text of a single file is printed, unless --format or --out is given.
+    The text of a single file is printed, unless --format or --out is given. With --text its words
+    are not those that the model hears, but those of the file: a line of plain text is a segment.
     """
     from danish_asr.inference.transcribe import Request
     from danish_asr.inference.transcribe import transcribe as transcribe_files
 
+    if text is not None:
+        _align(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
+        return
     if speakers and channels == "split":
         fault = "finds those of one microphone; with --channels split each channel is a speaker"
         raise typer.BadParameter(fault, param_hint="--speakers")
@@ -124,6 +133,14 @@ def transcribe(
         say_next("convert", folders[0], *own, why="once the texts are corrected: training data")
 
 
+def _align(model: str, audio: list[Path], text: Path, *, formats: str | None, **rest: Any) -> None:
+    if len(audio) != 1 or audio[0].is_dir():
+        raise typer.BadParameter("is that of one audio file", param_hint="--text")
+    from danish_asr.inference.align import align_file
+
+    align_file(model, audio[0], text, formats=formats or "srt,textgrid", **rest)
+
+
 def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> dict[str, Any]:
     """The arguments of `load_model` for what the options say of decoding."""
     given = {"lm": lm, "hotwords": hotwords}
@@ -136,28 +153,6 @@ def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> di
 
         find_language_model(lm)
     return {"decoder": decoder or ("beam" if config else "greedy"), "decoder_config": config}
-
-
-@app.command(examples=["align speech.flac speech.txt --model outputs/300m"])
-def align(
-    audio: Annotated[Path, Argument(help="An audio file of any length.")],
-    text: Annotated[
-        Path, Argument(help="Its text, in a file: plain (a line is a segment), SRT, TextGrid, ...")
-    ],
-    *,
-    model: Annotated[str, Option(help=_MODEL)],
-    format_: Annotated[str, Format] = "srt,textgrid",
-    out: Out = None,
-    device: Device = "auto",
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace existing files.")] = False,
-) -> None:
-    """Find the times of every word of a given transcript, for subtitles or Praat.
-
-    The channels are mixed. For a call with a speaker per channel, align a file of each.
-    """
-    from danish_asr.inference.align import align_file
-
-    align_file(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
 
 
 @app.command(examples=["harvest radio --model outputs/300m --name radio --out radio-data"])

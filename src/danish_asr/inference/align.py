@@ -1,4 +1,4 @@
-"""``danish-asr align``: times for a text that is known, in audio of any length.
+"""``danish-asr transcribe --text``: times for a text that is known, in audio of any length.
 
 Where text and speech agree, the text is cut into stretches; the words between two cuts are aligned
 with the speech between them.

@@ -58,7 +58,7 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
     audio = tmp_path / "speech.wav"
     shutil.copy(speech, audio)
     (tmp_path / "text.txt").write_text(SENTENCES[0], encoding="utf-8")
-    command = ["align", str(audio), str(tmp_path / "text.txt"), "--model", str(model_directory)]
+    command = ["transcribe", str(model_directory), str(audio), "--text", str(tmp_path / "text.txt")]
     assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
     subtitles = (tmp_path / "speech.srt").read_text("utf-8")
     assert re.search(r"\nBo køber\b.*\b25 røde æbler, ja\.\n", subtitles, re.DOTALL)
@@ -72,7 +72,7 @@ def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
 ) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a b c d e f g h i j k l m n o p q r s t")  # the model has random weights
-    command = ["align", str(speech), str(text), "--model", str(model_directory), "--out"]
+    command = ["transcribe", str(model_directory), str(speech), "--text", str(text), "--out"]
     with pytest.raises(AlignmentError, match=r"of 20 words have .*another recording.*too weak"):
         CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
     assert (tmp_path / f"{speech.stem}.srt").read_text("utf-8").count("-->") >= 1

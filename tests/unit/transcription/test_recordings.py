@@ -90,7 +90,7 @@ finally:
         ("transcribe gone/model a.wav", 1, "gone/model"),
         ("transcribe . gone.wav", 1, "gone.wav"),
         ("transcribe . a.wav --format txt", 0, "skipped, transcripts exist: a.wav"),
-        ("align gone.wav a.txt --model .", 1, "gone.wav"),
+        ("transcribe . gone.wav --text a.txt", 1, "gone.wav"),
     ],
 )
 def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(
