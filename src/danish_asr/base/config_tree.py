@@ -19,14 +19,11 @@ Tree = dict[str, Any]
 
 _SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
 
-_LISTED: Final = 6
-"""The most keys that a fault names; a section has up to sixty."""
-
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adamw_8bit}'"
 
 
 def read_yaml(file: Path) -> Tree:
-    """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
+    """Return the mapping in a YAML file.
 
     Outside of the checkout, ``configs/NAME.yaml`` is the package's, unless there is such a file.
 
@@ -46,16 +43,8 @@ def read_yaml(file: Path) -> Tree:
         content = {}
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
-    filled: Tree = _with_directory(content, str(file.resolve().parent))
-    return filled
-
-
-def _with_directory(value: Any, directory: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_directory(below, directory) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_directory(item, directory) for item in value]
-    return value.replace("${dir}", directory) if isinstance(value, str) else value
+    tree: Tree = content
+    return tree
 
 
 def parse_override(text: str) -> Tree:
@@ -134,19 +123,17 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def unknown_key(path: str, key: object, keys: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
-    """Return the fault of a key that a section, with these ``keys``, does not have.
+def unknown_key(path: str, keys: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
+    """Return the fault of a key that is not one of the ``keys`` beside it.
 
     ``elsewhere`` are the dotted keys of other sections that have its name.
     """
-    known = sorted(keys)
-    if close := elsewhere or get_close_matches(str(key), known, n=1):
+    section, _, name = path.rpartition(".")
+    close = elsewhere or get_close_matches(name, keys, n=1)
+    described = section.partition("[")[0] or "SECTION"
+    hint = f"`danish-asr train --help-keys {described}` describes those that are"
+    if close:
         hint = f"did you mean {' or '.join(close)}?"
-    elif len(known) <= _LISTED:
-        hint = f"known: {', '.join(known)}"
-    else:
-        section = path.rpartition(".")[0] or "SECTION"
-        hint = f"`danish-asr train --help-keys {section}` describes those that are"
     return f"{path} is not a key of this configuration; {hint}"
 
 

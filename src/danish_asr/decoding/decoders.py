@@ -36,7 +36,7 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         faults = [f"decoder.config does not fit {name}(tokenizer, ...): {error}"]
         keys = list(inspect.signature(factory).parameters)[1:] if callable(factory) else []
         unknown = [key for key in config if keys and key not in keys]
-        faults += [unknown_key(f"decoder.config.{key}", key, keys) for key in unknown]
+        faults += [unknown_key(f"decoder.config.{key}", keys) for key in unknown]
         raise ConfigError(faults) from error
     if factory is BeamDecoder:
         check_settings(config)

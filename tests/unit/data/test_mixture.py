@@ -93,11 +93,3 @@ def test_the_table_has_the_share_and_the_hours_of_each_weight(index: Index) -> N
         assert row.share == pytest.approx(shown[weight.rows].sum() / shown.sum())
         assert row.hours == pytest.approx(index.lengths[weight.rows].sum() / 16_000 / 3600)
     assert [line.split()[0] for line in mix.lines()[-2:]] == ["2.5", "0.3"]
-
-
-@pytest.mark.parametrize(("factor", "same"), [(1.0, True), (2.0, False)])
-def test_only_weights_other_than_one_change_the_digest(
-    index: Index, factor: float, *, same: bool
-) -> None:
-    plain, other = make_mix(index, KEPT, None), make_mix(weighted(index, factor), KEPT, None)
-    assert (plain.digest() == other.digest()) is same

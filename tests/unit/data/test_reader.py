@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
@@ -18,7 +19,7 @@ from danish_asr.base.errors import DatasetError, RunError
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.sampler import ATTENTION
-from tests.shards import flac, ids_of, reader, task, utterance, write_dataset, write_shard
+from tests.shards import ids_of, reader, task, utterance, waveform, write_dataset, write_shard
 
 Steps = list[list[Seq2SeqBatch]]
 
@@ -88,7 +89,7 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     root: Path, tokenizer: Tokenizer, tmp_path: Path, done: int
 ) -> None:
     # Upstream's loss at step 25 was 147.2 after a resume, 150.8 undisturbed (TRAPS).
-    (tmp_path / "noise.flac").write_bytes(flac(8_000, 1))
+    soundfile.write(tmp_path / "noise.wav", waveform(8_000, 1), 16_000)
     transforms = [
         {"name": "speed", "factors": FACTORS},
         {"name": "noise", "folder": str(tmp_path)},
@@ -134,7 +135,7 @@ class Weighted(DanishAsrDataset):
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
         ({"task_config": task(min_audio_len=9_000)}, "utterances: 73 then, 6. now; content: "),
-        ({"dataset": Weighted}, r"weights: none then, 0\.4 x corpus = 'b' \(20 rows\)"),
+        ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
         ({"speed_factors": FACTORS}, "transforms: .* then, .*0.9.* now"),
     ],
 )

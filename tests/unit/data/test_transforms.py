@@ -188,7 +188,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rooms").mkdir()
     room = np.zeros(4_000)
     room[200], room[1_800] = 0.8, 0.4
-    soundfile.write(folder / "rooms" / "room.flac", room, RATE)
+    soundfile.write(folder / "rooms" / "room.wav", room, RATE)
     return folder
 
 
@@ -205,7 +205,7 @@ def test_noise_has_the_ratio_that_was_drawn(folder: str, recordings: Path) -> No
 def test_a_room_is_the_convolution_with_its_response_from_the_direct_sound_on(
     recordings: Path, seconds: float
 ) -> None:
-    response, _ = soundfile.read(recordings / "rooms" / "room.flac")
+    response, _ = soundfile.read(recordings / "rooms" / "room.wav")
     clean = np.random.default_rng(3).normal(0, 0.1, int(seconds * RATE)).astype(np.float32)
     expected = np.convolve(clean, response[200:])[: len(clean)]
     expected *= np.sqrt(np.mean(clean**2) / np.mean(expected**2))

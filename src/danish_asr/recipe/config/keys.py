@@ -39,7 +39,7 @@ _WORDS: Final = {
     Any: "any",
 }
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
-_SETTINGS: Final = {"lr_scheduler": schema.TriStageConfig(), "decoder": schema.BeamConfig()}
+_SETTINGS: Final = {"lr_scheduler": schema.TriStageConfig()}
 """Of sections whose ``name`` chooses the settings in ``config``: those that are described."""
 
 _SUGGESTED: Final = 3
@@ -140,6 +140,13 @@ def same_name(key: str) -> list[str]:
     name = key.rpartition(".")[2]
     same = [row.key for row in table() if row.key.endswith(f".{name}")]
     return same if len(same) <= _SUGGESTED else []
+
+
+def siblings(key: str) -> list[str]:
+    """Return the names of the keys in the same section."""
+    section = key.rpartition(".")[0]
+    paths = [row.key.rpartition(".") for row in table()]
+    return [name for path, _, name in paths if path == section]
 
 
 @cache

@@ -12,7 +12,6 @@ All that is random follows from seed and epoch alone. Speeds are drawn before th
 which are planned with the lengths that come out.
 """
 
-import hashlib
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +31,6 @@ from danish_asr.recipe.data.sampler import (
 from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
 from danish_asr.recipe.data.transforms import Speed, samples_at_speed
 
-_WIDEST: Final = 60  # characters of a condition in the table
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
 
@@ -47,9 +45,7 @@ class Epoch(NamedTuple):
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    Attributes:
-        filtered: What the filters kept and removed.
-        mix: How often an epoch shows each corpus.
+    ``filtered`` is what the filters kept and removed, ``mix`` how often an epoch shows each corpus.
 
     Raises:
         ConfigError: The longest utterance fits no batch.
@@ -72,19 +68,13 @@ class TrainingEpochs:
         self._needed = NeededFrames(index, targets)
         self._kept, self.filtered = select_rows(index, self._needed, task, frames)
         if not self._kept.size:
-            raise DatasetError(
-                f"split '{index.name}': the filters leave none of its {len(index)} utterances; "
-                "look at min_audio_len, max_audio_len and min_samples_per_char in "
-                "dataset.asr_task_config"
-            )
+            fault = f"the filters leave none of its {len(index)} utterances"
+            raise DatasetError(f"split '{index.name}': {fault}; see dataset.asr_task_config")
         longest = int(index.lengths[self._kept].max())
         if longest > task.max_num_elements:
-            fault = (
-                "dataset.asr_task_config.max_num_elements: expected room for the longest training "
-                f"utterance ({longest} samples), found {task.max_num_elements}; raise it, or lower "
-                "max_audio_len"
-            )
-            raise ConfigError([fault])
+            rule = f"must be at least {longest}, the samples of the longest training utterance"
+            found = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
+            raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {found}"])
         self._trained = np.isin(np.arange(len(index)), self._kept)
         self.mix = make_mix(index, self._kept, section.mixture_parquet_storage_config.beta_corpus)
 
@@ -93,10 +83,7 @@ class TrainingEpochs:
         index, seed = self._index, self._seed
         entries = epoch_entries(self._kept, self.mix.repeats, seed=seed, epoch=epoch)
         if not entries.size:
-            raise DatasetError(
-                f"dataset.weights: no row is left in epoch {epoch}, because every row has a factor "
-                "far below 1; raise them all"
-            )
+            raise DatasetError(f"dataset.weights leave no row in epoch {epoch}; raise the factors")
         speeds, lengths = self._speeds(epoch), index.lengths
         if speeds is not None:
             lengths = samples_at_speed(lengths, speeds)
@@ -119,8 +106,7 @@ class TrainingEpochs:
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
-        repeats = [f"{row.name} {row.repeats:.6f}" for row in self.mix.rows]
-        weights = [f"{row.name} ({row.rows} rows)" for row in self.mix.weighted]
+        repeats = [f"{row.name} {row.repeats:.6f}" for row in (*self.mix.rows, *self.mix.weighted)]
         return {
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
@@ -129,7 +115,6 @@ class TrainingEpochs:
             "example_shuffle_window": self._task.example_shuffle_window,
             "batch_shuffle_window": self._task.batch_shuffle_window,
             "repeats": ", ".join(repeats),
-            "weights": f"{', '.join(weights)} {self.mix.digest()}" if weights else "none",
         }
 
 
@@ -142,6 +127,11 @@ class MixRow(NamedTuple):
     share: float  # of the epoch's hours
     repeats: float  # how often the epoch shows a row, on average
 
+    def line(self, width: int) -> str:
+        """A line of `Mix.lines`."""
+        counts = f"{self.name:{width}} {self.rows:>10,} {self.hours:>10,.2f}"
+        return f"{counts} {self.share:>7.1%} {self.repeats:>8.2f}"
+
 
 class Mix(NamedTuple):
     """The effective mix of an epoch."""
@@ -152,22 +142,12 @@ class Mix(NamedTuple):
 
     def lines(self) -> list[str]:
         """A plain table."""
-        width = max(32, *(min(len(row.name), _WIDEST) for row in (*self.rows, *self.weighted)))
+        width = max(32, *(len(row.name) for row in (*self.rows, *self.weighted)))
         lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
-        lines += [_line(row, width) for row in self.rows]
+        lines += [row.line(width) for row in self.rows]
         if self.weighted:
             lines.append("of them, by dataset.weights")
-        return lines + [_line(row, width) for row in self.weighted]
-
-    def digest(self) -> str:
-        """A hash of how often each row is shown."""
-        return hashlib.blake2b(self.repeats.round(6).tobytes(), digest_size=8).hexdigest()
-
-
-def _line(row: MixRow, width: int) -> str:
-    name = row.name if len(row.name) <= _WIDEST else f"{row.name[: _WIDEST - 3]}..."
-    counts = f"{name:{width}} {row.rows:>10,} {row.hours:>10,.2f}"
-    return f"{counts} {row.share:>7.1%} {row.repeats:>8.2f}"
+        return lines + [row.line(width) for row in self.weighted]
 
 
 def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
@@ -188,7 +168,7 @@ def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
     codes, corpora = index.groups("corpus")
     return Mix(
         rows=[row(corpora[code], codes[kept] == code) for code in np.unique(codes[kept])],
-        weighted=[row(weight.name, weight.rows[kept]) for weight in index.weights],
+        weighted=[row(f"{w.factor:g} x {w.where}", w.rows[kept]) for w in index.weights],
         repeats=repeats,
     )
 

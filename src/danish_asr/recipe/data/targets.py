@@ -33,10 +33,8 @@ _Count = TypeVar("_Count", int, NDArray[np.int32])
 class FrameCount:
     """Frames that unpadded convolutions make of a number of samples, or of each of many.
 
-    Formula: ``floor((n - kernel) / stride) + 1`` per layer, and never below 0.
-
-    Attributes:
-        layers: (kernel, stride) of each; wav2vec2's give a frame per 320 samples, the first of 400.
+    Formula: ``floor((n - kernel) / stride) + 1`` per layer of (kernel, stride), and never below 0.
+    wav2vec2's give a frame per 320 samples, the first of 400.
     """
 
     layers: Sequence[tuple[int, int]] = (
@@ -71,8 +69,7 @@ class Targets:
 
     def __call__(self, text: str) -> NDArray[np.int64]:
         """Targets of a normalised text, ``(tokens,)``; may be empty."""
-        tokens: NDArray[np.int64] = self._encode(text).numpy()
-        return tokens
+        return np.asarray(self._encode(text).numpy())
 
     def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
@@ -111,10 +108,6 @@ class NeededFrames:
     Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. So tokens
     are counted only where as many as characters, all equal, might not fit. A few characters, such
     as ``ﷺ``, give more tokens: such a row may stay, and has a loss of 0.
-
-    Attributes:
-        characters: Of the normalised text, ``(rows,)``.
-        empty: Rows whose normalised text has nothing but spaces, ``(rows,)``.
     """
 
     def __init__(self, index: Index, targets: Targets) -> None:
@@ -181,10 +174,9 @@ class UnknownSymbols:
 
 
 def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
-    """Count the characters that a tokenizer maps to its unknown symbol, each seen on its own.
+    """Count the characters that a tokenizer of characters maps to its unknown symbol.
 
-    Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
-    unknown token of many characters in a row, which would hide most of them.
+    Each is seen on its own: a tokenizer may make one unknown token of many characters in a row.
     """
     counts = np.zeros(0x110000, np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.
