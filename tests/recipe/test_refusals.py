@@ -79,7 +79,7 @@ UNUSABLE = [
     ("model={name: omniASR_LLM_300M}", "model.name", "not LLM models"),
     ("model={path: /etc, arch: tiny}", "model.path /etc", ""),
     ("model.keep_layers=[1]", "model.keep_layers", "1"),
-    ("model.config_overrides={nope: 7}", "model.config_overrides.nope", "encoder_config"),
+    ("model.config_overrides={nope: 7}", "model.config_overrides", "nope"),
     ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "7"),
     (
         "optimizer.config.groups=[{params: 'encoder\\.'}, {params: encoder.layers}]",
@@ -148,8 +148,7 @@ def test_an_evaluation_needs_no_training_rows(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_shard(tmp_path / "data", [utterance(0, split="dev")], split="dev")
-    family = "name: null, family: mixture_parquet_asr_dataset"
-    own = f"dataset={{{family}, config_overrides: {{data: {tmp_path}/data}}}}"
+    own = f"dataset={{name: '', config_overrides: {{data: {tmp_path}/data}}}}"
     changes = [own, "dataset.train_where=age > 20", "tokenizer.name=tiny_char"]
     assert evaluate(tmp_path / "empty", dataset, *changes, "evaluator.split=dev") == 2
     (fault,) = faults(capsys)

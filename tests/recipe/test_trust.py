@@ -50,15 +50,10 @@ def started_from_a_checkpoint(run: Path, dataset: Path, other: Path) -> int:
     return train(other, dataset, f"model={{path: {run}/checkpoints/step_4}}")
 
 
-def started_from_a_file(run: Path, dataset: Path, other: Path) -> int:
-    file = f"{run}/checkpoints/step_4/model/pp_00/tp_00/sdp_00.pt"
-    return train(other, dataset, f"model.path={file}")
-
-
 Use = Callable[[Path, Path, Path], int]
 
 
-@pytest.mark.parametrize("use", [scored, started_from, started_from_a_file])
+@pytest.mark.parametrize("use", [scored, started_from, started_from_a_checkpoint])
 def test_code_in_weights_is_refused_and_does_not_run(
     foreign: Path, dataset: Path, use: Use, capsys: pytest.CaptureFixture[str]
 ) -> None:

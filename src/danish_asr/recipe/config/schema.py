@@ -160,7 +160,7 @@ class DatasetSection(Section):
     name: str | None = None
     """The dataset's card, as `danish-asr convert --name` wrote it; `--dataset DIR` sets it."""
 
-    config_overrides: dict[str, Any] | None = None
+    config_overrides: dict[Literal["data"], File] | None = None
     """`{data: DIRECTORY}` in place of the card's directory."""
 
     train_split: str = "train"

@@ -55,7 +55,7 @@ class DanishAsrDataset:
 
     @property
     def root(self) -> Path:
-        """The directory with the cards and the manifest of the dataset."""
+        """The directory with the cards of the dataset."""
         path = self.path.resolve()
         return path.parent if path.name == VERSION_DIR else path
 
@@ -72,7 +72,7 @@ class DanishAsrDataset:
 
 
 class Weight(NamedTuple):
-    """Rows that training shows more or less often."""
+    """Rows that training shows more or less often: ``factor`` times as often."""
 
     where: str
     factor: float
@@ -83,10 +83,11 @@ class Weight(NamedTuple):
 class Index:
     """The utterances of a split; row numbers count from 0 in the order of the files."""
 
-    name: str  # of the split or subset: `test` or `test_<corpus>`
-    split: str  # that the rows belong to: `test`
-    rows: pl.DataFrame  # id, text (as the corpus has it), metadata, corpus and language: strings;
-    # the column `TARGET` after `with_targets`
+    name: str  # `test` or `test_<corpus>`
+    split: str  # `test`
+    rows: (
+        pl.DataFrame
+    )  # strings: id, text (raw), metadata, corpus, language, after with_targets TARGET
     lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     audio: Audio = field(repr=False)
@@ -189,8 +190,7 @@ def read_index(
 ) -> Index:
     """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``weights`` are conditions with factors. Strings in a condition are in single quotes; a null
-    fulfils no comparison.
+    ``weights`` are conditions with factors; a null fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, or a needed column is missing.
@@ -245,10 +245,8 @@ def _fulfilled(
         reason = str(error).partition("\n")[0].partition("; valid columns")[0]
         names = [*pq.read_schema(shards[0].path).names, *shards[0].keys]
         columns = ", ".join(dict.fromkeys(name for name in names if name != "audio_bytes"))
-        fault = (
-            f'expected an SQL condition, found "{condition}" ({reason}); strings are in single '
-            f"quotes, columns are {columns}"
-        )
+        fault = f'"{condition}" is no SQL condition ({reason}); strings are in single quotes, '
+        fault += f"columns are {columns}"
         raise ConditionError(condition, fault) from error
     if not len(rows):
         contents = (frame[name].drop_nulls() for name in _columns_of(condition))
