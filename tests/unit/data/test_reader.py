@@ -134,7 +134,6 @@ class Weighted(DanishAsrDataset):
     ("changed", "message"),
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
-        ({"task_config": task(min_audio_len=9_000)}, "utterances: 73 then, 6. now; content: "),
         ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
         ({"speed_factors": FACTORS}, "transforms: .* then, .*0.9.* now"),
     ],
@@ -202,6 +201,8 @@ def test_two_processes_read_the_rows_of_each_step_of_one_also_from_its_checkpoin
     together = [sorted(ids_of([*step])) for step in zip(*left, strict=True)]
     steps = [sorted(ids_of([step])) for step in alone]
     if done:  # the largest batches come first again
+        both = [max(pair) for pair in zip(*map(sizes, left), strict=True)]
+        assert min(both[:2]) >= max(both[2:])
         together, steps = [sorted(chain(*together))], [sorted(chain(*steps))]
     assert together == steps
 
@@ -229,7 +230,7 @@ def test_the_largest_batches_that_are_left_come_first(
     assert min(largest[:2]) >= max(largest[2:])
 
 
-@pytest.mark.parametrize("stop", [3, 4, 5, 7])
+@pytest.mark.parametrize("stop", [3, 4, 5])
 def test_a_stop_where_more_layers_learn_changes_no_batch(
     root: Path, tokenizer: Tokenizer, stop: int
 ) -> None:
@@ -239,17 +240,3 @@ def test_a_stop_where_more_layers_learn_changes_no_batch(
     resumed.step = stop
     undisturbed = take(freeing(root, tokenizer), 10)
     assert content(take(resumed, 10 - stop)) == content(undisturbed[stop:])
-
-
-def test_the_largest_batches_that_are_left_come_first_on_another_number_of_processes(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    alone = reader(root, tokenizer, accumulate=2)
-    take(alone, 1)
-    left: list[list[float]] = []
-    for rank in range(2):
-        half = reader(root, tokenizer, rank=rank, world=2)
-        half.load_state_dict(alone.state_dict())
-        left.append(sizes(list(half)))
-    both = [max(pair) for pair in zip(*left, strict=True)]
-    assert min(both[:2]) >= max(both[2:])
