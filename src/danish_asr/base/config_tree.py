@@ -5,7 +5,6 @@ once. The syntax is fairseq2's.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -123,18 +122,13 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def unknown_key(path: str, keys: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
-    """Return the fault of a key that is not one of the ``keys`` beside it.
-
-    ``elsewhere`` are the dotted keys of other sections that have its name.
-    """
-    section, _, name = path.rpartition(".")
-    close = elsewhere or get_close_matches(name, keys, n=1)
-    described = section.partition("[")[0] or "SECTION"
-    hint = f"`danish-asr train --help-keys {described}` describes those that are"
-    if close:
-        hint = f"did you mean {' or '.join(close)}?"
-    return f"{path} is not a key of this configuration; {hint}"
+def unknown_key(key: str, near: Sequence[str]) -> str:
+    """Return the fault of a dotted key that does not exist; ``near`` are those it may mean."""
+    section = key.rpartition(".")[0].partition("[")[0] or "SECTION"
+    hint = f"`danish-asr train --help-keys {section}` describes those that are"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    return f"{key} is not a key of this configuration; {hint}"
 
 
 def join(path: str, key: object) -> str:

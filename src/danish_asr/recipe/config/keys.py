@@ -130,23 +130,16 @@ def help_text(name: str, width: int = 80) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def near_keys(name: str) -> list[str]:
-    """Return the keys and sections that an unknown ``name`` may mean, the nearest first."""
-    return same_name(name) or get_close_matches(name, [row.key for row in table()], n=1)
-
-
-def same_name(key: str) -> list[str]:
-    """Return the dotted keys of other sections with the same name; none if there are many."""
-    name = key.rpartition(".")[2]
-    same = [row.key for row in table() if row.key.endswith(f".{name}")]
-    return same if len(same) <= _SUGGESTED else []
-
-
-def siblings(key: str) -> list[str]:
-    """Return the names of the keys in the same section."""
-    section = key.rpartition(".")[0]
-    paths = [row.key.rpartition(".") for row in table()]
-    return [name for path, _, name in paths if path == section]
+def near_keys(key: str) -> list[str]:
+    """Return the keys that an unknown one may mean: of its name, or else the nearest beside it."""
+    section, _, name = key.rpartition(".")
+    keys = [row.key for row in table()]
+    same = [other for other in keys if other.endswith(f".{name}")]
+    if 0 < len(same) <= _SUGGESTED:
+        return same
+    beside = [other.rpartition(".") for other in keys]
+    names = {own: join(path, own) for path, _, own in beside if not section or path == section}
+    return [names[near] for near in get_close_matches(name, names, n=1)]
 
 
 @cache

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
-from danish_asr.recipe.config.keys import same_name, siblings
+from danish_asr.recipe.config.keys import near_keys
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
 from danish_asr.text.profiles import normalizer
 
@@ -63,7 +63,8 @@ def _schedule(tree: Mapping[str, Any]) -> tuple[Any, list[str]]:
 
 def unstructure(config: object) -> Tree:
     """Return a configuration as plain values, as it is written to ``config.yaml``."""
-    tree: Tree = _adapter(type(config)).dump_python(config)
+    kind: Any = type(config)
+    tree: Tree = _adapter(kind).dump_python(config)
     return tree
 
 
@@ -138,7 +139,7 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
     for detail in details:
         key, wrong = _place(value, detail["loc"], path)
         if detail["type"] == "unexpected_keyword_argument":
-            faults[key] = unknown_key(key, siblings(key), same_name(key))
+            faults[key] = unknown_key(key, near_keys(key))
         elif detail["type"] == "missing":
             faults[key] = f"{key}.{detail['loc'][-1]} is missing"
         elif detail["type"] == "value_error":

@@ -39,9 +39,6 @@ FULL: Final = "full"
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
 
-_SMALLEST_8BIT: Final = 4096
-"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
-
 
 class Section:
     """Pydantic refuses keys that a section does not have."""
@@ -170,10 +167,10 @@ class DatasetSection(Section):
     """Train on the rows that fulfil this SQL condition: `dialect = 'Fynsk' and age >= 60`."""
 
     train_subset: AtLeastOne | None = None
-    """Train on about this many rows, each dialect in its share; larger subsets contain smaller."""
+    """Train on about this many rows, each dialect in its share. Null: all."""
 
     train_share: Annotated[float, Strict(), Gt(0), Le(1)] | None = None
-    """Train on this share of each dialect's hours, by speakers that `common.seed` draws."""
+    """Train on this share of each dialect's hours, of speakers that `common.seed` draws."""
 
     weights: list[WeightConfig] = field(default_factory=list)
     """Show rows more or less often: `[{where: "corpus = 'ftspeech'", factor: 0.3}]`."""
@@ -188,16 +185,16 @@ class DatasetSection(Section):
     """Validate on about this many rows of each split, always the same. Null: all."""
 
     quadratic_seconds: AboveZero | None = None
-    """q counts L seconds as L + L²/q in `max_num_elements`, as the memory of attention grows."""
+    """q: an utterance of L seconds counts as L + L²/q in `max_num_elements`. Null: as L."""
 
     valid_max_num_elements: AtLeastOne | Annotated[str, MinLen(2)] | None = None
-    """`max_num_elements` of validation and evaluation, or a multiple: `3x` is safe. Null: as it."""
+    """`max_num_elements` of validation and evaluation, or a multiple of it. `3x` is safe."""
 
     mixture_parquet_storage_config: StorageSection = field(default_factory=StorageSection)
     asr_task_config: TaskSection = field(default_factory=TaskSection)
 
     text_profile: str = "raw"
-    """How targets are normalised: `coral` for tokenizers without capitals, `module:function`."""
+    """The normalisation of targets, or `package.module:function`; v1 tokenizers need `coral`."""
 
     speed_factors: list[SpeedFactor] = field(default_factory=list)
     """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher."""
@@ -207,7 +204,7 @@ class DatasetSection(Section):
     and `spec_aug_p` (docs/howto/add-a-transform.md)."""
 
     max_unknown_share: Share | None = None
-    """Refuse to train if the tokenizer lacks more of the text. Null: 2 %, of the model's own 20."""
+    """How much of the text the tokenizer may lack. Null: the model's own 20 %, another 2 %."""
 
     @property
     def valid_elements(self) -> int | None:
@@ -362,7 +359,7 @@ def _adamw_bytes(shape: Sequence[int]) -> int:
 
 def _8bit_bytes(shape: Sequence[int]) -> int:
     elements = math.prod(shape)
-    if elements < _SMALLEST_8BIT:
+    if elements < 4096:  # bitsandbytes keeps the moments of smaller tensors in float32
         return _adamw_bytes(shape)
     # Two codes for each element, and two scales for each block of 256.
     return 2 * elements + 2 * 4 * math.ceil(elements / 256)
