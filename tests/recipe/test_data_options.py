@@ -1,6 +1,5 @@
 """The keys that choose and augment rows."""
 
-import json
 import re
 import shutil
 from itertools import pairwise
@@ -74,17 +73,6 @@ def test_a_run_trains_and_validates_on_the_rows_of_its_conditions(
     assert f"{len(opened.read_index('train', WHERE))} rows of train where {WHERE}" in printed
     assert re.search(r"0.5 x corpus = 'coral_conversation' .* 0\.\d\d\n", printed), printed
     assert metrics(run, "valid")[-1]["Number of Examples"] == len(opened.read_index("dev", women))
-
-
-def test_an_evaluation_scores_the_rows_of_its_condition_in_a_directory_of_their_own(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = shutil.copytree(finished_run, tmp_path / "run")
-    where = "evaluator.where=gender = 'male'"
-    assert evaluate(run, dataset, where, "evaluator.label=men") == 0
-    about = json.loads((run / "eval" / "best" / "test" / "men" / "evaluation.json").read_text())
-    men = len(DanishAsrDataset(dataset).read_index("test", "gender = 'male'"))
-    assert (about["rows"], about["rows_in_split"]) == ({"test": men}, {"test": 16})
 
 
 def test_scores_do_not_depend_on_the_size_of_evaluations_batches(

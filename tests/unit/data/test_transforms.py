@@ -88,15 +88,6 @@ def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
     assert [batch.source_seq_lens for batch in batches(source)] == [[played]]
 
 
-def test_evaluation_reads_what_was_recorded(root: Path, tokenizer: Tokenizer) -> None:
-    chosen = [{"name": "speed", "factors": [1.1]}, {"name": "spec_augment", "probability": 1.0}]
-    plain = batches(reader(root, tokenizer, "test", training=False))
-    transformed = batches(reader(root, tokenizer, "test", training=False, transforms=chosen))
-
-    for left, right in zip(plain, transformed, strict=True):
-        assert torch.equal(left.source_seqs, right.source_seqs)
-
-
 SPEED = {"name": "speed", "factors": [1.1]}
 
 
