@@ -1,7 +1,6 @@
 """A configuration before it has types: YAML files and overrides, merged key by key.
 
-It is read without torch and fairseq2, whose import takes seconds, so that a fault is reported at
-once. The syntax is fairseq2's.
+The syntax is fairseq2's. Neither torch nor fairseq2 is imported, which takes seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,10 +33,9 @@ def read_yaml(file: Path) -> Tree:
         file = shipped
     try:
         content = from_yaml(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
-        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
+    except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([f"cannot be read as YAML: {reason}"], where=str(file)) from None
     if content is None:  # all of it may be commented out
         content = {}
     if not isinstance(content, dict):
@@ -110,16 +108,10 @@ def value_of(tree: object, key: str) -> Any:
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each dotted key, with parts before it where two would be equal."""
-    names, dotted = {}, [f".{key}" for key in keys]
-    for key in dotted:
-        parts = key.split(".")
-        for start in range(len(parts) - 1, 0, -1):
-            name = ".".join(parts[start:])
-            if sum(other.endswith(f".{name}") for other in dotted) == 1:
-                break
-        names[key[1:]] = name
-    return names
+    """Return the last part of each dotted key; the key itself where two would be equal."""
+    parts = {key: key.rpartition(".")[2] for key in keys}
+    names = [*parts.values()]
+    return {key: name if names.count(name) == 1 else key for key, name in parts.items()}
 
 
 def unknown_key(key: str, near: Sequence[str]) -> str:

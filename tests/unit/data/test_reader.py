@@ -92,14 +92,13 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     # Upstream's loss at step 25 was 147.2 after a resume, 150.8 undisturbed (TRAPS).
     soundfile.write(tmp_path / "noise.wav", waveform(8_000, 1), 16_000)
     transforms = [
-        {"name": "speed", "factors": FACTORS},
         {"name": "noise", "folder": str(tmp_path)},
         {"name": "reverb", "folder": str(tmp_path)},
         {"name": "spec_augment", "probability": 0.5},
     ]
 
     def fresh() -> BatchReader:
-        return reader(root, tokenizer, accumulate=2, transforms=transforms)
+        return reader(root, tokenizer, accumulate=2, transforms=transforms, speed_factors=FACTORS)
 
     stopped = fresh()
     take(stopped, done)
@@ -136,7 +135,7 @@ class Weighted(DanishAsrDataset):
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
         ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
-        ({"speed_factors": FACTORS}, "transforms: .* then, .*0.9.* now"),
+        ({"speed_factors": FACTORS}, "speed_factors: .* then, .*0.9.* now"),
     ],
 )
 def test_a_state_of_other_settings_is_refused_with_their_names(

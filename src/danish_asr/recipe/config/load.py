@@ -199,8 +199,6 @@ def _broken_rules_of_data(data: DatasetSection) -> Iterator[str]:
         yield "dataset.name must say which dataset to read; or give --dataset DIR"
     if data.valid_max_num_elements is not None and not data.valid_elements:
         yield "dataset.valid_max_num_elements must be a number above 0, or a multiple such as 3x"
-    if data.transforms and (data.speed_factors or data.asr_task_config.spec_aug_p):
-        yield "dataset.transforms must have `speed` and `spec_augment`, if it has any at all"
     yield from _profile_faults("dataset.text_profile", data.text_profile)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, Strict
 
 from danish_asr.base.config_tree import Tree, flatten
@@ -196,12 +196,12 @@ class DatasetSection(Section):
     text_profile: str = "raw"
     """The normalisation of targets, or `package.module:function`; v1 tokenizers need `coral`."""
 
-    speed_factors: list[SpeedFactor] = field(default_factory=list)
+    speed_factors: Annotated[list[SpeedFactor], MaxLen(255)] = field(default_factory=list)
     """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher."""
 
     transforms: list[dict[str, Any]] = field(default_factory=list)
-    """Changes to training waveforms, each a `name` and its settings, in place of `speed_factors`
-    and `spec_aug_p` (docs/howto/add-a-transform.md)."""
+    """Other changes to training waveforms, each a `name` and its settings
+    (docs/howto/add-a-transform.md)."""
 
     max_unknown_share: Share | None = None
     """How much of the text the tokenizer may lack. Null: the model's own 20 %, another 2 %."""

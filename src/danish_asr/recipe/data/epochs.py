@@ -29,7 +29,7 @@ from danish_asr.recipe.data.sampler import (
     training_batches,
 )
 from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
-from danish_asr.recipe.data.transforms import Speed, samples_at_speed
+from danish_asr.recipe.data.transforms import samples_at_speed
 
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
@@ -59,12 +59,11 @@ class TrainingEpochs:
         frames: FrameCount,
         section: DatasetSection,
         *,
-        speed: Speed | None,
         seed: int,
     ) -> None:
-        self._index, self._frames, self._speed, self._seed = index, frames, speed, seed
+        self._index, self._frames, self._seed = index, frames, seed
         self._task = task = section.asr_task_config
-        self._limits = BatchLimits.of(section)
+        self._limits, self._speed_factors = BatchLimits.of(section), section.speed_factors
         self._needed = NeededFrames(index, targets)
         self._kept, self.filtered = select_rows(index, self._needed, task, frames)
         if not self._kept.size:
@@ -94,10 +93,11 @@ class TrainingEpochs:
 
     def _speeds(self, epoch: int) -> NDArray[np.float64] | None:
         """Draw the speed of each row; one that would break a limit keeps its own."""
-        if self._speed is None:
+        if not self._speed_factors:
             return None
-        rng = RandomStream.SPEEDS.generator(self._seed, epoch)
-        speeds = self._speed.draw(len(self._index), rng)
+        rng, factors = RandomStream.SPEEDS.generator(self._seed, epoch), self._speed_factors
+        drawn = rng.integers(0, len(factors), len(self._index), np.uint8)
+        speeds = np.array(factors, np.float64)[drawn]
         lengths, task = samples_at_speed(self._index.lengths, speeds), self._task
         longest = min(task.max_audio_len, task.max_num_elements)
         allowed = (lengths >= task.min_audio_len) & (lengths <= longest)
@@ -111,6 +111,7 @@ class TrainingEpochs:
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
             "seed": self._seed,
+            "speed_factors": list(self._speed_factors),
             "limits": str(self._limits),
             "example_shuffle_window": self._task.example_shuffle_window,
             "batch_shuffle_window": self._task.batch_shuffle_window,

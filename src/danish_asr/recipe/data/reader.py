@@ -20,7 +20,7 @@ from danish_asr.recipe.data.epochs import Epoch, Mix, TrainingEpochs
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
-from danish_asr.recipe.data.transforms import Speed, Transform, transforms_of_training
+from danish_asr.recipe.data.transforms import transforms_of_training
 
 
 class EpochSize(NamedTuple):
@@ -279,7 +279,7 @@ def create_reader(
         dtype=dtype,
         normalize=section.asr_task_config.normalize_audio,
         shortest=frames.shortest_input(),
-        transforms=[transform for transform in chosen if isinstance(transform, Transform)],
+        transforms=chosen,
         pin_memory=gangs.root.device.type == "cuda",
     )
     sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
@@ -289,8 +289,7 @@ def create_reader(
         return BatchReader(
             collate, lambda _: epoch, sharding, seed=seed, training=False, fingerprint={}
         )
-    speed = next((transform for transform in chosen if isinstance(transform, Speed)), None)
-    epochs = TrainingEpochs(index, targets, frames, section, speed=speed, seed=seed)
+    epochs = TrainingEpochs(index, targets, frames, section, seed=seed)
     fingerprint = epochs.fingerprint() | {"transforms": str(chosen)}
     reader = BatchReader(
         collate, epochs.make, sharding, seed=seed, training=True, fingerprint=fingerprint

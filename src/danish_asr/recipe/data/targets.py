@@ -17,12 +17,6 @@ from danish_asr.recipe.config.schema import TaskSection
 from danish_asr.recipe.data.index import TARGET, Index
 from danish_asr.recipe.data.sampler import Rows
 
-TOO_SHORT: Final = "shorter than min_audio_len"
-TOO_LONG: Final = "longer than max_audio_len"
-EMPTY: Final = "empty text"
-TOO_MANY_CHARS: Final = "fewer samples per character than min_samples_per_char"
-TOO_FEW_FRAMES: Final = "fewer frames than CTC needs (targets + repeats)"
-
 _ADDED_TOKENS: Final = 2
 """What a tokenizer may add before and after a text."""
 _ROWS_AT_ONCE: Final = 4_096
@@ -136,13 +130,14 @@ def select_rows(
     """
     lengths = index.lengths
     reasons = {
-        TOO_SHORT: lengths < task.min_audio_len,
-        TOO_LONG: lengths > task.max_audio_len,
-        EMPTY: needed.empty,
-        TOO_MANY_CHARS: lengths < task.min_samples_per_char * needed.characters,
+        "shorter than min_audio_len": lengths < task.min_audio_len,
+        "longer than max_audio_len": lengths > task.max_audio_len,
+        "empty text": needed.empty,
+        "fewer samples per character than min_samples_per_char": lengths
+        < task.min_samples_per_char * needed.characters,
     }
     left = ~np.logical_or.reduce(list(reasons.values()))
-    reasons[TOO_FEW_FRAMES] = ~needed.fit(frames(lengths), left)
+    reasons["fewer frames than CTC needs (targets + repeats)"] = ~needed.fit(frames(lengths), left)
     reason_of = np.select(list(reasons.values()), range(len(reasons)), len(reasons))
     codes, dialects = index.dialects()
     removed = []

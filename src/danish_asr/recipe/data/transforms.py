@@ -1,9 +1,9 @@
 """Transforms of training waveforms: speed, SpecAugment, noise and rooms.
 
-In: the keys of ``dataset``. Out: transforms in the order in which they act. `Speed` alone changes
-the length, for which the batches of an epoch are planned. Every other one is a `Transform`, which
-draws from a generator that is seeded with the utterance's place in the epoch. Levels are relative
-to the utterance's own. docs/howto/add-a-transform.md adds one.
+In: the keys of ``dataset``. Out: transforms in the order in which they act. Speed alone changes the
+length, for which the batches of an epoch are planned. A `Transform` draws from a generator that is
+seeded with the utterance's place in the epoch. Levels are relative to the utterance's own.
+docs/howto/add-a-transform.md adds one.
 """
 
 import warnings
@@ -18,7 +18,7 @@ import numpy as np
 import scipy.fft
 import soxr
 import torch
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 from typing_extensions import override
@@ -27,7 +27,7 @@ from danish_asr.base.audio import RESAMPLING_QUALITY
 from danish_asr.base.errors import ConfigError, RunFailedError, find_named, user_code
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import validated
-from danish_asr.recipe.config.schema import Count, DatasetSection, Share, SpeedFactor
+from danish_asr.recipe.config.schema import Count, DatasetSection, Share
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""
@@ -44,38 +44,34 @@ _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
 
 
-def transforms_of_training(section: DatasetSection) -> "list[Transform | Speed]":
+def transforms_of_training(section: DatasetSection) -> "list[Transform]":
     """Create the transforms of a configuration; raises `ConfigError` with all faults."""
     entries = list(section.transforms)
-    if section.speed_factors:
-        entries.append({"name": "speed", "factors": section.speed_factors})
     if section.asr_task_config.spec_aug_p:
         entries.append({"name": "spec_augment", "probability": section.asr_task_config.spec_aug_p})
-    made, faults = list[Transform | Speed](), list[str]()
+    made, faults = list[Transform](), list[str]()
     for number, entry in enumerate(entries):
         try:
             made.append(_made(entry, f"dataset.transforms[{number}]"))
         except ConfigError as error:
             faults += error.faults
-    if sum(isinstance(transform, Speed) for transform in made) > 1:
-        faults.append("dataset.transforms must have `speed` once at most")
     if faults:
         raise ConfigError(faults)
     return made
 
 
-def _made(entry: Mapping[str, Any], key: str) -> "Transform | Speed":
+def _made(entry: Mapping[str, Any], key: str) -> "Transform":
     """Create the transform of one entry of ``dataset.transforms``."""
     settings = dict(entry)
     name = settings.pop("name", None)
     kind: Any = find_named(str(name), TRANSFORMS, f"{key}.name")
-    if not (isinstance(kind, type) and issubclass(kind, Transform | Speed) and is_dataclass(kind)):
+    if not (isinstance(kind, type) and issubclass(kind, Transform) and is_dataclass(kind)):
         raise ConfigError([f"{key}.name must be a dataclass that derives from Transform: {name}"])
     with user_code(kind, "checking its settings"):
         transform, faults = validated(kind, settings, key)
     if faults:
         raise ConfigError(faults)
-    checked: Transform | Speed = transform
+    checked: Transform = transform
     return checked
 
 
@@ -98,31 +94,17 @@ class Transform(ABC):
         """Return a waveform of the same length; the input may be changed in place."""
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Plays each row at one of several speeds, drawn evenly.
-
-    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
-    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
-    """
-
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
-
-    factors: Annotated[list[SpeedFactor], MinLen(1), MaxLen(255)]
-
-    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """A factor for each of ``count`` rows."""
-        drawn = rng.integers(0, len(self.factors), count, np.uint8)
-        return np.asarray(np.array(self.factors, np.float64)[drawn])
-
-
 def samples_at_speed(samples: NDArray[np.int32], factors: NDArray[np.float64]) -> NDArray[np.int32]:
     """The samples of rows that are played at these speeds, ``(rows,)``."""
     return np.asarray(np.rint(samples / factors), np.int32)
 
 
 def at_speed(waveform: Waveform, factor: float, samples: int) -> Waveform:
-    """Play a waveform at a speed, in as many samples as `samples_at_speed` has for it."""
+    """Play a waveform at a speed, in as many samples as `samples_at_speed` has for it.
+
+    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
+    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
+    """
     rate = SAMPLE_RATE * factor
     played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
     # soxr's odd sample is cut, or a zero fills its place.
@@ -304,10 +286,9 @@ def _level(waveform: Waveform) -> float:
     return float(np.sqrt(np.einsum("i,i->", waveform, waveform) / len(waveform)))
 
 
-TRANSFORMS: Final[dict[str, type[Transform | Speed]]] = {
+TRANSFORMS: Final[dict[str, type[Transform]]] = {
     "noise": Noise,
     "reverb": Reverb,
     "spec_augment": SpecAugment,
-    "speed": Speed,
 }
 """Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""
