@@ -99,7 +99,7 @@ class Index:
 
     def values(self, name: str, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Any]:
         """The values of a column of ``rows`` in these rows."""
-        return self.rows[name].gather(rows).to_list()
+        return self.rows[name].gather(np.asarray(rows, np.int64)).to_list()
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
         """As `groups`, of the dialects."""

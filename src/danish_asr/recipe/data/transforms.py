@@ -65,7 +65,8 @@ def _made(entry: Mapping[str, Any], key: str) -> "Transform":
     settings = dict(entry)
     name = settings.pop("name", None)
     kind: Any = find_named(str(name), TRANSFORMS, f"{key}.name")
-    if not (isinstance(kind, type) and issubclass(kind, Transform) and is_dataclass(kind)):
+    is_transform = isinstance(kind, type) and issubclass(kind, Transform) and is_dataclass(kind)
+    if not is_transform:
         raise ConfigError([f"{key}.name must be a dataclass that derives from Transform: {name}"])
     with user_code(kind, "checking its settings"):
         transform, faults = validated(kind, settings, key)

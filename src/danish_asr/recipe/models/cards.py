@@ -158,7 +158,8 @@ class Assets:
         """Open the dataset of a card; raises `ConfigError` if no directory is named."""
         field = card.maybe_get_field("dataset_config") if card else None
         config = cast(Tree, field.value) if field else {}
-        data = {**config, **(section.config_overrides or {})}.get("data")
+        overrides: Mapping[Any, Any] = section.config_overrides or {}
+        data = overrides.get("data", config.get("data"))
         if data is None:
             raise ConfigError(
                 ["dataset.name must say which dataset to read; or give --dataset DIR"]
