@@ -1,6 +1,5 @@
 """The keys that choose and augment rows."""
 
-import json
 import re
 import shutil
 from itertools import pairwise
@@ -11,7 +10,7 @@ import pytest
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.run.advice import LOSS
-from tests.recipe.running import copy_until, evaluate, metrics, train
+from tests.recipe.running import evaluate, metrics, train
 
 WHERE = "dialect in ('Fynsk', 'Bornholmsk') or gender = 'male'"
 WEIGHTS = (
@@ -42,18 +41,14 @@ SHARES = [0.05, 0.3, 0.5, 0.8, 1.0]
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_a_share_is_of_each_dialects_hours(index: Index, share: float) -> None:
-    codes, _ = index.dialects()
+def test_a_share_is_of_each_dialects_hours_and_divides_at_most_one_speaker_of_it(
+    index: Index, share: float
+) -> None:
+    codes, dialects = index.dialects()
     is_chosen = np.isin(ids(index), ids(index.share(share, seed=1)))
     hours = np.bincount(codes, index.lengths)
     chosen = np.bincount(codes, index.lengths * is_chosen)
     assert (abs(chosen - share * hours) <= index.lengths.max()).all()
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_a_share_divides_at_most_one_speaker_of_a_dialect(index: Index, share: float) -> None:
-    is_chosen = np.isin(ids(index), ids(index.share(share, seed=1)))
-    codes, dialects = index.dialects()
     # A speaker in two corpora is two.
     speakers = np.array([*map(str, index.rows.select("corpus", "speaker_id").rows())])
     for code in range(len(dialects)):
@@ -61,13 +56,10 @@ def test_a_share_divides_at_most_one_speaker_of_a_dialect(index: Index, share: f
         assert len({*inside} & {*outside}) <= 1
 
 
-def test_a_larger_share_contains_the_smaller_ones(index: Index) -> None:
+def test_a_larger_share_contains_the_smaller_ones_and_the_seed_draws_them(index: Index) -> None:
     chosen = [{*ids(index.share(share, seed=1))} for share in SHARES]
     assert all(one <= other for one, other in pairwise(chosen))
     assert chosen[-1] == {*ids(index)}
-
-
-def test_the_seed_draws_the_speakers_of_a_share(index: Index) -> None:
     assert len({tuple(ids(index.share(0.4, seed))) for seed in range(5)}) > 1
 
 
@@ -82,21 +74,6 @@ def test_a_run_trains_and_validates_on_the_rows_of_its_conditions(
     assert f"{len(opened.read_index('train', WHERE))} rows of train where {WHERE}" in printed
     assert re.search(r"0.5 x corpus = 'coral_conversation' .* 0\.\d\d\n", printed), printed
     assert metrics(run, "valid")[-1]["Number of Examples"] == len(opened.read_index("dev", women))
-    for changed in ("dataset.train_where=age > 20", WEIGHTS.replace("0.5", "0.6")):
-        again = copy_until(2, run, tmp_path / changed[:16])
-        assert train(again, dataset, *own, WEIGHTS, changed) == 2
-        assert changed.partition("=")[0] in capsys.readouterr().err
-
-
-def test_an_evaluation_scores_the_rows_of_its_condition_in_a_directory_of_their_own(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = shutil.copytree(finished_run, tmp_path / "run")
-    where = "evaluator.where=gender = 'male'"
-    assert evaluate(run, dataset, where, "evaluator.label=men") == 0
-    about = json.loads((run / "eval" / "best" / "test" / "men" / "evaluation.json").read_text())
-    men = len(DanishAsrDataset(dataset).read_index("test", "gender = 'male'"))
-    assert (about["rows"], about["rows_in_split"]) == ({"test": men}, {"test": 16})
 
 
 def test_scores_do_not_depend_on_the_size_of_evaluations_batches(

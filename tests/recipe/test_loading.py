@@ -3,12 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from danish_asr.base.config_tree import flatten, merge, nested, read_yaml
+from danish_asr.base.config_tree import flatten, merge, nested
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import defaults, table
 from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
@@ -61,9 +60,7 @@ sys.exit("no fault")
     ("key", "value"),
     [
         ("model", 3),
-        ("model.keep_layers", "1"),
         ("model.keep_layers", [2, 0]),
-        ("model.keep_layers", [1, 1]),
         ("model.dtype", "bfloat16"),
         ("regime.score_metric", None),
         ("regime.num_steps", None),
@@ -71,8 +68,6 @@ sys.exit("no fault")
         ("regime.num_steps", True),
         ("regime.validate_every_n_data_epochs", 1.5),
         ("regime.validate_every_n_steps", 50),
-        ("regime.keep_checkpoint_every_n_steps", 1500),
-        ("gang.timeout", 10**10),  # more nanoseconds than 64 bits hold
         # Torch finds these when the optimizer is made or takes a step, in a traceback.
         ("optimizer.config.lr", 1e300),
         ("optimizer.config.lr", float("nan")),
@@ -80,34 +75,28 @@ sys.exit("no fault")
         ("optimizer.config.groups[0].lr", [{"params": "x", "lr": 1e300}]),
         ("optimizer.config.groups[0].parms", [{"parms": "x"}]),
         ("optimizer.name", "sgd"),
-        ("common.seed", 2**32),
         # TRAPS, training: fairseq2 finds it in the middle of the run, in a traceback.
         ("lr_scheduler.config.final_lr_scale", 0),
         ("lr_scheduler.config.stage_ratio", [0.1, 0.1, 0.1]),
+        ("dataset.config_overrides.root", {"root": "x"}),
         ("dataset.valid_max_num_elements", "x3"),
-        ("dataset.valid_max_num_elements", "0x"),
         ("dataset.transforms[0]", ["speed"]),
         ("dataset.speed_factors[1]", [1, 2.1]),
         ("dataset.weights[0].factor", [{"where": "age > 3", "factor": 0}]),
-        ("dataset.weights[0].factor", [{"where": "age > 3", "factor": float("inf")}]),
         ("dataset.weights[0].where", [{"factor": 1}]),
         ("dataset.train_share", 0),
         ("dataset.text_profile", "corl"),
-        (f"{STORAGE}.beta_corpus", 2),
         (f"{TASK}.example_shuffle_window", 20),
-        (f"{TASK}.batch_shuffle_window", 20),
         ("trainer.unfreeze", {0: "head", "1 epoch": "top 1", 9: "all"}),
         ("trainer.unfreeze", {0: "head", "soon": "all"}),
         ("trainer.stages.0", {0: {"lr": 1}}),
         ("trainer.stages.5.rate", {5: {"rate": 1}}),
-        ("trainer.stages.5", {5: 3}),
         ("trainer.stages", {90_000: {"lr": 1}}),
         ("evaluator.label", "a/b"),
-        ("decoder.config.beam", {"name": "beam", "config": {"beam": 0}}),
     ],
 )
 def test_a_fault_begins_with_the_key(key: str, value: object) -> None:
-    section = re.split(r"\[|(?<=stages)\.|(?<=decoder)\.", key)[0]
+    section = re.split(r"\[|(?<=stages)\.|(?<=overrides)\.", key)[0]
     (fault,) = faults_of(nested(section, value))
     assert fault.startswith(f"{key} ")
 
@@ -136,58 +125,54 @@ def test_keys_of_upstream_without_effect_are_accepted_and_named() -> None:
     ]
 
 
-def test_each_key_has_a_default_that_is_sound() -> None:
-    chosen = (
-        "decoder.config.",
-        "lr_scheduler.config.",
-    )  # by the name
-    keys = {key: value for key, value in defaults().items() if not key.startswith(chosen)}
-    del keys["dataset.name"]
-    assert not faults_of(*(nested(key, value) for key, value in keys.items()))
-
-
-def test_each_key_is_described() -> None:
+def test_each_key_is_described_and_its_default_is_sound() -> None:
+    chosen = ("dataset.name", "lr_scheduler.config.")  # by the user, by the name
+    keys = (nested(*row) for row in defaults().items() if not row[0].startswith(chosen))
+    assert not faults_of(*keys)
     assert all(row.effect for row in table())
 
 
-@pytest.mark.parametrize("name", ["adamw_8bit", "adamw"])
-def test_a_configuration_that_was_written_is_read_as_the_same(name: str) -> None:
+def test_a_configuration_that_was_written_is_read_as_the_same() -> None:
     stages = nested("trainer.unfreeze", {0: "head", 5: "all"})
     schedule = nested("lr_scheduler", {"name": "myle", "config": {"start_lr": 1e-6}})
-    tree = merge(SOUND, stages, schedule, nested("optimizer.name", name))
+    tree = merge(SOUND, stages, schedule, nested("optimizer.name", "adamw_8bit"))
     written = unstructure(load(tree, where="the test"))
     assert unstructure(load(written, where="the test")) == written
     assert dict(flatten(tree)).items() <= dict(flatten(written)).items()
 
 
-@pytest.mark.parametrize("section", ["trainer", "regime", "dataset"])
-def test_an_unknown_key_is_refused_without_a_list_of_all(section: str) -> None:
-    (fault,) = faults_of(nested(f"{section}.qqqq", 1))
-    assert fault.startswith(f"{section}.qqqq")
-    assert f"--help-keys {section}" in fault
-    assert len(fault) < 160
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("trainer.num_stepz", "--help-keys trainer"),
+        ("trainer.num_steps", "regime.num_steps"),
+        ("trainer.max_grad", "max_grad_norm"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_what_may_be_meant(key: str, meant: str) -> None:
+    (fault,) = faults_of(nested(key, 1))
+    assert fault.startswith(key)
+    assert meant in fault
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "other", "refused"),
+    ("key", "value", "other"),
     [
-        # Both were tracebacks after the model was loaded.
-        ("regime.validate_at_start", True, ("dataset.valid_split", None), True),
-        ("regime.validate_at_start", True, ("dataset.valid_split", "dev"), False),
+        # A traceback after the model was loaded.
         (
             *("regime.keep_checkpoint_every_n_steps", 2000),
-            *(("regime.validate_every_n_data_epochs", 0.5), True),
+            ("regime.validate_every_n_data_epochs", 0.5),
         ),
         # An epoch that a stage cuts short would count as a pass over the data.
-        ("regime.num_data_epochs", 2, ("trainer.stages", {5: {"subset": 9}}), True),
-        ("regime.num_data_epochs", 2, ("common.seed", 1), False),
+        ("regime.num_data_epochs", 2, ("trainer.stages", {5: {"subset": 9}})),
     ],
 )
 def test_what_would_fail_or_mislead_later_is_refused(
-    key: str, value: object, other: tuple[str, object], *, refused: bool
+    key: str, value: object, other: tuple[str, object]
 ) -> None:
-    faults = faults_of(nested(key, value), nested(*other))
-    assert [fault.split()[0] for fault in faults] == [key] * refused
+    assert not faults_of(nested(key, value))
+    (fault,) = faults_of(nested(key, value), nested(*other))
+    assert fault.split()[0] == key
 
 
 @pytest.mark.parametrize(("timeout", "minutes"), [(1440, 0), (86_400, 1440)])
@@ -198,9 +183,3 @@ def test_a_time_out_of_more_than_a_day_is_noted_in_minutes(
     read_configuration(Request(output_dir=None, overrides=[f"gang.timeout={timeout}"]))
     printed = capsys.readouterr().err
     assert str(minutes) in printed if minutes else not printed
-
-
-def test_a_file_names_its_own_directory(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("common: {assets: {extra_paths: ['${dir}/cards']}}")
-    paths = read_yaml(tmp_path / "a.yaml")["common"]["assets"]["extra_paths"]
-    assert paths == [f"{tmp_path}/cards"]

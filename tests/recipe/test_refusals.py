@@ -78,7 +78,7 @@ UNUSABLE = [
     ("model={name: omniASR_LLM_300M}", "model.name", "not LLM models"),
     ("model={path: /etc, arch: tiny}", "model.path /etc", ""),
     ("model.keep_layers=[1]", "model.keep_layers", "1"),
-    ("model.config_overrides={nope: 7}", "model.config_overrides.nope", "encoder_config"),
+    ("model.config_overrides={nope: 7}", "model.config_overrides", "nope"),
     ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "7"),
     (
         "optimizer.config.groups=[{params: 'encoder\\.'}, {params: encoder.layers}]",

@@ -1,11 +1,9 @@
 """A configuration before it has types: YAML files and overrides, merged key by key.
 
-It is read without torch and fairseq2, whose import takes seconds, so that a fault is reported at
-once. The syntax is fairseq2's.
+The syntax is fairseq2's. Neither torch nor fairseq2 is imported, which takes seconds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,14 +17,11 @@ Tree = dict[str, Any]
 
 _SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
 
-_LISTED: Final = 6
-"""The most keys that a fault names; a section has up to sixty."""
-
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adamw_8bit}'"
 
 
 def read_yaml(file: Path) -> Tree:
-    """Return the mapping in a YAML file, with ``${dir}`` replaced by the file's directory.
+    """Return the mapping in a YAML file.
 
     Outside of the checkout, ``configs/NAME.yaml`` is the package's, unless there is such a file.
 
@@ -38,24 +33,15 @@ def read_yaml(file: Path) -> Tree:
         file = shipped
     try:
         content = from_yaml(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError([f"cannot be read: {error.strerror}"], where=str(file)) from None
-    except (YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
-        raise ConfigError([f"cannot be read as YAML: {error}"], where=str(file)) from None
+    except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([f"cannot be read as YAML: {reason}"], where=str(file)) from None
     if content is None:  # all of it may be commented out
         content = {}
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
-    filled: Tree = _with_directory(content, str(file.resolve().parent))
-    return filled
-
-
-def _with_directory(value: Any, directory: str) -> Any:
-    if isinstance(value, dict):
-        return {key: _with_directory(below, directory) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_directory(item, directory) for item in value]
-    return value.replace("${dir}", directory) if isinstance(value, str) else value
+    tree: Tree = content
+    return tree
 
 
 def parse_override(text: str) -> Tree:
@@ -122,32 +108,19 @@ def value_of(tree: object, key: str) -> Any:
 
 
 def short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each dotted key, with parts before it where two would be equal."""
-    names, dotted = {}, [f".{key}" for key in keys]
-    for key in dotted:
-        parts = key.split(".")
-        for start in range(len(parts) - 1, 0, -1):
-            name = ".".join(parts[start:])
-            if sum(other.endswith(f".{name}") for other in dotted) == 1:
-                break
-        names[key[1:]] = name
-    return names
+    """Return the last part of each dotted key; the key itself where two would be equal."""
+    parts = {key: key.rpartition(".")[2] for key in keys}
+    names = [*parts.values()]
+    return {key: name if names.count(name) == 1 else key for key, name in parts.items()}
 
 
-def unknown_key(path: str, key: object, keys: Iterable[str], elsewhere: Sequence[str] = ()) -> str:
-    """Return the fault of a key that a section, with these ``keys``, does not have.
-
-    ``elsewhere`` are the dotted keys of other sections that have its name.
-    """
-    known = sorted(keys)
-    if close := elsewhere or get_close_matches(str(key), known, n=1):
-        hint = f"did you mean {' or '.join(close)}?"
-    elif len(known) <= _LISTED:
-        hint = f"known: {', '.join(known)}"
-    else:
-        section = path.rpartition(".")[0] or "SECTION"
-        hint = f"`danish-asr train --help-keys {section}` describes those that are"
-    return f"{path} is not a key of this configuration; {hint}"
+def unknown_key(key: str, near: Sequence[str]) -> str:
+    """Return the fault of a dotted key that does not exist; ``near`` are those it may mean."""
+    section = key.rpartition(".")[0].partition("[")[0] or "SECTION"
+    hint = f"`danish-asr train --help-keys {section}` describes those that are"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    return f"{key} is not a key of this configuration; {hint}"
 
 
 def join(path: str, key: object) -> str:

@@ -7,6 +7,7 @@ returns a text for each.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any, Final
 
 from torch import Tensor
@@ -50,7 +51,9 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         faults = [f"decoder.config does not fit {name}(tokenizer, ...): {error}"]
         keys = list(inspect.signature(factory).parameters)[1:] if callable(factory) else []
         unknown = [key for key in config if keys and key not in keys]
-        faults += [unknown_key(f"decoder.config.{key}", key, keys) for key in unknown]
+        faults += [
+            unknown_key(f"decoder.config.{key}", get_close_matches(key, keys)) for key in unknown
+        ]
         raise ConfigError(faults) from error
     if factory is BeamDecoder:
         search_settings(config)

@@ -56,13 +56,6 @@ def test_lists_of_numbers_as_upstreams_tools_write_them_are_read(tmp_path: Path)
     assert index_of(tmp_path).audio.read(15) == AUDIO[15]
 
 
-def test_a_null_is_refused_with_its_place(tmp_path: Path) -> None:
-    rewrite(write_shard(tmp_path, ROWS), pa.array([None, *AUDIO[1:]], pa.binary()))
-
-    with pytest.raises(DatasetError, match=r"part-00000-of-00001\.parquet, row group 0, row 0"):
-        index_of(tmp_path).audio.read(0)
-
-
 def test_audio_that_is_not_at_its_place_is_refused_with_the_file(tmp_path: Path) -> None:
     write_shard(tmp_path, [{**row, "encoded_size": len(row["audio_bytes"]) - 1} for row in ROWS])
 

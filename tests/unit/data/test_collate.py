@@ -15,11 +15,9 @@ def decoded(encoded: bytes, samples: int) -> NDArray[np.float32]:
     return out
 
 
-def encode(
-    sound: NDArray[np.float32], form: str, subtype: str | None = None, rate: int = 16_000
-) -> bytes:
+def encode(sound: NDArray[np.float32], form: str, subtype: str | None) -> bytes:
     file = io.BytesIO()
-    soundfile.write(file, sound, rate, format=form, subtype=subtype)
+    soundfile.write(file, sound, 16_000, format=form, subtype=subtype)
     return file.getvalue()
 
 
@@ -34,11 +32,10 @@ def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | Non
     np.testing.assert_array_equal(decoded(encoded, 12_345), expected)
 
 
-@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_24"), ("WAV", "FLOAT")])
-def test_channels_are_averaged(form: str, subtype: str) -> None:
+def test_channels_are_averaged() -> None:
     left, right = waveform(9_000, 1), waveform(9_000, 2)
 
-    found = decoded(encode(np.stack([left, right], axis=1), form, subtype), 9_000)
+    found = decoded(encode(np.stack([left, right], axis=1), "FLAC", "PCM_24"), 9_000)
 
     np.testing.assert_allclose(found, (left + right) / 2, atol=1e-6)
 
@@ -47,7 +44,7 @@ def test_channels_are_averaged(form: str, subtype: str) -> None:
     ("encoded", "message"),
     [
         (b"no audio", "cannot be decoded"),
-        (flac(12_345, 3)[:10_000], r"damaged: \d+ of 12345 samples can be decoded"),
+        (flac(12_345, 3)[:10_000], r"damaged: \d+ of 12345 samples can be read"),
         (flac(12_344, 3), "audio_size is 12345, the audio has 12344 samples"),
         # Trains silently wrong upstream (TRAPS).
         (flac(12_345, 3, 48_000), "expected audio at 16000 Hz, found 48000 Hz"),

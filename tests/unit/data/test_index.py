@@ -18,13 +18,6 @@ def test_a_dataset_without_ids_and_metadata_is_read_with_ids_of_its_own(tmp_path
     assert index.dialects()[1] == ["unknown"]
 
 
-def test_shards_that_were_written_again_are_read_again(tmp_path: Path) -> None:
-    dataset = DanishAsrDataset(tmp_path)
-    for count in (12, 4):
-        write_shard(tmp_path, [utterance(n) for n in range(count)])
-        assert len(dataset.read_index("train")) == count
-
-
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> DanishAsrDataset:
     counts = {("a", "train"): 12, ("b", "train"): 7}
@@ -53,17 +46,6 @@ def test_a_condition_may_name_any_column_of_rows_and_paths(
         assert index.audio.read(row) == whole.audio.read(place)
 
 
-def test_weights_mark_the_rows_that_fulfil_their_condition(dataset: DanishAsrDataset) -> None:
-    weights = [("corpus = 'b'", 2.0), ("gender = 'male'", 0.5)]
-
-    index = dataset.read_index("train", "dialect = 'Fynsk'", weights)
-
-    rows = index.rows
-    assert [weight.factor for weight in index.weights] == [2.0, 0.5]
-    assert index.weights[0].rows.tolist() == (rows["corpus"] == "b").to_list()
-    assert index.weights[1].rows.tolist() == (rows["gender"] == "male").to_list()
-
-
 @pytest.mark.parametrize(
     ("where", "named"),
     [
@@ -71,7 +53,6 @@ def test_weights_mark_the_rows_that_fulfil_their_condition(dataset: DanishAsrDat
         ("audio_size > 1000000", "audio_size"),
         ("dialekt = 'Fynsk'", "dialect"),
         ("dialect =", "dialect ="),
-        ("dialect", "dialect"),
     ],
 )
 def test_a_condition_that_no_row_fulfils_or_is_no_sql_is_refused_with_what_there_is(

@@ -47,18 +47,6 @@ def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(inde
     assert times(mix, 0).min() == 1
 
 
-def test_seed_and_epoch_fix_which_rows_are_repeated(index: Index) -> None:
-    mix = make_mix(index, KEPT, 0.5)
-    assert (times(mix, 1) == times(mix, 1)).all()
-    assert (times(mix, 0) != times(mix, 1)).any()
-    assert (times(mix, 1) != times(mix, 1, seed=2)).any()
-
-
-def test_rows_that_the_filters_remove_change_no_share(index: Index) -> None:
-    shares = [row.share for row in make_mix(index, KEPT[5:], 0.0).rows]
-    assert shares == pytest.approx([0.5, 0.5])
-
-
 def weighted(index: Index, of_b: float, of_fynsk: float = 1.0) -> Index:
     """The index with factors of the corpus b and of a dialect."""
     is_b = (index.rows["corpus"] == "b").to_numpy()
@@ -77,27 +65,3 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -
 
     found = np.mean([times(mix, epoch) for epoch in range(200)], axis=0)
     assert found == pytest.approx(expected, abs=1 / 200)
-
-
-def test_rows_of_the_same_weight_take_turns(index: Index) -> None:
-    mix = make_mix(weighted(index, 0.3), KEPT, None)
-    counts = [times(mix, epoch)[40:].sum() for epoch in range(20)]
-    assert max(counts) - min(counts) <= 2
-
-
-def test_the_table_has_the_share_and_the_hours_of_each_weight(index: Index) -> None:
-    own = weighted(index, 2.5, 0.3)
-    mix = make_mix(own, KEPT, 0.0)
-    for row, weight in zip(mix.weighted, own.weights, strict=True):
-        shown = index.lengths * mix.repeats
-        assert row.share == pytest.approx(shown[weight.rows].sum() / shown.sum())
-        assert row.hours == pytest.approx(index.lengths[weight.rows].sum() / 16_000 / 3600)
-    assert [line.split()[0] for line in mix.lines()[-2:]] == ["2.5", "0.3"]
-
-
-@pytest.mark.parametrize(("factor", "same"), [(1.0, True), (2.0, False)])
-def test_only_weights_other_than_one_change_the_digest(
-    index: Index, factor: float, *, same: bool
-) -> None:
-    plain, other = make_mix(index, KEPT, None), make_mix(weighted(index, factor), KEPT, None)
-    assert (plain.digest() == other.digest()) is same

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
@@ -18,7 +19,7 @@ from danish_asr.base.errors import DatasetError, RunError
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.sampler import ATTENTION
-from tests.shards import flac, ids_of, reader, task, utterance, write_dataset, write_shard
+from tests.shards import ids_of, reader, task, utterance, waveform, write_dataset, write_shard
 
 Steps = list[list[Seq2SeqBatch]]
 
@@ -55,6 +56,7 @@ def take(source: BatchReader, count: int) -> Steps:
 def test_the_batches_of_the_first_steps_are_fixed(
     root: Path, tokenizer: Tokenizer, window: int, expected: str
 ) -> None:
+    # example_shuffle_window: 0 is upstream's documented default, which it asserts away (TRAPS).
     windows = task(batch_shuffle_window=window, example_shuffle_window=window)
     options: dict[str, Any] = {"beta_corpus": 0.5, "speed_factors": FACTORS, "world": 2}
     read = [
@@ -88,16 +90,15 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     root: Path, tokenizer: Tokenizer, tmp_path: Path, done: int
 ) -> None:
     # Upstream's loss at step 25 was 147.2 after a resume, 150.8 undisturbed (TRAPS).
-    (tmp_path / "noise.flac").write_bytes(flac(8_000, 1))
+    soundfile.write(tmp_path / "noise.wav", waveform(8_000, 1), 16_000)
     transforms = [
-        {"name": "speed", "factors": FACTORS},
         {"name": "noise", "folder": str(tmp_path)},
         {"name": "reverb", "folder": str(tmp_path)},
         {"name": "spec_augment", "probability": 0.5},
     ]
 
     def fresh() -> BatchReader:
-        return reader(root, tokenizer, accumulate=2, transforms=transforms)
+        return reader(root, tokenizer, accumulate=2, transforms=transforms, speed_factors=FACTORS)
 
     stopped = fresh()
     take(stopped, done)
@@ -133,9 +134,8 @@ class Weighted(DanishAsrDataset):
     ("changed", "message"),
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
-        ({"task_config": task(min_audio_len=9_000)}, "utterances: 73 then, 6. now; content: "),
-        ({"dataset": Weighted}, r"weights: none then, 0\.4 x corpus = 'b' \(20 rows\)"),
-        ({"speed_factors": FACTORS}, "transforms: .* then, .*0.9.* now"),
+        ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
+        ({"speed_factors": FACTORS}, "speed_factors: .* then, .*0.9.* now"),
     ],
 )
 def test_a_state_of_other_settings_is_refused_with_their_names(
@@ -201,6 +201,8 @@ def test_two_processes_read_the_rows_of_each_step_of_one_also_from_its_checkpoin
     together = [sorted(ids_of([*step])) for step in zip(*left, strict=True)]
     steps = [sorted(ids_of([step])) for step in alone]
     if done:  # the largest batches come first again
+        both = [max(pair) for pair in zip(*map(sizes, left), strict=True)]
+        assert min(both[:2]) >= max(both[2:])
         together, steps = [sorted(chain(*together))], [sorted(chain(*steps))]
     assert together == steps
 
@@ -228,7 +230,7 @@ def test_the_largest_batches_that_are_left_come_first(
     assert min(largest[:2]) >= max(largest[2:])
 
 
-@pytest.mark.parametrize("stop", [3, 4, 5, 7])
+@pytest.mark.parametrize("stop", [3, 4, 5])
 def test_a_stop_where_more_layers_learn_changes_no_batch(
     root: Path, tokenizer: Tokenizer, stop: int
 ) -> None:
@@ -238,17 +240,3 @@ def test_a_stop_where_more_layers_learn_changes_no_batch(
     resumed.step = stop
     undisturbed = take(freeing(root, tokenizer), 10)
     assert content(take(resumed, 10 - stop)) == content(undisturbed[stop:])
-
-
-def test_the_largest_batches_that_are_left_come_first_on_another_number_of_processes(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    alone = reader(root, tokenizer, accumulate=2)
-    take(alone, 1)
-    left: list[list[float]] = []
-    for rank in range(2):
-        half = reader(root, tokenizer, rank=rank, world=2)
-        half.load_state_dict(alone.state_dict())
-        left.append(sizes(list(half)))
-    both = [max(pair) for pair in zip(*left, strict=True)]
-    assert min(both[:2]) >= max(both[2:])

@@ -12,11 +12,6 @@ from hypothesis import strategies as st
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.targets import (
-    EMPTY,
-    TOO_FEW_FRAMES,
-    TOO_LONG,
-    TOO_MANY_CHARS,
-    TOO_SHORT,
     FilterStatistics,
     FrameCount,
     NeededFrames,
@@ -59,16 +54,21 @@ def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], Fi
 @pytest.mark.parametrize(
     ("limits", "text", "reason"),
     [
-        ({"min_audio_len": 16_001}, "hej", TOO_SHORT),
-        ({"max_audio_len": 15_999}, "hej", TOO_LONG),
-        ({}, "", EMPTY),
-        ({"min_samples_per_char": 3_201}, "dagen", TOO_MANY_CHARS),
+        ({"min_audio_len": 16_001}, "hej", "shorter than min_audio_len"),
+        ({"max_audio_len": 15_999}, "hej", "longer than max_audio_len"),
+        ({}, "", "empty text"),
+        (
+            {"min_samples_per_char": 3_201},
+            "dagen",
+            "fewer samples per character than min_samples_per_char",
+        ),
         # 16,000 samples are 49 frames. Upstream hides such rows with a loss of 0 (TRAPS).
-        ({}, "ab" * 25, TOO_FEW_FRAMES),
-        # A row at the limit stays.
-        ({"min_audio_len": 16_000, "max_audio_len": 16_000}, "hej", None),
-        ({"min_samples_per_char": 3_200}, "dagen", None),
-        ({}, "ab" * 24 + "a", None),
+        ({}, "ab" * 25, "fewer frames than CTC needs (targets + repeats)"),
+        # A row at the limits stays.
+        (
+            {"min_audio_len": 16_000, "max_audio_len": 16_000, "min_samples_per_char": 320},
+            *("ab" * 24 + "a", None),
+        ),
     ],
 )
 def test_a_filter_removes_what_it_says_and_says_so(

@@ -1,6 +1,5 @@
 """Transforms: what they do to length, level, spectrum and time, and what is refused."""
 
-import io
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,8 @@ from danish_asr.recipe.data.transforms import (
     Reverb,
     SpecAugment,
     Transform,
-    at_speed,
     transforms_of_training,
 )
-from tests.builders import tone
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 
 RATE = 16_000
@@ -43,22 +40,6 @@ def rng() -> np.random.Generator:
 def batches(source: BatchReader) -> list[Seq2SeqBatch]:
     """The rest of the epoch."""
     return [batch for step in source for batch in step]
-
-
-def peak(wave: NDArray[np.float32]) -> float:
-    """The strongest frequency, in Hz."""
-    spectrum = np.abs(np.fft.rfft(wave * np.hanning(len(wave))))
-    return float(spectrum.argmax() * RATE / len(wave))
-
-
-@pytest.mark.parametrize("factor", [0.5, 0.9, 1.1, 2.0])
-def test_a_faster_tone_is_higher_and_as_loud(factor: float) -> None:
-    wave, _ = soundfile.read(io.BytesIO(tone(1.0, rate=RATE, hertz=440.0)), dtype="float32")
-
-    out = at_speed(wave, factor, round(len(wave) / factor))
-
-    assert peak(out) == pytest.approx(440 * factor, abs=2)
-    assert np.abs(out).max() == pytest.approx(0.3, abs=0.02)
 
 
 def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: Tokenizer) -> None:
@@ -89,8 +70,6 @@ def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: 
         ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
         ({}, "ab" * 23, 1.1, 16_000),
         ({}, "ab" * 22 + "a", 1.1, 14_545),
-        # 49 frames for 49 targets: a speed of 0.9 gives it more.
-        ({}, "ab" * 24 + "a", 0.9, 17_778),
     ],
 )
 def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
@@ -109,41 +88,26 @@ def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
     assert [batch.source_seq_lens for batch in batches(source)] == [[played]]
 
 
-def test_evaluation_reads_what_was_recorded(root: Path, tokenizer: Tokenizer) -> None:
-    chosen = [{"name": "speed", "factors": [1.1]}, {"name": "spec_augment", "probability": 1.0}]
-    plain = batches(reader(root, tokenizer, "test", training=False))
-    transformed = batches(reader(root, tokenizer, "test", training=False, transforms=chosen))
-
-    for left, right in zip(plain, transformed, strict=True):
-        assert torch.equal(left.source_seqs, right.source_seqs)
-
-
-SPEED = {"name": "speed", "factors": [1.1]}
-
-
 @pytest.mark.parametrize(
     ("entry", "keys"),
     [
-        ({"probability": 0.5}, ["transforms[1].name"]),
-        ({"name": "spec_augmnt"}, ["transforms[1].name"]),
-        ({"name": "no_such_module:Noise"}, ["transforms[1].name"]),
-        ({"name": "pathlib:Path"}, ["transforms[1].name"]),
-        ({"name": "speed", "factors": [1, 2.1]}, ["transforms[1].factors[1]"]),
-        ({"name": "spec_augment"}, ["transforms[1].probability"]),
+        ({"probability": 0.5}, ["transforms[0].name"]),
+        ({"name": "no_such_module:Noise"}, ["transforms[0].name"]),
+        ({"name": "pathlib:Path"}, ["transforms[0].name"]),
+        ({"name": "spec_augment"}, ["transforms[0].probability"]),
         (
             {"name": "spec_augment", "probability": "x", "max_tim": 3},
-            ["transforms[1].probability", "transforms[1].max_tim"],
+            ["transforms[0].probability", "transforms[0].max_tim"],
         ),
-        ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[1].least_db"]),
-        ({"name": "noise", "folder": "/nowhere"}, ["transforms[1]:"]),
-        (SPEED, ["transforms"]),
+        ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[0].least_db"]),
+        ({"name": "noise", "folder": "/nowhere"}, ["transforms[0]:"]),
     ],
 )
 def test_an_impossible_transform_is_refused_with_its_keys(
     entry: dict[str, object], keys: list[str]
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        transforms_of_training(DatasetSection(transforms=[SPEED, entry]))
+        transforms_of_training(DatasetSection(transforms=[entry]))
     named = [fault.split()[0].removeprefix("dataset.") for fault in refused.value.faults]
     assert named == keys
 
@@ -153,19 +117,16 @@ def spectrum(wave: NDArray[np.float32]) -> torch.Tensor:
     return torch.stft(torch.from_numpy(wave), 400, 200, window=window, return_complex=True).abs()
 
 
-def test_spec_augment_masks_one_band_of_frequencies() -> None:
+def test_spec_augment_masks_a_band_of_frequencies_and_at_most_a_quarter_of_the_time() -> None:
     wave = waveform(16_000, 5)
 
-    augmented = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave.copy(), rng())
+    in_frequency = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave.copy(), rng())
+    in_time = SpecAugment(probability=1.0, max_frequency=0)
+    masked = [in_time(wave.copy(), np.random.default_rng(seed)) for seed in range(30)]
 
-    quiet = spectrum(augmented).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
+    quiet = spectrum(in_frequency).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
     assert 15 <= int(quiet.sum()) <= 42
     assert int(torch.diff(quiet.nonzero().squeeze()).max()) == 1
-
-
-def test_spec_augment_masks_at_most_a_quarter_of_the_time() -> None:
-    in_time = SpecAugment(probability=1.0, max_frequency=0)
-    masked = [in_time(waveform(16_000, 5), np.random.default_rng(seed)) for seed in range(30)]
     assert 0.1 < max(float((np.abs(wave) < 1e-4).mean()) for wave in masked) <= 0.25
 
 
@@ -188,7 +149,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rooms").mkdir()
     room = np.zeros(4_000)
     room[200], room[1_800] = 0.8, 0.4
-    soundfile.write(folder / "rooms" / "room.flac", room, RATE)
+    soundfile.write(folder / "rooms" / "room.wav", room, RATE)
     return folder
 
 
@@ -205,7 +166,7 @@ def test_noise_has_the_ratio_that_was_drawn(folder: str, recordings: Path) -> No
 def test_a_room_is_the_convolution_with_its_response_from_the_direct_sound_on(
     recordings: Path, seconds: float
 ) -> None:
-    response, _ = soundfile.read(recordings / "rooms" / "room.flac")
+    response, _ = soundfile.read(recordings / "rooms" / "room.wav")
     clean = np.random.default_rng(3).normal(0, 0.1, int(seconds * RATE)).astype(np.float32)
     expected = np.convolve(clean, response[200:])[: len(clean)]
     expected *= np.sqrt(np.mean(clean**2) / np.mean(expected**2))
@@ -213,21 +174,15 @@ def test_a_room_is_the_convolution_with_its_response_from_the_direct_sound_on(
     assert wet == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("probability", "wave", "changes"),
-    [(1.0, speech(), True), (0.0, speech(), False), (1.0, np.zeros(1_000, np.float32), False)],
-    ids=["always", "never", "silence"],
-)
 @pytest.mark.parametrize("kind", [Noise, Reverb])
 def test_a_transform_follows_from_the_generator_and_leaves_silence_alone(
-    kind: type[Any],
-    probability: float,
-    wave: NDArray[np.float32],
-    recordings: Path,
-    *,
-    changes: bool,
+    kind: type[Any], recordings: Path
 ) -> None:
-    transform: Transform = kind(folder=str(recordings / "noise"), probability=probability)
-    one, other = (transform(wave.copy(), rng()) for _ in range(2))
-    assert np.array_equal(one, other)
-    assert np.array_equal(one, wave) is not changes
+    folder, wave, silence = str(recordings / "noise"), speech(), np.zeros(1_000, np.float32)
+    always: Transform = kind(folder=folder)
+    never: Transform = kind(folder=folder, probability=0.0)
+
+    assert np.array_equal(always(wave.copy(), rng()), always(wave.copy(), rng()))
+    assert not np.array_equal(always(wave.copy(), rng()), wave)
+    assert np.array_equal(never(wave.copy(), rng()), wave)
+    assert np.array_equal(always(silence.copy(), rng()), silence)

@@ -41,7 +41,6 @@ _WORDS: Final = {
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
 _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "lr_scheduler": {name: kind() for name, kind in schema.SCHEDULES.items()},
-    "decoder": {"beam": schema.BeamConfig()},
 }
 """Of sections whose ``name`` chooses the settings in ``config``: these, by the name."""
 
@@ -134,16 +133,16 @@ def help_text(name: str, width: int = 80) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def near_keys(name: str) -> list[str]:
-    """Return the keys and sections that an unknown ``name`` may mean, the nearest first."""
-    return same_name(name) or get_close_matches(name, [row.key for row in table()], n=1)
-
-
-def same_name(key: str) -> list[str]:
-    """Return the dotted keys of other sections with the same name; none if there are many."""
-    name = key.rpartition(".")[2]
-    same = [key for key in defaults() if key.endswith(f".{name}")]
-    return same if len(same) <= _SUGGESTED else []
+def near_keys(key: str) -> list[str]:
+    """Return the keys that an unknown one may mean: of its name, or else the nearest beside it."""
+    section, _, name = key.rpartition(".")
+    keys = [row.key for row in table()]
+    same = [other for other in keys if other.endswith(f".{name}")]
+    if 0 < len(same) <= _SUGGESTED:
+        return same
+    beside = [other.rpartition(".") for other in keys]
+    names = {own: join(path, own) for path, _, own in beside if not section or path == section}
+    return [names[near] for near in get_close_matches(name, names, n=1)]
 
 
 @cache

@@ -7,18 +7,15 @@ a text that begins with its dotted key.
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import cache
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config import schema
-from danish_asr.recipe.config.keys import same_name
+from danish_asr.recipe.config.keys import near_keys
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
 from danish_asr.text.profiles import normalizer
 
@@ -47,8 +44,6 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
     faults += [*more, *of_schedule]
     if config is not None:
         config.lr_scheduler.config = schedule
-        if config.decoder.name == "beam":
-            faults += validated(schema.BeamConfig, config.decoder.config, "decoder.config")[1]
         if not faults:
             faults += _broken_rules(config)
     if faults:
@@ -69,17 +64,8 @@ def _schedule(tree: Mapping[str, Any]) -> tuple[Any, list[str]]:
 def unstructure(config: object) -> Tree:
     """Return a configuration as plain values, as it is written to ``config.yaml``."""
     kind: Any = type(config)
-    tree: Tree = _with_texts(_adapter(kind).dump_python(config))
+    tree: Tree = _adapter(kind).dump_python(config)
     return tree
-
-
-def _with_texts(value: Any) -> Any:
-    """Replace paths by texts; pydantic's JSON would also replace numbers as keys."""
-    if isinstance(value, dict):
-        return {key: _with_texts(below) for key, below in value.items()}
-    if isinstance(value, list):
-        return [_with_texts(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
 
 
 def ineffective_keys(tree: Mapping[str, Any]) -> list[str]:
@@ -149,27 +135,21 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
         return _adapter(kind).validate_python(value), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-    places = [_place(kind, detail["loc"], path) for detail in details]
-    faults = {}
-    for detail, (key, section) in zip(details, places, strict=True):
+    faults, rules = dict[str, str](), dict[str, list[str]]()
+    for detail in details:
+        key, wrong = _place(value, detail["loc"], path)
         if detail["type"] == "unexpected_keyword_argument":
-            names = [field.name for field in fields(section)]
-            faults[key] = unknown_key(key, detail["loc"][-1], names, same_name(key))
+            faults[key] = unknown_key(key, near_keys(key))
         elif detail["type"] == "missing":
-            faults[key] = f"{key} is missing"
+            faults[key] = f"{key}.{detail['loc'][-1]} is missing"
         elif detail["type"] == "value_error":
             faults[key] = f"{key} {detail['ctx']['error']}"
         else:  # one for each type that the value may have
-            rules = [_rule(d) for d, place in zip(details, places, strict=True) if place[0] == key]
-            rule = " or ".join(dict.fromkeys(rules))
-            faults[key] = f"{key} must be {rule}, but is {_as_yaml(detail['input'])}"
+            message = detail["msg"].removeprefix("Input should be ")
+            rules.setdefault(key, []).append(_RULES.get(detail["type"], message))
+            rule = " or ".join(dict.fromkeys(rules[key]))
+            faults[key] = f"{key} must be {rule}, but is {_as_yaml(wrong)}"
     return None, list(faults.values())
-
-
-def _rule(detail: Mapping[str, Any]) -> str:
-    """What a value must be, by one fault of pydantic."""
-    message: str = detail["msg"]
-    return _RULES.get(detail["type"]) or message.removeprefix("Input should be ")
 
 
 def _as_yaml(value: object) -> str:
@@ -179,32 +159,16 @@ def _as_yaml(value: object) -> str:
     return repr(value)
 
 
-def _place(kind: type, parts: Sequence[int | str], path: str) -> tuple[str, Any]:
-    """Return the dotted key of a fault of pydantic, and the section that has the key."""
-    place, hint, section = path, kind, kind
+def _place(value: Any, parts: Sequence[int | str], path: str) -> tuple[str, Any]:
+    """Return the dotted key of a fault of pydantic in ``value``, and what is there."""
     for part in parts:
-        if part == "[key]":  # the key itself is wrong, and not its value
+        if isinstance(value, Mapping) and part in value:
+            path, value = join(path, part), value[part]
+        elif isinstance(value, Sequence) and isinstance(part, int):
+            path, value = f"{path}[{part}]", value[part]
+        else:  # the name of one type of several, or of a key that is missing
             break
-        if is_dataclass(hint):
-            place, section = join(place, part), hint
-            hint = _plain(get_type_hints(hint, include_extras=True).get(str(part), Any))
-        elif get_origin(hint) is list:
-            place, hint = f"{place}[{part}]", _plain(get_args(hint)[0])
-        elif get_origin(hint) is dict:
-            place, hint = join(place, part), _plain(get_args(hint)[1])
-        else:  # the name of one type of several
-            break
-    return place, section
-
-
-def _plain(hint: Any) -> Any:
-    """A type without its bounds and without null."""
-    if get_origin(hint) is Annotated:
-        return _plain(get_args(hint)[0])
-    if get_origin(hint) in {Union, UnionType}:
-        kinds = [kind for kind in get_args(hint) if kind is not NoneType]
-        return _plain(kinds[0]) if len(kinds) == 1 else Any
-    return hint
+    return path, value
 
 
 def _broken_rules(config: AsrConfig) -> Iterator[str]:
@@ -230,16 +194,10 @@ def _broken_rules_of_model(config: AsrConfig) -> Iterator[str]:
 
 
 def _broken_rules_of_data(data: DatasetSection) -> Iterator[str]:
-    if data.name is None and data.family is None:
+    if data.name is None:
         yield "dataset.name must say which dataset to read; or give --dataset DIR"
     if data.valid_max_num_elements is not None and not data.valid_elements:
-        rule = "must be a number above 0 or a multiple such as 3x"
-        yield f"dataset.valid_max_num_elements {rule}, but is '{data.valid_max_num_elements}'"
-    if data.transforms and (data.speed_factors or data.asr_task_config.spec_aug_p):
-        yield (
-            "dataset.transforms must be empty with speed_factors or spec_aug_p; list `speed` and "
-            "`spec_augment` among the transforms instead"
-        )
+        yield "dataset.valid_max_num_elements must be a number above 0, or a multiple such as 3x"
     yield from _profile_faults("dataset.text_profile", data.text_profile)
 
 
@@ -255,10 +213,8 @@ def _broken_rules_of_trainer(config: AsrConfig) -> Iterator[str]:
     if trainer.unfreeze and trainer.freeze_encoder_for_n_steps:
         yield "trainer.unfreeze must be empty with trainer.freeze_encoder_for_n_steps"
     if not _are_stages(trainer.unfreeze):
-        yield (
-            "trainer.unfreeze must be steps from 0 on, or 0 and epochs (1.5 epochs), each with "
-            f"head, top <n> or all, in this order, but is {trainer.unfreeze}"
-        )
+        rule = "must be steps from 0 on, or 0 and epochs, each with head, top <n> or all"
+        yield f"trainer.unfreeze {rule}, in this order, but is {trainer.unfreeze}"
     if config.regime.num_steps is None and not config.lr_scheduler.config.has_no_end:
         yield "regime.num_steps must be given for this schedule, but is null"
     if max(trainer.stages, default=-math.inf) >= (config.regime.num_steps or math.inf):
@@ -285,31 +241,18 @@ def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
         yield f"regime.validate_every_n_data_epochs {rule}, but is {every:g}"
     validates = regime.validate_every_n_steps or every
     if regime.early_stopping_patience and not (config.dataset.valid_split and validates):
-        yield (
-            "regime.early_stopping_patience must be null without validation "
-            "(dataset.valid_split and regime.validate_every_n_steps)"
-        )
-    if regime.validate_at_start and not config.dataset.valid_split:
-        yield "regime.validate_at_start must be false without dataset.valid_split"
+        yield "regime.early_stopping_patience must be null without validation"
     if regime.num_data_epochs is not None and config.trainer.stages:
-        # An epoch that a stage cuts short is no pass over the training data.
         yield "regime.num_data_epochs must be null with trainer.stages; set regime.num_steps"
     if part is not None and regime.keep_checkpoint_every_n_steps is not None:
-        yield (
-            "regime.keep_checkpoint_every_n_steps must be null with a part of an epoch in "
-            "validate_every_n_data_epochs, which decides which steps are saved"
-        )
+        yield "regime.keep_checkpoint_every_n_steps must be null with validations in an epoch"
     for name, of in _MULTIPLES:
         interval, unit = getattr(regime, name), getattr(regime, of)
-        if part is not None and name in {"validate_every_n_steps", "checkpoint_every_n_steps"}:
-            continue  # `with_steps` sets them
-        if interval is not None and unit is not None and interval % unit:
+        is_set_later = part is not None and name != "keep_checkpoint_every_n_steps"
+        if not is_set_later and interval is not None and unit is not None and interval % unit:
             yield f"regime.{name} must be a multiple of regime.{of}, {unit}, but is {interval}"
     if regime.keep_best_n_checkpoints and regime.checkpoint_every_n_steps and not validates:
-        yield (
-            "regime.validate_every_n_steps must be given with keep_best_n_checkpoints and "
-            "checkpoint_every_n_steps"
-        )
+        yield "regime.keep_best_n_checkpoints must be null without validation"
 
 
 _MULTIPLES: Final = (

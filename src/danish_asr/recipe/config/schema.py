@@ -1,9 +1,8 @@
 """The configuration: sections, keys, defaults, and what each key may be.
 
-The keys are upstream's (omnilingual-asr's recipe of the same name) with ours beside them. Each
-default is written here alone; a YAML file holds only what differs. The text below a field is its
-help. No PyTorch and no fairseq2 is imported, so that faults and help come at once: `fairseq2.py`
-turns these sections into those of fairseq2.
+The keys are upstream's (omnilingual-asr's recipe of the same name) with ours beside them. The text
+below a field is its help. No PyTorch and no fairseq2 is imported, so that faults and help come at
+once: `fairseq2.py` turns these sections into those of fairseq2.
 """
 
 import math
@@ -13,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Strict
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, PlainSerializer, Strict
 
 from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.files import from_yaml
@@ -26,6 +25,7 @@ AtLeastOne = Annotated[int, Strict(), Ge(1)]
 AboveZero = Annotated[float, Strict(), Gt(0)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
 SpeedFactor = Annotated[float, Strict(), Ge(0.5), Le(2)]
+File = Annotated[Path, PlainSerializer(str)]
 
 
 def _without_module(value: object) -> object:
@@ -38,9 +38,6 @@ DataType = Annotated[Literal["float32", "float16", "bfloat16"], BeforeValidator(
 FULL: Final = "full"
 ADAMW_8BIT: Final = "adamw_8bit"
 ADAMW_OFFLOAD: Final = "adamw_offload"
-
-_SMALLEST_8BIT: Final = 4096
-"""Elements; bitsandbytes keeps the moments of smaller tensors in float32."""
 
 
 class Section:
@@ -56,7 +53,7 @@ class ModelSection(Section):
     name: str | None = None
     """A model's card, such as omniASR_CTC_300M_v2: `danish-asr fetch` says how to look one up."""
 
-    path: Path | None = None
+    path: File | None = None
     """A run, one of its checkpoints, or a directory of Hugging Face, instead of a name."""
 
     arch: str | None = None
@@ -65,16 +62,11 @@ class ModelSection(Section):
     config_overrides: dict[str, Any] | None = None
     """Changes to the architecture, such as other dropout."""
 
-    dtype: Annotated[Literal["float32"], BeforeValidator(_without_module)] = "float32"
-    """The type of the weights; `trainer.mixed_precision` sets that of the computation."""
-
     head: Literal["full", "danish"] = FULL
-    """`danish` keeps those rows of a trained head whose symbols the training text uses, below 100
-    of 10,000: head and CTC loss then need a fraction of their time and memory."""
+    """`danish` keeps those rows of a trained head whose symbols the training text uses."""
 
     keep_layers: list[Count] = field(default_factory=list)
-    """Of a trained model take these encoder layers alone, counted from 0 and ascending: `[0, 2,
-    4]`. The smaller model is then fine-tuned. A new model merely has so many layers. Empty: all."""
+    """Take these encoder layers alone, counted from 0: `[0, 2, 4]`. Empty: all."""
 
 
 @dataclass(kw_only=True)
@@ -90,11 +82,10 @@ class MaskingSection(Section):
     """Which share of the encoder's input is masked in training; null: as the model has it."""
 
     time: Share | None = None
-    """wav2vec 2.0's mask probability: spans are drawn for this share of the frames. They may
-    overlap, so that 0.5 masks about 0.4 of the frames of a long utterance."""
+    """Spans are drawn for this share of the frames; as they overlap, 0.5 masks about 0.4."""
 
     time_span: AtLeastOne | None = None
-    """Frames in a span; 10 in wav2vec 2.0. Rows that are not longer are left as they are."""
+    """Frames in a span; 10 in wav2vec 2.0."""
 
     channel: Share | None = None
     """The same for channels."""
@@ -108,8 +99,7 @@ class StorageSection(Section):
     """How the shares of corpora are balanced."""
 
     beta_corpus: Share | None = None
-    """0 gives each corpus the same share, 1 a share by its hours, 0.5 by their square root. Null:
-    all rows once in an epoch."""
+    """0: equal shares, 1: by hours, 0.5: by their square root, null: all rows once in an epoch."""
 
 
 @dataclass(kw_only=True)
@@ -123,26 +113,19 @@ class TaskSection(Section):
     """Longer training utterances are left out."""
 
     max_num_elements: AtLeastOne = 3_200_000
-    """Samples in a batch, padding included; at least as many as the longest utterance has. Sets
-    the memory of a step."""
+    """Samples in a batch, padding included; they set the memory of a step."""
 
     num_seqs_multiple_of: AtLeastOne = 8
     """A batch with more rows than this has a multiple of it."""
 
     min_samples_per_char: Count = 160
-    """Leave out training rows with fewer samples for each character: text of other audio."""
+    """Training rows with fewer samples for each character, text of other audio, are left out."""
 
     normalize_audio: Bool = True
     """Give each waveform a mean of 0 and a variance of 1, as omniASR's models were trained."""
 
     spec_aug_p: Share | None = None
     """The share of training rows with SpecAugment. Null: none."""
-
-    spec_aug_freq_mask_param: Count = 80
-    """Bins, of 201, that it masks at most."""
-
-    spec_aug_time_mask_param: Count = 80
-    """Frames that it masks at most."""
 
     example_shuffle_window: Literal[0, 1] = 0
     """0: shuffle the rows of an epoch, 1: only its row groups."""
@@ -159,8 +142,7 @@ class WeightConfig(Section):
     """An SQL condition, as `dataset.train_where`: `corpus = 'ftspeech'`."""
 
     factor: Annotated[float, Strict(), Gt(0), Le(1000)]
-    """So many times as often as without it. Of several conditions that a row fulfils, the factors
-    multiply."""
+    """So many times as often as without it; the factors of several conditions multiply."""
 
 
 def names_of_splits(text: str | None) -> list[str]:
@@ -175,30 +157,23 @@ class DatasetSection(Section):
     name: str | None = None
     """The dataset's card, as `danish-asr convert --name` wrote it; `--dataset DIR` sets it."""
 
-    family: str | None = None
-    """fairseq2's name for the kind of dataset; the card has it."""
-
-    config_overrides: dict[str, Any] | None = None
-    """Changes to the card's configuration, such as the path of the data."""
+    config_overrides: dict[Literal["data"], File] | None = None
+    """`{data: DIRECTORY}` in place of the card's directory."""
 
     train_split: str = "train"
     """The split to train on; `train_<corpus>` is one corpus."""
 
     train_where: str | None = None
-    """Train on the rows that fulfil this SQL condition, such as `dialect = 'Fynsk' and age >= 60`;
-    the shares of the corpora use the remaining hours. Null: all rows."""
+    """Train on the rows that fulfil this SQL condition: `dialect = 'Fynsk' and age >= 60`."""
 
     train_subset: AtLeastOne | None = None
-    """Train on about this many rows, counted before the filters, each dialect in its share. A
-    larger subset contains the smaller ones. Null: all."""
+    """Train on about this many rows, each dialect in its share. Null: all."""
 
     train_share: Annotated[float, Strict(), Gt(0), Le(1)] | None = None
-    """Train on this share of the hours, counted before the filters: of each dialect speakers in an
-    order that `common.seed` draws. A larger share contains the smaller ones. Null: all."""
+    """Train on this share of each dialect's hours, of speakers that `common.seed` draws."""
 
     weights: list[WeightConfig] = field(default_factory=list)
-    """Show rows more or less often, beside `beta_corpus`: `[{where: "corpus = 'ftspeech'", factor:
-    0.3}]`. A row with 0.3 is in three of ten epochs. The log has hours and repeats of each."""
+    """Show rows more or less often: `[{where: "corpus = 'ftspeech'", factor: 0.3}]`."""
 
     valid_split: str | None = "dev"
     """The splits to validate on, separated by commas; `test_<corpus>` is one corpus."""
@@ -207,31 +182,25 @@ class DatasetSection(Section):
     """Validate on the rows that fulfil this SQL condition. Null: all rows."""
 
     valid_subset: AtLeastOne | None = None
-    """Validate on about this many rows of each split, always the same, each dialect in its share.
-    Null: all rows. Evaluation always scores all."""
+    """Validate on about this many rows of each split, always the same. Null: all."""
 
     quadratic_seconds: AboveZero | None = None
-    """Count a training utterance of L seconds as L + L²/q in `max_num_elements`, because the memory
-    of attention grows so: fewer long utterances in a batch, more short ones. Null: as L."""
+    """q: an utterance of L seconds counts as L + L²/q in `max_num_elements`. Null: as L."""
 
     valid_max_num_elements: AtLeastOne | Annotated[str, MinLen(2)] | None = None
-    """`asr_task_config.max_num_elements` for validation and evaluation, or a multiple of it: `3x`
-    is safe, because there are no gradients. Scores do not depend on it. Null: as in training."""
+    """`max_num_elements` of validation and evaluation, or a multiple of it. `3x` is safe."""
 
     mixture_parquet_storage_config: StorageSection = field(default_factory=StorageSection)
     asr_task_config: TaskSection = field(default_factory=TaskSection)
 
     text_profile: str = "raw"
-    """Text normalisation of the training targets: a profile, or `package.module:function`. Models
-    whose tokenizer has lower-case letters only (v1, or of characters) need `coral`."""
+    """The normalisation of targets, or `package.module:function`; v1 tokenizers need `coral`."""
 
-    speed_factors: list[SpeedFactor] = field(default_factory=list)
-    """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher. A row
-    that would break the length limits keeps its own speed."""
+    speed_factors: Annotated[list[SpeedFactor], MaxLen(255)] = field(default_factory=list)
+    """Speeds to draw from for each training row in each epoch: 1.1 is 10 % faster and higher."""
 
     transforms: list[dict[str, Any]] = field(default_factory=list)
-    """Changes to training waveforms, in this order, in place of `speed_factors` and `spec_aug_*`:
-    each a `name` (docs/howto/extend.md) and its parameters."""
+    """Other changes to training waveforms: each a `name` and its settings."""
 
     max_unknown_share: Share = 0.2
     """Refuse to train if a larger share of the target text is unknown to the tokenizer."""
@@ -253,11 +222,8 @@ class TokenizerSection(Section):
     name: str | None = None
     """A tokenizer's card. Null: that of the model, else of the dataset."""
 
-    path: Path | None = None
-    """The file of a tokenizer, instead of a name."""
-
-    family: str | None = None
-    """The family of the tokenizer that `path` gives: char_tokenizer."""
+    path: File | None = None
+    """The file of a tokenizer of characters, instead of a name."""
 
 
 @dataclass(kw_only=True)
@@ -273,8 +239,7 @@ class MixedPrecisionConfig(Section):
     """In which type layers compute."""
 
     mode: Literal["off", "static", "auto"] = "static"
-    """off: float32. static and auto: autocast to `dtype`; with fsdp, static shards in `dtype`. The
-    optimizer computes in float32."""
+    """off: float32. static, auto: autocast to `dtype`; with fsdp, static shards in `dtype`."""
 
     dtype: DataType = "bfloat16"
     """float16 on GPUs without bfloat16, such as a V100."""
@@ -310,8 +275,7 @@ class StageConfig(Section):
     """Train on about this many of them, as `dataset.train_subset`. Null: all."""
 
     lr: AboveZero | None = None
-    """The learning rate in place of `optimizer.config.lr`, to which those of groups are in
-    proportion. Null: that one."""
+    """The learning rate in place of `optimizer.config.lr`. Null: that one."""
 
 
 @dataclass(kw_only=True)
@@ -332,24 +296,20 @@ class TrainerSection(Section):
     """The encoder is frozen for the first n steps, while the new head settles."""
 
     unfreeze: dict[Count | str, str] = field(default_factory=dict)
-    """What learns after so many steps, in place of `freeze_encoder_for_n_steps`: `{0: head, 1000:
-    top 8, 3000: all}`; or after so many epochs: `{0: head, 1 epoch: top 8, 2.5 epochs: all}`."""
+    """What learns after so many steps, `{0: head, 1000: top 8, 3000: all}`, or after so many
+    epochs, `{0: head, 1 epoch: top 8, 2.5 epochs: all}`."""
 
     stages: dict[AtLeastOne, StageConfig] = field(default_factory=dict)
-    """Rows and learning rate after so many steps: `{5000: {subset: 500_000}, 9000: {lr: 1e-5}}`,
-    before that those of `dataset`. A stage begins a new epoch; all have one schedule."""
+    """Rows and learning rate after so many steps: `{5000: {subset: 500_000}, 9000: {lr: 1e-5}}`."""
 
     effective_audio_minutes: AboveZero | None = None
-    """Minutes of audio in a step, padding included, on any number of processes: sets
-    `grad_accumulation.num_batches`. Null: as that says."""
+    """Minutes of audio in a step of all processes: sets `grad_accumulation.num_batches`."""
 
     freeze_encoder_layers: Count = 0
-    """The lowest n encoder layers, and everything below them, stay frozen for the whole run: they
-    need neither gradients nor optimizer states."""
+    """The lowest n encoder layers, and everything below them, stay frozen for the whole run."""
 
     freeze_feature_extractor: Bool | None = None
-    """Whether the convolutions below the encoder are frozen. Null: if they are pretrained; a model
-    from scratch that cannot train them learns little."""
+    """Whether the convolutions below the encoder are frozen. Null: if they are pretrained."""
 
     max_wall_minutes: AboveZero | None = None
     """Save and exit with status 75 after this many minutes; the same command continues."""
@@ -397,14 +357,14 @@ def _adamw_bytes(shape: Sequence[int]) -> int:
 
 def _8bit_bytes(shape: Sequence[int]) -> int:
     elements = math.prod(shape)
-    if elements < _SMALLEST_8BIT:
+    if elements < 4096:  # bitsandbytes keeps the moments of smaller tensors in float32
         return _adamw_bytes(shape)
     # Two codes for each element, and two scales for each block of 256.
     return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
 
 class OptimizerKind(NamedTuple):
-    """What is known about an optimizer before its code, which may need another library, is read."""
+    """What is known about an optimizer before its code is read."""
 
     state_bytes: Callable[[Sequence[int]], int] = _adamw_bytes  # of a shape that learns
     code: str | None = None  # ``package.module:Class``; None: fairseq2 makes it
@@ -412,16 +372,12 @@ class OptimizerKind(NamedTuple):
     extra: str | None = None  # the optional dependency, also the name of its library
 
 
+_CODE: Final = "danish_asr.recipe.train"
+
 OPTIMIZERS: Final = {
     "adamw": OptimizerKind(),
-    ADAMW_8BIT: OptimizerKind(
-        state_bytes=_8bit_bytes,
-        code="danish_asr.recipe.train.adamw_8bit:AdamW8bit",
-        extra="bitsandbytes",
-    ),
-    ADAMW_OFFLOAD: OptimizerKind(
-        code="danish_asr.recipe.train.learning:OffloadedAdamW", on_host=True
-    ),
+    ADAMW_8BIT: OptimizerKind(_8bit_bytes, f"{_CODE}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
+    ADAMW_OFFLOAD: OptimizerKind(code=f"{_CODE}.learning:OffloadedAdamW", on_host=True),
 }
 """By ``optimizer.name``."""
 
@@ -431,8 +387,7 @@ class OptimizerSection(Section):
     """The optimizer."""
 
     name: Literal["adamw", "adamw_8bit", "adamw_offload"] = "adamw"
-    """adamw_8bit needs a quarter of the memory for its moments, adamw_offload keeps them in the
-    host's memory."""
+    """adamw_8bit needs a quarter of the memory of moments, adamw_offload keeps them on the host."""
 
     config: AdamWConfig = field(default_factory=AdamWConfig)
 
@@ -562,9 +517,6 @@ class RegimeSection(Section):
     num_data_epochs: AtLeastOne | None = None
     """End after this many passes over the training data. Null: no limit."""
 
-    validate_at_start: Bool = False
-    """Validate before the first step too."""
-
     validate_after_n_steps: Count = 0
     """No validation before this step."""
 
@@ -572,8 +524,8 @@ class RegimeSection(Section):
     """Steps between validations; a multiple of `publish_metrics_every_n_steps`."""
 
     validate_every_n_data_epochs: AboveZero | None = None
-    """Validate after so many epochs. A part of one, such as 0.5, sets `validate_every_n_steps` and
-    `checkpoint_every_n_steps`, rounded to a multiple of `publish_metrics_every_n_steps`."""
+    """Validate after so many epochs; a part of one, such as 0.5, sets `validate_every_n_steps` and
+    `checkpoint_every_n_steps`."""
 
     score_metric: Literal["wer", "cer", "worst_group_wer", "loss"] = "wer"
     """What the best checkpoint is best by."""
@@ -590,16 +542,11 @@ class RegimeSection(Section):
     checkpoint_every_n_steps: AtLeastOne | None = 1_000
     """Steps between checkpoints."""
 
-    checkpoint_every_n_data_epochs: AtLeastOne | None = None
-    """Epochs between checkpoints."""
-
     save_model_only: Bool | Literal["all", "all_but_last"] = False
-    """all_but_last: of all but the newest checkpoint only the model. true or all: of all, so that
-    no run can continue."""
+    """all_but_last: only the newest checkpoint can be continued. true or all: none can."""
 
     keep_last_n_checkpoints: AtLeastOne | None = 2
-    """How many of the newest are kept. With this, `keep_best_n_checkpoints` and
-    `keep_checkpoint_every_n_steps` all null, all checkpoints are kept."""
+    """How many of the newest are kept; with this and the next two null, all checkpoints are."""
 
     keep_best_n_checkpoints: AtLeastOne | None = 1
     """How many of the best by `score_metric` are kept, beside the newest ones."""
@@ -644,19 +591,19 @@ class EvaluatorSection(Section):
     """Its type; float16 on GPUs without bfloat16."""
 
     checkpoint: str | None = None
-    """`best`, `last` or `step_<n>` of the run in OUTDIR, or `none` for `model.name` itself. Null:
-    `best`, or `none` if OUTDIR holds no run and a model is named."""
+    """`best` (default), `last` or `step_<n>` of the run in OUTDIR, or `none`: `model.name` itself
+    (default without a run)."""
 
     split: str | None = None
-    """The splits to score, separated by commas. Null: `test`, but for the checkpoint `none`
-    without `dataset.train_split`, as upstream evaluates, `dataset.valid_split`."""
+    """The splits to score, separated by commas. Null: `test`, of upstream's evaluation files
+    `dataset.valid_split`."""
 
     where: str | None = None
     """Score the rows that fulfil this SQL condition, in the directory of `label`. Null: all."""
 
     label: str | None = None
-    """The directory of the results, beside those of greedy. Null: the decoder's name; needed for
-    the second of two configurations of a decoder, and for a part of the rows."""
+    """The directory of the results, for a part of the rows or another configuration. Null: the
+    decoder's name."""
 
 
 @dataclass(kw_only=True)
@@ -667,48 +614,7 @@ class DecoderSection(Section):
     """`greedy`, `beam`, or `package.module:name` of your own."""
 
     config: dict[str, Any] = field(default_factory=dict)
-    """Its settings; those of `beam` are below."""
-
-
-Number = Annotated[float, Strict()]
-
-
-@dataclass(kw_only=True)
-class BeamConfig(Section):
-    """The settings of the decoder `beam`."""
-
-    lm: str | Path | list[str] | None = None
-    """The directory or file of a language model (docs/howto/language-model.md), or null."""
-
-    hotwords: str | Path | list[str] = field(default_factory=list)
-    """Words that are expected, or a file with one per line."""
-
-    hotword_weight: Number = 5.0
-    """Added to the score for each hotword, in nats."""
-
-    alpha: Number | None = None
-    """Weight of the language model."""
-
-    beta: Number | None = None
-    """Added for each word."""
-
-    unknown: Number = -10.0
-    """Added for a word that the language model does not know, in log10."""
-
-    beam: AtLeastOne | None = None
-    """Texts that are kept."""
-
-    beam_prune: Number = -10.0
-    """Texts this much worse than the best one are dropped, in nats."""
-
-    symbol_prune: Number = -5.0
-    """Symbols with a smaller log-probability are not tried in a frame."""
-
-    text_profile: str | None = None
-    """How hotwords are normalised: as the model's training texts."""
-
-    workers: AtLeastOne | None = None
-    """Processes. null: all usable CPUs, once it has decoded for some seconds."""
+    """Its settings; those of `beam` are in docs/howto/language-model.md."""
 
 
 @dataclass(kw_only=True)
@@ -717,14 +623,6 @@ class TorchConfig(Section):
 
     num_threads: AtLeastOne | None = None
     """CPU threads of PyTorch. Null: OMP_NUM_THREADS, else the CPUs at hand."""
-
-
-@dataclass(kw_only=True)
-class TensorBoardConfig(Section):
-    """Curves in OUTDIR/tb."""
-
-    enabled: Bool = True
-    """Write curves to OUTDIR/tb."""
 
 
 @dataclass(kw_only=True)
@@ -740,18 +638,11 @@ class WandbConfig(Section):
     project: str | None = None
     """The project there."""
 
-    run_name: str | None = None
-    """The name that is shown. Null: a random one."""
-
-    group: str | None = None
-    """A group of runs."""
-
 
 @dataclass(kw_only=True)
 class RecordersConfig(Section):
-    """Where curves are written, beside OUTDIR/metrics."""
+    """Where curves are written, beside OUTDIR/metrics and OUTDIR/tb."""
 
-    tensorboard: TensorBoardConfig = field(default_factory=TensorBoardConfig)
     wandb: WandbConfig = field(default_factory=WandbConfig)
 
 
@@ -759,10 +650,10 @@ class RecordersConfig(Section):
 class AssetsConfig(Section):
     """Where cards are searched."""
 
-    extra_paths: list[Path] = field(default_factory=list)
+    extra_paths: list[File] = field(default_factory=list)
     """Directories of cards, beside those of $DANISH_ASR_ASSETS."""
 
-    prev_checkpoint_dir: Path | None = None
+    prev_checkpoint_dir: File | None = None
     """Set by the evaluation: the checkpoints of the run."""
 
 
@@ -774,11 +665,10 @@ class CommonSection(Section):
     metric_recorders: RecordersConfig = field(default_factory=RecordersConfig)
     assets: AssetsConfig = field(default_factory=AssetsConfig)
 
-    seed: Annotated[int, Strict(), Ge(0), Lt(4_000_000_000)] = 2
-    """The seed of weights, batches and transforms. fairseq2 takes 32 bits, and adds to it."""
-
-    debug: Bool = False
-    """Print what otherwise stands in OUTDIR/logs only."""
+    seed: Annotated[int, Strict(), Ge(0), Lt(4_000_000_000)] = (
+        2  # fairseq2 takes 32 bits, and adds to it
+    )
+    """The seed of weights, batches and transforms."""
 
 
 @dataclass(kw_only=True)
@@ -836,11 +726,12 @@ WITHOUT_EFFECT: Final = [
 ONLY_DEFAULT: Final[Tree] = dict(
     flatten(
         from_yaml("""
-model: {family: wav2vec2_asr, compile: false, mmap: false}
+model: {family: wav2vec2_asr, dtype: float32, compile: false, mmap: false}
 pretrained_encoder:
   {path: null, family: wav2vec2_ssl, arch: null, config_overrides: null, mmap: false}
-tokenizer: {config_overrides: null}
+tokenizer: {family: char_tokenizer, config_overrides: null}
 dataset:
+  family: mixture_parquet_asr_dataset
   storage_mode: MIXTURE_PARQUET
   mixture_parquet_storage_config:
     split_column: split
@@ -848,7 +739,8 @@ dataset:
     fragment_loading: {filters: null, drop_null: false}
   asr_task_config:
     {batching_strategy: LENGTH, max_bucket_size: null, drop_remainder: false, max_num_batches: null,
-     filter_long_text_threshold: null, remove_unknown: false, use_fbank: false, no_padding: false}
+     filter_long_text_threshold: null, remove_unknown: false, use_fbank: false, no_padding: false,
+     spec_aug_freq_mask_param: 80, spec_aug_time_mask_param: 80}
 gang: {tensor_parallel_size: 1, high_priority: true}
 trainer:
   fsdp:
@@ -863,17 +755,22 @@ optimizer:
     {amsgrad: false, maximize: false, capturable: false, differentiable: false, impl: auto}
 lr_scheduler: {config: {cycle_len: null, cycle_mul: 1.0, lr_mul: 1.0}}
 regime:
+  validate_at_start: false
   validate_after_n_data_epochs: 0
   checkpoint_after_n_data_epochs: 0
+  checkpoint_every_n_data_epochs: null
   publish_metrics_after_n_data_epochs: 0
   publish_metrics_every_n_data_epochs: null
   export_hugging_face: false
 common:
   no_sweep_dir: true
+  debug: false
   torch:
     {allow_tf32: true, fp16_reduced_precision: true, bf16_reduced_precision: true,
      default_sdpa: torch}
-  metric_recorders: {wandb: {run_id: persistent, job_type: null, resume_mode: allow}}
+  metric_recorders:
+    tensorboard: {enabled: true}
+    wandb: {run_id: persistent, run_name: null, group: null, job_type: null, resume_mode: allow}
   profilers: {torch: {enabled: false}}
 """)
     )

@@ -2,12 +2,10 @@
 
 Shuffled batches take one row of a Parquet row group at a time, but Parquet libraries read row
 groups whole: a hundred rows to use one. Our shards store the audio column plain and uncompressed,
-each row group's in one page, and `encoded_size` has the bytes of every value. So the place of a
-value in its file is a sum, and a row costs one ``pread`` of its own size. Shards without that
-column, or in another layout, are decoded by row groups.
-
-The format is https://parquet.apache.org/docs/file-format/data-pages/: the page ends with its
-values; a value is its length (4 bytes, little-endian) and its bytes.
+each row group's in one page that ends with its values: the length (4 bytes, little-endian) and the
+bytes of each (https://parquet.apache.org/docs/file-format/data-pages/). `encoded_size` has these
+lengths, so a row's place is a sum, and it costs one ``pread``. Other shards are decoded by row
+groups.
 """
 
 import os
@@ -31,19 +29,12 @@ _LENGTH_BYTES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class ShardAudio:
-    """Where the audio of a shard's rows is.
-
-    Attributes:
-        path: The Parquet file.
-        group_ends: The rows before the end of each row group, ``(row groups,)``.
-        begins: The first byte of each row's audio, ``(rows,)``; None: row groups are decoded.
-        sizes: Its bytes, ``(rows,)``; None with ``begins``.
-    """
+    """Where the audio of a shard's rows is."""
 
     path: Path
-    group_ends: NDArray[np.int64]
-    begins: NDArray[np.int64] | None = None
-    sizes: NDArray[np.int32] | None = None
+    group_ends: NDArray[np.int64]  # the rows before the end of each row group, (row groups,)
+    begins: NDArray[np.int64] | None = None  # the first byte of each row; None: groups are decoded
+    sizes: NDArray[np.int32] | None = None  # its bytes; None with `begins`
 
     @classmethod
     def locate(cls, path: Path, metadata: pq.FileMetaData, sizes: NDArray[np.int32] | None) -> Self:

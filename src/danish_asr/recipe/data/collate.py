@@ -31,20 +31,14 @@ class Collate:
     so the target of a text that gives none is one pad symbol. ``example`` is a dict of lists, one
     item per row: ``id, corpus, split, text`` (raw), the metadata columns, ``audio_size`` (samples
     of the recording) and ``target_size`` (tokens; 0 for a text that gives none).
-
-    Attributes:
-        index: With targets (`Index.with_targets`).
-        normalize: Each waveform to mean 0 and variance 1.
-        shortest: Shorter waveforms are padded to so many samples: the model's first frame.
-        transforms: Of training; speeds come with the epoch.
     """
 
-    index: Index
+    index: Index  # with targets
     targets: Targets
     dtype: torch.dtype
-    normalize: bool
-    shortest: int
-    transforms: Sequence[Transform]
+    normalize: bool  # each waveform to mean 0 and variance 1
+    shortest: int  # shorter waveforms are padded to so many samples: the model's first frame
+    transforms: Sequence[Transform]  # but speed, which comes with the epoch
     pin_memory: bool
 
     def __call__(
@@ -58,7 +52,11 @@ class Collate:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's,
                 or a transform returns another length than it may.
         """
-        example = self._metadata(rows.tolist())
+        example: dict[str, list[Any]] = {
+            **{name: self.index.values(name, rows) for name in (*TEXT, *PATH)},
+            "split": [self.index.split] * len(rows),
+            "audio_size": self.index.lengths[rows].tolist(),
+        }
         sizes = epoch.lengths[rows]
         lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
@@ -86,7 +84,6 @@ class Collate:
         )
 
     def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
-        """Decode and transform the waveform of a row into its place in the batch."""
         encoded = self.index.audio.read(row)
         speed = 1.0 if epoch.speeds is None else float(epoch.speeds[row])
         if speed == 1:
@@ -107,7 +104,6 @@ class Collate:
     def _transform(
         self, out: Waveform, row: int, rng: np.random.Generator, *, after_normalization: bool
     ) -> None:
-        """Change a waveform in place; errors of a user's transform name the row."""
         for transform in self.transforms:
             if transform.after_normalization != after_normalization:
                 continue
@@ -121,14 +117,6 @@ class Collate:
         tensor = torch.from_numpy(batch).to(dtype)
         return tensor.pin_memory() if self.pin_memory else tensor
 
-    def _metadata(self, rows: list[int]) -> dict[str, list[Any]]:
-        """The columns of ``example``."""
-        index = self.index
-        return {name: index.values(name, rows) for name in (*TEXT, *PATH)} | {
-            "split": [index.split] * len(rows),
-            "audio_size": index.lengths[rows].tolist(),
-        }
-
 
 def decode(encoded: bytes, out: Waveform) -> None:
     """Decode an utterance to mono float32 at 16 kHz into ``out``, ``(samples,)``; thread-safe.
@@ -140,9 +128,7 @@ def decode(encoded: bytes, out: Waveform) -> None:
         if flac is not None:
             _check_form(flac.rate, flac.samples, len(out))
             if (read := flac.read(out)) != len(out):
-                raise ValueError(
-                    f"the audio is damaged: {read} of {len(out)} samples can be decoded"
-                )
+                raise ValueError(f"the audio is damaged: {read} of {len(out)} samples can be read")
             return
     # What is not FLAC, or has channels to average.
     try:
@@ -154,7 +140,6 @@ def decode(encoded: bytes, out: Waveform) -> None:
 
 
 def _check_form(rate: float, samples: int, expected: int) -> None:
-    """Raise ``ValueError`` for audio that is not at 16 kHz or not of the expected length."""
     if rate != SAMPLE_RATE:
         raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")
     if samples != expected:

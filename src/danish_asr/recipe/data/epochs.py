@@ -12,7 +12,6 @@ All that is random follows from seed and epoch alone. Speeds are drawn before th
 which are planned with the lengths that come out.
 """
 
-import hashlib
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -30,9 +29,8 @@ from danish_asr.recipe.data.sampler import (
     training_batches,
 )
 from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
-from danish_asr.recipe.data.transforms import Speed, samples_at_speed
+from danish_asr.recipe.data.transforms import samples_at_speed
 
-_WIDEST: Final = 60  # characters of a condition in the table
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
 
@@ -47,9 +45,7 @@ class Epoch(NamedTuple):
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    Attributes:
-        filtered: What the filters kept and removed.
-        mix: How often an epoch shows each corpus.
+    ``filtered`` is what the filters kept and removed, ``mix`` how often an epoch shows each corpus.
 
     Raises:
         ConfigError: The longest utterance fits no batch.
@@ -63,28 +59,21 @@ class TrainingEpochs:
         frames: FrameCount,
         section: DatasetSection,
         *,
-        speed: Speed | None,
         seed: int,
     ) -> None:
-        self._index, self._frames, self._speed, self._seed = index, frames, speed, seed
+        self._index, self._frames, self._seed = index, frames, seed
         self._task = task = section.asr_task_config
-        self._limits = BatchLimits.of(section)
+        self._limits, self._speed_factors = BatchLimits.of(section), section.speed_factors
         self._needed = NeededFrames(index, targets)
         self._kept, self.filtered = select_rows(index, self._needed, task, frames)
         if not self._kept.size:
-            raise DatasetError(
-                f"split '{index.name}': the filters leave none of its {len(index)} utterances; "
-                "look at min_audio_len, max_audio_len and min_samples_per_char in "
-                "dataset.asr_task_config"
-            )
+            fault = f"the filters leave none of its {len(index)} utterances"
+            raise DatasetError(f"split '{index.name}': {fault}; see dataset.asr_task_config")
         longest = int(index.lengths[self._kept].max())
         if longest > task.max_num_elements:
-            fault = (
-                "dataset.asr_task_config.max_num_elements: expected room for the longest training "
-                f"utterance ({longest} samples), found {task.max_num_elements}; raise it, or lower "
-                "max_audio_len"
-            )
-            raise ConfigError([fault])
+            rule = f"must be at least {longest}, the samples of the longest training utterance"
+            found = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
+            raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {found}"])
         self._trained = np.isin(np.arange(len(index)), self._kept)
         self.mix = make_mix(index, self._kept, section.mixture_parquet_storage_config.beta_corpus)
 
@@ -93,10 +82,7 @@ class TrainingEpochs:
         index, seed = self._index, self._seed
         entries = epoch_entries(self._kept, self.mix.repeats, seed=seed, epoch=epoch)
         if not entries.size:
-            raise DatasetError(
-                f"dataset.weights: no row is left in epoch {epoch}, because every row has a factor "
-                "far below 1; raise them all"
-            )
+            raise DatasetError(f"dataset.weights leave no row in epoch {epoch}; raise the factors")
         speeds, lengths = self._speeds(epoch), index.lengths
         if speeds is not None:
             lengths = samples_at_speed(lengths, speeds)
@@ -107,10 +93,11 @@ class TrainingEpochs:
 
     def _speeds(self, epoch: int) -> NDArray[np.float64] | None:
         """Draw the speed of each row; one that would break a limit keeps its own."""
-        if self._speed is None:
+        if not self._speed_factors:
             return None
-        rng = RandomStream.SPEEDS.generator(self._seed, epoch)
-        speeds = self._speed.draw(len(self._index), rng)
+        rng, factors = RandomStream.SPEEDS.generator(self._seed, epoch), self._speed_factors
+        drawn = rng.integers(0, len(factors), len(self._index), np.uint8)
+        speeds = np.array(factors, np.float64)[drawn]
         lengths, task = samples_at_speed(self._index.lengths, speeds), self._task
         longest = min(task.max_audio_len, task.max_num_elements)
         allowed = (lengths >= task.min_audio_len) & (lengths <= longest)
@@ -119,17 +106,16 @@ class TrainingEpochs:
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
-        repeats = [f"{row.name} {row.repeats:.6f}" for row in self.mix.rows]
-        weights = [f"{row.name} ({row.rows} rows)" for row in self.mix.weighted]
+        repeats = [f"{row.name} {row.repeats:.6f}" for row in (*self.mix.rows, *self.mix.weighted)]
         return {
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
             "seed": self._seed,
+            "speed_factors": list(self._speed_factors),
             "limits": str(self._limits),
             "example_shuffle_window": self._task.example_shuffle_window,
             "batch_shuffle_window": self._task.batch_shuffle_window,
             "repeats": ", ".join(repeats),
-            "weights": f"{', '.join(weights)} {self.mix.digest()}" if weights else "none",
         }
 
 
@@ -142,6 +128,11 @@ class MixRow(NamedTuple):
     share: float  # of the epoch's hours
     repeats: float  # how often the epoch shows a row, on average
 
+    def line(self, width: int) -> str:
+        """A line of `Mix.lines`."""
+        counts = f"{self.name:{width}} {self.rows:>10,} {self.hours:>10,.2f}"
+        return f"{counts} {self.share:>7.1%} {self.repeats:>8.2f}"
+
 
 class Mix(NamedTuple):
     """The effective mix of an epoch."""
@@ -152,22 +143,12 @@ class Mix(NamedTuple):
 
     def lines(self) -> list[str]:
         """A plain table."""
-        width = max(32, *(min(len(row.name), _WIDEST) for row in (*self.rows, *self.weighted)))
+        width = max(32, *(len(row.name) for row in (*self.rows, *self.weighted)))
         lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
-        lines += [_line(row, width) for row in self.rows]
+        lines += [row.line(width) for row in self.rows]
         if self.weighted:
             lines.append("of them, by dataset.weights")
-        return lines + [_line(row, width) for row in self.weighted]
-
-    def digest(self) -> str:
-        """A hash of how often each row is shown."""
-        return hashlib.blake2b(self.repeats.round(6).tobytes(), digest_size=8).hexdigest()
-
-
-def _line(row: MixRow, width: int) -> str:
-    name = row.name if len(row.name) <= _WIDEST else f"{row.name[: _WIDEST - 3]}..."
-    counts = f"{name:{width}} {row.rows:>10,} {row.hours:>10,.2f}"
-    return f"{counts} {row.share:>7.1%} {row.repeats:>8.2f}"
+        return lines + [row.line(width) for row in self.weighted]
 
 
 def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
@@ -188,7 +169,7 @@ def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
     codes, corpora = index.groups("corpus")
     return Mix(
         rows=[row(corpora[code], codes[kept] == code) for code in np.unique(codes[kept])],
-        weighted=[row(weight.name, weight.rows[kept]) for weight in index.weights],
+        weighted=[row(f"{w.factor:g} x {w.where}", w.rows[kept]) for w in index.weights],
         repeats=repeats,
     )
 

@@ -4,7 +4,7 @@ The small columns of the shards come in, read at each start; an `Index` goes out
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,17 +48,14 @@ class ConditionError(DatasetError):
 
 
 class DanishAsrDataset:
-    """A built dataset, see :mod:`danish_asr.base.schema`: ROOT or ``ROOT/version=0``.
-
-    A split is ``<split>`` or ``<split>_<corpus>``.
-    """
+    """A built dataset, ROOT or ``ROOT/version=0``, whose splits are also ``<split>_<corpus>``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @property
     def root(self) -> Path:
-        """The directory with the cards and the manifest of the dataset."""
+        """The directory with the cards of the dataset."""
         path = self.path.resolve()
         return path.parent if path.name == VERSION_DIR else path
 
@@ -71,31 +68,26 @@ class DanishAsrDataset:
         self, split: str, where: str | None = None, weights: Sequence[tuple[str, float]] = ()
     ) -> "Index":
         """As the function `read_index`; `DatasetError` names the splits if there is no such one."""
-        shards = shards_of_split(self.path, split)
-        return read_index(shards, split, where=where, weights=weights)
+        return read_index(shards_of_split(self.path, split), split, where=where, weights=weights)
 
 
 class Weight(NamedTuple):
-    """Rows that training shows more or less often."""
+    """Rows that training shows more or less often: ``factor`` times as often."""
 
     where: str
     factor: float
     rows: NDArray[np.bool_]  # which fulfil the condition, (rows,)
-
-    @property
-    def name(self) -> str:
-        """As a table shows it."""
-        return f"{self.factor:g} x {self.where}"
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
     """The utterances of a split; row numbers count from 0 in the order of the files."""
 
-    name: str  # of the split or subset: `test` or `test_<corpus>`
-    split: str  # that the rows belong to: `test`
-    rows: pl.DataFrame  # id, text (as the corpus has it), metadata, corpus and language: strings;
-    # the column `TARGET` after `with_targets`
+    name: str  # `test` or `test_<corpus>`
+    split: str  # `test`
+    rows: (
+        pl.DataFrame
+    )  # strings: id, text (raw), metadata, corpus, language, after with_targets TARGET
     lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
     row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
     audio: Audio = field(repr=False)
@@ -105,34 +97,30 @@ class Index:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def values(self, name: str, rows: Iterable[int]) -> list[Any]:
+    def values(self, name: str, rows: Sequence[int] | NDArray[np.integer[Any]]) -> list[Any]:
         """The values of a column of ``rows`` in these rows."""
-        return self.rows[name].gather([*rows]).to_list()
+        return self.rows[name].gather(np.asarray(rows, np.int64)).to_list()
 
     def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
-        """A code per row and the names that occur, by code; null is ``unknown``."""
+        """As `groups`, of the dialects."""
         return self.groups("dialect")
 
-    def groups(self, column_name: str) -> tuple[NDArray[np.int32], list[str]]:
-        """As `dialects`, of any column."""
-        column = self.rows[column_name].fill_null(UNKNOWN_DIALECT)
+    def groups(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
+        """A code per row and the values of a column that occur, by code; null is ``unknown``."""
+        column = self.rows[name].fill_null(UNKNOWN_DIALECT)
         names = column.unique(maintain_order=True)
         codes = column.cast(pl.Enum(names)).to_physical()
         return codes.cast(pl.Int32).to_numpy(), names.to_list()
 
     def with_targets(self, profile: str) -> Self:
-        """The same rows with a column `TARGET`: the text as the profile writes it.
-
-        Raises:
-            ConfigError: There is no such profile.
-        """
+        """The same rows with a column `TARGET`: the text as the profile writes it."""
         normalize, texts = normalizer(profile), self.rows["text"]
         if profile != "raw":
             texts = pl.Series([normalize(text) for text in texts], dtype=pl.String)
         return replace(self, rows=self.rows.with_columns(texts.alias(TARGET)))
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Self:
-        """The same split with these rows only, e.g. a fixed subset for frequent validation."""
+        """The same split with these rows only."""
         return replace(
             self,
             rows=self.rows[rows],
@@ -202,8 +190,7 @@ def read_index(
 ) -> Index:
     """The index of these shards, or of the rows that fulfil the SQL condition ``where``.
 
-    ``weights`` are conditions with factors. Strings in a condition are in single quotes; a null
-    fulfils no comparison.
+    ``weights`` are conditions with factors; a null fulfils no comparison.
 
     Raises:
         DatasetError: A file cannot be read, or a needed column is missing.
@@ -213,17 +200,12 @@ def read_index(
     columns = {*TEXT, *PATH, "audio_size", "encoded_size"}.union(*map(_columns_of, conditions))
     with ThreadPoolExecutor(usable_cpus()) as pool:
         contents = list(pool.map(lambda shard: _read_shard(shard, columns), shards))
-    audio, frames, row_groups = list[ShardAudio](), list[pl.DataFrame](), 0
-    for number, (frame, shard_audio) in enumerate(contents):
-        row_group = np.searchsorted(shard_audio.group_ends, frame[_ROW].to_numpy(), side="right")
-        frames.append(
-            frame.with_columns(
-                pl.Series(_ROW_GROUP, row_groups + row_group, pl.Int32),
-                pl.lit(number, pl.Int32).alias(_SHARD),
-            )
-        )
-        row_groups += len(shard_audio.group_ends)
-        audio.append(shard_audio)
+    groups = np.cumsum([0, *(len(audio.group_ends) for _, audio in contents)])
+    frames = []
+    for number, (frame, audio) in enumerate(contents):
+        group = np.searchsorted(audio.group_ends, frame[_ROW].to_numpy(), side="right")
+        added = {_ROW_GROUP: pl.Series(groups[number] + group, dtype=pl.Int32)}
+        frames.append(frame.with_columns(pl.lit(number, pl.Int32).alias(_SHARD), **added))
     frame = pl.concat(frames, how="diagonal_relaxed")
     if frame.is_empty():
         raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
@@ -231,14 +213,15 @@ def read_index(
     chosen = masks[where] if where else np.ones(len(frame), np.bool_)
     rows_in_split = len(frame)
     frame = frame.filter(chosen) if where else frame  # a filter copies all texts
-    shard_of = frame[_SHARD].to_numpy()
     return Index(
         name=split,
         split=shards[0].keys["split"],
         rows=frame.select(pl.col(name).cast(pl.String) for name in (*TEXT, *PATH)),
         lengths=frame["audio_size"].cast(pl.Int32).to_numpy(),
         row_group_of=frame[_ROW_GROUP].to_numpy(),
-        audio=Audio(audio, shard_of, frame[_ROW].to_numpy()),
+        audio=Audio(
+            [audio for _, audio in contents], frame[_SHARD].to_numpy(), frame[_ROW].to_numpy()
+        ),
         rows_in_split=rows_in_split,
         weights=tuple(Weight(text, factor, masks[text][chosen]) for text, factor in weights),
     )
@@ -262,26 +245,20 @@ def _fulfilled(
         reason = str(error).partition("\n")[0].partition("; valid columns")[0]
         names = [*pq.read_schema(shards[0].path).names, *shards[0].keys]
         columns = ", ".join(dict.fromkeys(name for name in names if name != "audio_bytes"))
-        fault = (
-            f'expected an SQL condition, found "{condition}" ({reason}); strings are in single '
-            f"quotes, columns are {columns}"
-        )
+        fault = f'"{condition}" is no SQL condition ({reason}); strings are in single quotes, '
+        fault += f"columns are {columns}"
         raise ConditionError(condition, fault) from error
     if not len(rows):
-        described = "; ".join(_content(frame[name]) for name in _columns_of(condition))
+        contents = (frame[name].drop_nulls() for name in _columns_of(condition))
+        described = "; ".join(
+            f"{column.name}: {', '.join(map(str, column.unique().sort()[:_LISTED])) or 'nulls'}"
+            for column in contents
+        )
         fault = f"no row of split '{split}' fulfils \"{condition}\"; {described}"
         raise ConditionError(condition, fault)
     mask = np.zeros(len(frame), np.bool_)
     mask[rows] = True
     return mask
-
-
-def _content(column: pl.Series) -> str:
-    """What a column holds, to correct a condition that no row fulfils."""
-    values = ", ".join(map(str, column.drop_nulls().unique().sort()[:_LISTED]))
-    if column.dtype.is_numeric() and values:
-        values = f"{column.min()!s} to {column.max()!s}"
-    return f"{column.name} has {values or 'nulls only'}"
 
 
 def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, ShardAudio]:
@@ -291,8 +268,7 @@ def _read_shard(shard: Shard, columns: Collection[str]) -> tuple[pl.DataFrame, S
     the path are added.
     """
     try:
-        # The columns are small pieces between the audio; pre-buffering fetches many at a time,
-        # which is what a network file system needs.
+        # Pre-buffering fetches many small pieces at a time, as a network file system needs it.
         with pq.ParquetFile(shard.path, pre_buffer=True) as file:
             names, footer = file.schema_arrow.names, file.metadata
             if missing := {*_NEEDED} - {*names}:

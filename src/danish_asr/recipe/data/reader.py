@@ -20,7 +20,7 @@ from danish_asr.recipe.data.epochs import Epoch, Mix, TrainingEpochs
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
-from danish_asr.recipe.data.transforms import Speed, Transform, transforms_of_training
+from danish_asr.recipe.data.transforms import transforms_of_training
 
 
 class EpochSize(NamedTuple):
@@ -44,11 +44,10 @@ class _Source(NamedTuple):
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
-    ``make_epoch`` makes an epoch, counted from 0.
-
-    The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
-    on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
-    batches of its own in training and the same ones in evaluation.
+    ``make_epoch`` makes an epoch, counted from 0. The state is the place in the epoch that was
+    *consumed*, whatever was read ahead; it is the same on all processes and fits any number of
+    them. :meth:`reset` begins the next epoch, which has batches of its own in training and the same
+    ones in evaluation.
 
     In training the largest batches come first (`Sharding.largest_first`) at the begin, at each
     stage, after a step of ``frees_layers``, and when another number of processes continues.
@@ -84,11 +83,9 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         if training:
             self._read_largest_first()
         if not self._steps:
-            raise DatasetError(
-                f"split '{collate.index.name}' has {len(collate.index)} utterances, of which "
-                f"{len(self._batches.rows)} can be used; that is too few for "
-                f"{sharding.world_size} processes"
-            )
+            usable = f"{len(self._batches.rows)} of {len(collate.index)} utterances can be used"
+            fault = f"{usable}, too few for {sharding.world_size} processes"
+            raise DatasetError(f"split '{collate.index.name}': {fault}")
 
     def add_stage(self, first: int, other: "BatchReader") -> None:
         """From step ``first`` on, read what another reader of training reads."""
@@ -107,7 +104,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self._share_out()
 
     def _share_out(self) -> None:
-        """Share the batches that are left of the epoch out over the processes."""
         self._pipeline: Iterator[Any] | None = None
         self._steps = self._sharding.steps(self._batches, self._position, keep_all=self._keep_all)
         self._done = 0
@@ -115,20 +111,15 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def _read_largest_first(self, place: tuple[int, int, int] | None = None) -> None:
         """Read the largest of the batches that are left next.
 
-        ``place`` is where that was done before the run continued: the position, the number of
-        processes and of batches that each of them accumulated.
+        ``place``: the position, processes and batches of each where that was done before a resume.
         """
         if place is None:
             place = self._position, self._sharding.world_size, self._sharding.num_accumulate
-        position, world_size, num_accumulate = place
-        sharding = Sharding(0, world_size, num_accumulate)
-        self._batches = sharding.largest_first(self._batches, position, self._read.lengths)
+        position, *sizes = place
+        lengths = self._read.lengths
+        self._batches = Sharding(0, *sizes).largest_first(self._batches, position, lengths)
         self._reordered.append(place)
         self._share_out()
-
-    @property
-    def _has_largest_first(self) -> bool:
-        return any(position == self._position for position, _, _ in self._reordered)
 
     @property
     def epochs_read(self) -> int:
@@ -171,7 +162,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.before_step()
         if self._done == len(self._steps) or self._stage != self._due_stage:
             raise StopIteration
-        if self.step in self.frees_layers and not self._has_largest_first:
+        reordered_here = any(position == self._position for position, _, _ in self._reordered)
+        if self.step in self.frees_layers and not reordered_here:
             self._read_largest_first()
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
@@ -220,9 +212,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         ]
         if changes:
             raise RunError(
-                f"the checkpoint was made with other data or settings ({'; '.join(changes)}), so "
-                "its data position cannot be used; restore them, or start a new output directory, "
-                "with the checkpoint's model as model.path"
+                f"the checkpoint was made with other data or settings ({'; '.join(changes)}); "
+                "restore them, or start a new run with the checkpoint as model.path"
             )
         self._begin_epoch(state["epoch"], state["stage"], state["position"])
         for place in state["reordered"]:
@@ -267,15 +258,14 @@ def create_reader(
     seed: int,
     num_frames: FrameCount | None = None,
 ) -> BatchReader:
-    """Read the rows of an index in batches; the section is not modified.
+    """Read the rows of an index, with targets, in batches.
 
     In training rows are filtered, mixed, shuffled and transformed as the section says. In
     evaluation every row comes exactly once over all processes, whatever it says.
 
     The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
-    Waveforms are normalised in float32 and then cast to ``dtype``. The index has targets
-    (`Index.with_targets`), and ``example["text"]`` stays raw. ``num_frames`` counts the model's
-    frames (default: wav2vec2's).
+    Waveforms are normalised in float32 and then cast to ``dtype``. ``num_frames`` counts the
+    model's frames (default: wav2vec2's).
 
     Raises:
         ConfigError: A setting is impossible, with these rows or at all.
@@ -289,7 +279,7 @@ def create_reader(
         dtype=dtype,
         normalize=section.asr_task_config.normalize_audio,
         shortest=frames.shortest_input(),
-        transforms=[transform for transform in chosen if isinstance(transform, Transform)],
+        transforms=chosen,
         pin_memory=gangs.root.device.type == "cuda",
     )
     sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
@@ -299,8 +289,7 @@ def create_reader(
         return BatchReader(
             collate, lambda _: epoch, sharding, seed=seed, training=False, fingerprint={}
         )
-    speed = next((transform for transform in chosen if isinstance(transform, Speed)), None)
-    epochs = TrainingEpochs(index, targets, frames, section, speed=speed, seed=seed)
+    epochs = TrainingEpochs(index, targets, frames, section, seed=seed)
     fingerprint = epochs.fingerprint() | {"transforms": str(chosen)}
     reader = BatchReader(
         collate, epochs.make, sharding, seed=seed, training=True, fingerprint=fingerprint

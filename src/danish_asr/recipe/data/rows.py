@@ -36,7 +36,7 @@ def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
         for first, stage in config.stages().items():
             key = f"trainer.stages.{first}.where" if first else "dataset.train_where"
             train[first] = training_rows(dataset, stage, key)
-    valid = validation_rows(dataset, config)
+    valid = _validation_rows(dataset, config)
     if fault := _score_fault(config, valid):
         raise ConfigError([fault])
     return OpenRows(train, valid)
@@ -45,9 +45,9 @@ def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
 def training_rows(
     dataset: DanishAsrDataset, config: AsrConfig, key: str = "dataset.train_where"
 ) -> Index:
-    """Open the rows that a run, or a stage of it, trains on, with targets and weights.
+    """Open the rows that a run, or a stage whose condition has this ``key``, trains on.
 
-    ``key`` is that of the condition, for messages; raises as :func:`open_rows`.
+    They have targets and weights; raises as :func:`open_rows`.
     """
     section = config.dataset
     weights = [(weight.where, weight.factor) for weight in section.weights]
@@ -65,11 +65,7 @@ def training_rows(
     return index.with_targets(section.text_profile)
 
 
-def validation_rows(dataset: DanishAsrDataset, config: AsrConfig) -> dict[str, Index]:
-    """Open the rows to validate on or to evaluate, by split, with targets.
-
-    Raises as :func:`open_rows`.
-    """
+def _validation_rows(dataset: DanishAsrDataset, config: AsrConfig) -> dict[str, Index]:
     section, indices = config.dataset, dict[str, Index]()
     for name in names_of_splits(section.valid_split):
         try:
@@ -84,17 +80,16 @@ def validation_rows(dataset: DanishAsrDataset, config: AsrConfig) -> dict[str, I
 
 
 def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
-    """Compare the splits with the dataset's paths; no file is opened."""
     section, names = config.dataset, dataset.splits
     key = "dataset.valid_split" if config.trains else "evaluator.split"
     scored = names_of_splits(section.valid_split)
-    splits = [(key, split) for split in scored]
+    splits = dict.fromkeys(scored, key)
     if config.trains:
-        splits.insert(0, ("dataset.train_split", str(section.train_split)))
-    for split_of, split in dict.fromkeys(splits):
+        splits[section.train_split] = "dataset.train_split"
+    for split, named_by in splits.items():
         if split not in names:
             hint = splitting_hint(split, names)
-            yield f"{split_of}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
+            yield f"{named_by}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
     for split in scored:
         whole, _, corpus = split.partition("_")
         if corpus and whole in scored:
@@ -102,7 +97,6 @@ def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]
 
 
 def _score_fault(config: AsrConfig, valid: Mapping[str, Index]) -> str | None:
-    """The fault of rows that lack the score that the run is judged by."""
     if not config.trains or config.regime.score_metric != "worst_group_wer" or not valid:
         return None
     dialects = {name for index in valid.values() for name in index.dialects()[1]}

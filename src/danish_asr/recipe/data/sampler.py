@@ -20,8 +20,7 @@ Rows = NDArray[np.int32]
 """Row numbers of an index."""
 
 BUCKETING_ROWS: Final = 2_000
-"""So many neighbouring rows are sorted by length together, if the rows are not shuffled: no
-shuffling does not mean batches of mixed lengths."""
+"""So many neighbouring rows are sorted by length together, if the rows are not shuffled."""
 
 ATTENTION: Final = 350 * SAMPLE_RATE
 """Samples whose attention takes as much memory as all the rest: in a layer of 300M a frame takes
@@ -29,14 +28,11 @@ about 35,000 bytes, and 2 for each frame that it attends to."""
 
 LENGTH_STEP: Final = 1.02
 """Training treats lengths within 2 % as equal and keeps their random order, so that a row meets
-other rows in every epoch; exact sorting would make the same batches again and again."""
+other rows in every epoch."""
 
 
 class RandomStream(IntEnum):
-    """What is drawn for an epoch; each has random numbers of its own.
-
-    The values are part of the seeds: other values would change the batches of all runs.
-    """
+    """What is drawn for an epoch, with random numbers of its own; the values are in the seeds."""
 
     ROW_ORDER = 0
     BATCH_ORDER = 1
@@ -70,7 +66,7 @@ class BatchLimits(NamedTuple):
         return training._replace(max_samples=most, quadratic=None)
 
     def rows(self, longest: int) -> int:
-        """How many rows fit if the longest has this many samples; at least 1."""
+        """How many rows fit if the longest has so many samples; at least 1."""
         cost = longest + longest**2 / self.quadratic if self.quadratic else longest
         count = int(self.max_samples // max(cost, 1))
         if count > self.multiple_of:
@@ -132,10 +128,8 @@ def training_batches(
 
     With an ``example_shuffle_window`` of 1 the rows of a row group stay together, and row groups
     come in a random order. With a ``batch_shuffle_window`` of 1 batches come in the order of their
-    first row. Any other window is the whole epoch.
-
-    ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch; ``entries`` are
-    the epoch's rows in ascending order, repeated rows several times.
+    first row. ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch;
+    ``entries`` are the epoch's rows in ascending order, repeated rows several times.
     """
     rng = RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _by_row_group(row_group_of, entries, rng)
@@ -152,8 +146,7 @@ def training_batches(
     longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
     window_ends = np.append(np.arange(bucketing_window, len(stream), bucketing_window), len(stream))
     batches = Batches(stream[positions], _cut(longest, window_ends, limits))
-    # Batch b holds the stream's rows at positions[offsets[b]:offsets[b + 1]]. The least of these
-    # is where its first row stands in the stream, and there the batch stands in the epoch.
+    # A batch stands where its first row stands in the stream.
     place_of_batch = np.minimum.reduceat(positions, batches.offsets[:-1])
     numbers = np.argsort(place_of_batch)
     if task.batch_shuffle_window != 1:
@@ -241,7 +234,6 @@ class Sharding(NamedTuple):
         return batches.take(np.concatenate([np.arange(position), dealt, others]))
 
     def _step(self, offsets: NDArray[np.int64], count: int, consumed: int) -> Step:
-        """This rank's block of ``count`` of the batches between these offsets."""
         own = offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()
         return Step(list(pairwise(own)), consumed)
 

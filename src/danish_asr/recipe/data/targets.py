@@ -17,12 +17,6 @@ from danish_asr.recipe.config.schema import TaskSection
 from danish_asr.recipe.data.index import TARGET, Index
 from danish_asr.recipe.data.sampler import Rows
 
-TOO_SHORT: Final = "shorter than min_audio_len"
-TOO_LONG: Final = "longer than max_audio_len"
-EMPTY: Final = "empty text"
-TOO_MANY_CHARS: Final = "fewer samples per character than min_samples_per_char"
-TOO_FEW_FRAMES: Final = "fewer frames than CTC needs (targets + repeats)"
-
 _ADDED_TOKENS: Final = 2
 """What a tokenizer may add before and after a text."""
 _ROWS_AT_ONCE: Final = 4_096
@@ -33,10 +27,8 @@ _Count = TypeVar("_Count", int, NDArray[np.int32])
 class FrameCount:
     """Frames that unpadded convolutions make of a number of samples, or of each of many.
 
-    Formula: ``floor((n - kernel) / stride) + 1`` per layer, and never below 0.
-
-    Attributes:
-        layers: (kernel, stride) of each; wav2vec2's give a frame per 320 samples, the first of 400.
+    Formula: ``floor((n - kernel) / stride) + 1`` per layer of (kernel, stride), and never below 0.
+    wav2vec2's give a frame per 320 samples, the first of 400.
     """
 
     layers: Sequence[tuple[int, int]] = (
@@ -71,8 +63,7 @@ class Targets:
 
     def __call__(self, text: str) -> NDArray[np.int64]:
         """Targets of a normalised text, ``(tokens,)``; may be empty."""
-        tokens: NDArray[np.int64] = self._encode(text).numpy()
-        return tokens
+        return np.asarray(self._encode(text).numpy())
 
     def can_write(self, text: str) -> bool:
         """Whether no symbol of a normalised text is unknown."""
@@ -111,10 +102,6 @@ class NeededFrames:
     Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. So tokens
     are counted only where as many as characters, all equal, might not fit. A few characters, such
     as ``ﷺ``, give more tokens: such a row may stay, and has a loss of 0.
-
-    Attributes:
-        characters: Of the normalised text, ``(rows,)``.
-        empty: Rows whose normalised text has nothing but spaces, ``(rows,)``.
     """
 
     def __init__(self, index: Index, targets: Targets) -> None:
@@ -143,13 +130,14 @@ def select_rows(
     """
     lengths = index.lengths
     reasons = {
-        TOO_SHORT: lengths < task.min_audio_len,
-        TOO_LONG: lengths > task.max_audio_len,
-        EMPTY: needed.empty,
-        TOO_MANY_CHARS: lengths < task.min_samples_per_char * needed.characters,
+        "shorter than min_audio_len": lengths < task.min_audio_len,
+        "longer than max_audio_len": lengths > task.max_audio_len,
+        "empty text": needed.empty,
+        "fewer samples per character than min_samples_per_char": lengths
+        < task.min_samples_per_char * needed.characters,
     }
     left = ~np.logical_or.reduce(list(reasons.values()))
-    reasons[TOO_FEW_FRAMES] = ~needed.fit(frames(lengths), left)
+    reasons["fewer frames than CTC needs (targets + repeats)"] = ~needed.fit(frames(lengths), left)
     reason_of = np.select(list(reasons.values()), range(len(reasons)), len(reasons))
     codes, dialects = index.dialects()
     removed = []
@@ -181,10 +169,9 @@ class UnknownSymbols:
 
 
 def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
-    """Count the characters that a tokenizer maps to its unknown symbol, each seen on its own.
+    """Count the characters that a tokenizer of characters maps to its unknown symbol.
 
-    Exact for tokenizers of characters. Counts characters, not tokens: a tokenizer may make one
-    unknown token of many characters in a row, which would hide most of them.
+    Each is seen on its own: a tokenizer may make one unknown token of many characters in a row.
     """
     counts = np.zeros(0x110000, np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.

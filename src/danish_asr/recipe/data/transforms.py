@@ -1,27 +1,24 @@
 """Transforms of training waveforms: speed, SpecAugment, noise and rooms.
 
-In: the keys of ``dataset``. Out: transforms in the order in which they act. `Speed` alone changes
-the length, for which the batches of an epoch are planned. Every other one is a `Transform`, which
-draws from a generator that is seeded with the utterance's place in the epoch. Levels are relative
-to the utterance's own, so that they hold for quiet recordings too. docs/howto/extend.md
-adds one.
+In: the keys of ``dataset``. Out: transforms in the order in which they act. Speed alone changes the
+length, for which the batches of an epoch are planned. A `Transform` draws from a generator that is
+seeded with the utterance's place in the epoch. Levels are relative to the utterance's own.
+docs/howto/extend.md adds one.
 """
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.fft
-import soundfile
 import soxr
 import torch
-from annotated_types import Ge, Le, MaxLen, MinLen
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 from typing_extensions import override
@@ -30,7 +27,7 @@ from danish_asr.base.audio import RESAMPLING_QUALITY
 from danish_asr.base.errors import ConfigError, RunFailedError, find_named, user_code
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import validated
-from danish_asr.recipe.config.schema import Count, DatasetSection, Share, SpeedFactor
+from danish_asr.recipe.config.schema import Count, DatasetSection, Share
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""
@@ -45,49 +42,37 @@ _RESPONSES: Final = 256  # with a second of echo each, 40 MB
 _MAPPED_FILES: Final = 4_096
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
-_SUFFIXES: Final = {".flac", ".ogg", ".wav"}
 
 
-def transforms_of_training(section: DatasetSection) -> "list[Transform | Speed]":
+def transforms_of_training(section: DatasetSection) -> "list[Transform]":
     """Create the transforms of a configuration; raises `ConfigError` with all faults."""
     entries = list(section.transforms)
-    task = section.asr_task_config
-    if section.speed_factors:
-        entries.append({"name": "speed", "factors": section.speed_factors})
-    if task.spec_aug_p:
-        masks = {
-            "max_frequency": task.spec_aug_freq_mask_param,
-            "max_time": task.spec_aug_time_mask_param,
-        }
-        entries.append({"name": "spec_augment", "probability": task.spec_aug_p, **masks})
-    made, faults = list[Transform | Speed](), list[str]()
+    if section.asr_task_config.spec_aug_p:
+        entries.append({"name": "spec_augment", "probability": section.asr_task_config.spec_aug_p})
+    made, faults = list[Transform](), list[str]()
     for number, entry in enumerate(entries):
         try:
             made.append(_made(entry, f"dataset.transforms[{number}]"))
         except ConfigError as error:
             faults += error.faults
-    if sum(isinstance(transform, Speed) for transform in made) > 1:
-        faults.append("dataset.transforms must have `speed` once at most")
     if faults:
         raise ConfigError(faults)
     return made
 
 
-def _made(entry: Mapping[str, Any], key: str) -> "Transform | Speed":
+def _made(entry: Mapping[str, Any], key: str) -> "Transform":
     """Create the transform of one entry of ``dataset.transforms``."""
-    values = dict(entry)
-    if "name" not in values:
-        raise ConfigError([f"{key}.name is missing, as in [{{name: speed, factors: [0.9, 1.1]}}]"])
-    name = values.pop("name")
+    settings = dict(entry)
+    name = settings.pop("name", None)
     kind: Any = find_named(str(name), TRANSFORMS, f"{key}.name")
-    is_transform = isinstance(kind, type) and issubclass(kind, Transform | Speed)
-    if not is_transform or "__dataclass_fields__" not in dir(kind):
+    is_transform = isinstance(kind, type) and issubclass(kind, Transform) and is_dataclass(kind)
+    if not is_transform:
         raise ConfigError([f"{key}.name must be a dataclass that derives from Transform: {name}"])
     with user_code(kind, "checking its settings"):
-        transform, faults = validated(kind, values, key)
+        transform, faults = validated(kind, settings, key)
     if faults:
         raise ConfigError(faults)
-    checked: Transform | Speed = transform
+    checked: Transform = transform
     return checked
 
 
@@ -110,31 +95,17 @@ class Transform(ABC):
         """Return a waveform of the same length; the input may be changed in place."""
 
 
-@dataclass(frozen=True)
-class Speed:
-    """Plays each row at one of several speeds, drawn evenly.
-
-    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
-    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
-    """
-
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
-
-    factors: Annotated[list[SpeedFactor], MinLen(1), MaxLen(255)]
-
-    def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """A factor for each of ``count`` rows."""
-        drawn = rng.integers(0, len(self.factors), count, np.uint8)
-        return np.asarray(np.array(self.factors, np.float64)[drawn])
-
-
 def samples_at_speed(samples: NDArray[np.int32], factors: NDArray[np.float64]) -> NDArray[np.int32]:
     """The samples of rows that are played at these speeds, ``(rows,)``."""
     return np.asarray(np.rint(samples / factors), np.int32)
 
 
 def at_speed(waveform: Waveform, factor: float, samples: int) -> Waveform:
-    """Play a waveform at a speed, in as many samples as `samples_at_speed` has for it."""
+    """Play a waveform at a speed, in as many samples as `samples_at_speed` has for it.
+
+    Ko et al., "Audio augmentation for speech recognition", Interspeech 2015: the waveform is
+    resampled, so that a factor of 1.1 leaves 1 / 1.1 of its length and raises its pitch by a tenth.
+    """
     rate = SAMPLE_RATE * factor
     played = soxr.resample(waveform, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY)
     # soxr's odd sample is cut, or a zero fills its place.
@@ -145,9 +116,8 @@ def at_speed(waveform: Waveform, factor: float, samples: int) -> Waveform:
 class SpecAugment(Transform):
     """Masks a band of frequencies and a stretch of time (arXiv:1904.08779).
 
-    The short-time transform (400 samples, hop 200) and the ranges of the masks are upstream's.
-    Upstream masks time in place of frequency, as it indexes the axes of a multi-channel
-    spectrogram; here each mask acts on its own axis.
+    The short-time transform (400 samples, hop 200) and the ranges of the masks are upstream's,
+    which masks time in place of frequency; here each mask acts on its own axis.
 
     Attributes:
         probability: That an utterance is augmented.
@@ -182,34 +152,31 @@ class SpecAugment(Transform):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Sometimes(Transform):
+class _FromFolder(Transform):
+    """Takes recordings from a folder and its folders: WAV of any rate, in 16 bits or more."""
+
+    folder: str
     probability: Share = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a folder without recordings."""
+        if not self._files:
+            raise ValueError(f"folder: no WAV files in {self.folder}")
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        files = Path(self.folder).expanduser().rglob("*")
+        return sorted(file for file in files if file.suffix.lower() == ".wav")
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
         if rng.random() >= self.probability or not waveform.any():
             return waveform
-        return self._change(waveform, rng).astype(np.float32, copy=False)
+        return self._change(waveform, self._files[rng.integers(len(self._files))], rng)
 
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True)
-class _FromFolder(_Sometimes):
-    """Takes recordings from a folder and its folders: WAV, FLAC or Ogg of any rate."""
-
-    folder: str
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a folder without recordings."""
-        if not self._files:
-            raise ValueError(f"folder: no WAV, FLAC or Ogg files in {self.folder}")
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        files = Path(self.folder).expanduser().rglob("*")
-        return sorted(file for file in files if file.suffix.lower() in _SUFFIXES)
+    @abstractmethod
+    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
+        """Return the waveform changed by a recording."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +193,8 @@ class Noise(_FromFolder):
             raise ValueError(f"least_db must be at most most_db, {self.most_db:g}")
 
     @override
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        file, place = self._files[rng.integers(len(self._files))], rng.random()
-        noise = _recording(file).part(place, len(waveform))
+    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
+        noise = _part(file, rng.random(), len(waveform))
         ratio = 10 ** (-rng.uniform(self.least_db, self.most_db) / 20)
         noise *= np.float32(ratio * _level(waveform) / max(_level(noise), _LEAST_LEVEL))
         noise += waveform
@@ -244,8 +210,7 @@ class Reverb(_FromFolder):
     """
 
     @override
-    def _change(self, waveform: Waveform, rng: np.random.Generator) -> NDArray[Any]:
-        file = self._files[rng.integers(len(self._files))]
+    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
         wet = _response(file).convolved(waveform)
         wet *= np.float32(_level(waveform) / max(_level(wet), _LEAST_LEVEL))
         return wet
@@ -274,71 +239,44 @@ class _Response(NamedTuple):
 @lru_cache(_RESPONSES)
 def _response(file: Path) -> _Response:
     """Read the response of a room from its direct sound on."""
-    with _opened(file) as sound:
-        recording = _at_16_khz(_mono(sound.read(dtype="float32")), sound.samplerate)
+    rate, recorded = _recording(file)
+    recording = _mono_at_16_khz(recorded, rate)
     response = recording[int(np.abs(recording).argmax()) :]
     size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
     return _Response(scipy.fft.rfft(response, size), size, size - len(response) + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Recording:
-    """A recording of which parts are read."""
-
-    file: Path
-    rate: int
-    frames: int
-    mapped: NDArray[np.int16] | None
-    """Of a WAV file with 16 bits: ``(frames,)`` or ``(frames, channels)``, mapped into memory."""
-
-    def part(self, place: float, samples: int) -> Waveform:
-        """A new array of mono sound at 16 kHz: from ``place``, 0 to 1, on; repeated if it is short.
-
-        Full scale is 1, or 32,768 if the file is mapped.
-        """
-        count = min(self.frames, samples * self.rate // SAMPLE_RATE + 1)
-        begin = int(place * (self.frames - count + 1))
-        if self.mapped is not None:
-            sound = self.mapped[begin : begin + count].astype(np.float32)
-        else:
-            with _opened(self.file) as file:
-                file.seek(begin)
-                sound = file.read(count, "float32")
-        mono = _at_16_khz(_mono(sound), self.rate)
-        return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
+def _part(file: Path, place: float, samples: int) -> Waveform:
+    """A part of a recording as a new array: from ``place``, 0 to 1, on; repeated if it is short."""
+    rate, recorded = _recording(file)
+    count = min(len(recorded), samples * rate // SAMPLE_RATE + 1)
+    begin = int(place * (len(recorded) - count + 1))
+    mono = _mono_at_16_khz(recorded[begin : begin + count], rate)
+    return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
 
 
 @lru_cache(_MAPPED_FILES)
-def _recording(file: Path) -> _Recording:
+def _recording(file: Path) -> tuple[int, NDArray[Any]]:
+    """The rate and the samples, mapped into memory, ``(frames,)`` or ``(frames, channels)``."""
     # Slow to import, and few need it.
     from scipy.io import wavfile  # noqa: PLC0415
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks without sound
-            rate, mapped = wavfile.read(file, mmap=True)
-        if mapped.dtype == np.int16:
-            return _Recording(file, rate, len(mapped), mapped)
-    except ValueError:  # another format
-        pass
-    with _opened(file) as sound:
-        return _Recording(file, sound.samplerate, sound.frames, None)
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[soundfile.SoundFile]:
-    try:
-        with soundfile.SoundFile(file) as sound:
-            yield sound
-    except soundfile.LibsndfileError as error:
+            rate, samples = wavfile.read(file, mmap=True)
+        if samples.dtype.kind == "u":
+            raise ValueError("8 bits, where silence is 128")  # noqa: TRY301
+    except (OSError, ValueError) as error:
         raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
+    return rate, samples
 
 
-def _mono(samples: NDArray[np.float32]) -> Waveform:
-    return samples if samples.ndim == 1 else np.asarray(samples.mean(axis=1), np.float32)
-
-
-def _at_16_khz(mono: Waveform, rate: int) -> Waveform:
+def _mono_at_16_khz(samples: NDArray[Any], rate: int) -> Waveform:
+    """A new array in the scale of the file: only ratios of levels are used."""
+    mono = samples.astype(np.float32)
+    if mono.ndim > 1:
+        mono = mono.mean(axis=1)
     if rate == SAMPLE_RATE:
         return mono
     return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY))
@@ -349,10 +287,9 @@ def _level(waveform: Waveform) -> float:
     return float(np.sqrt(np.einsum("i,i->", waveform, waveform) / len(waveform)))
 
 
-TRANSFORMS: Final[dict[str, type[Transform | Speed]]] = {
+TRANSFORMS: Final[dict[str, type[Transform]]] = {
     "noise": Noise,
     "reverb": Reverb,
     "spec_augment": SpecAugment,
-    "speed": Speed,
 }
 """Names that ``dataset.transforms`` takes beside ``<module>:<class>``."""

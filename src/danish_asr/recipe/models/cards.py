@@ -4,11 +4,10 @@ A configuration's ``common.assets`` comes in. `Assets` finds cards in fairseq2's
 what they describe; `open_model` does so for a model alone, of which nothing but its card is known.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.request import url2pathname
 
 from fairseq2.assets import (
@@ -48,7 +47,6 @@ from danish_asr.recipe.run.run_directory import (
     MODEL_CARD,
     TOKENIZER,
     check_model,
-    checkpoint_steps,
     meant_checkpoint,
 )
 
@@ -61,9 +59,12 @@ DOWNLOAD_HINT: Final = (
     "model of your own as model.path"
 )
 
-ConfigT = TypeVar("ConfigT")
-
 _converter = StandardValueConverter()
+
+_MODEL_DIRECTORIES: Final = (
+    f"a finished run, a checkpoint of a run (OUTDIR/{CHECKPOINTS}/step_<n>) or a directory of "
+    "Hugging Face with config.json"
+)
 
 _PLACEHOLDER: Final = "example_dataset"
 """The dataset of upstream's configurations, for users to replace; its card has no real path."""
@@ -106,17 +107,13 @@ class Assets:
         if section.prev_checkpoint_dir is not None:
             if not (section.prev_checkpoint_dir / MODEL_CARD).is_file():
                 rule = f"must be OUTDIR/{CHECKPOINTS} of a run, with {MODEL_CARD}"
-                found = f"but is '{section.prev_checkpoint_dir}'"
-                raise ConfigError([f"common.assets.prev_checkpoint_dir {rule}, {found}"])
+                raise ConfigError([f"common.assets.prev_checkpoint_dir {rule}"])
             register_checkpoint_models(self._container, section.prev_checkpoint_dir)
         self._searched = [*directories, *self.extra_paths]
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            rule = (
-                "two datasets or runs have the same name, or a card is broken: convert one again "
-                "with another --name, or move it away"
-            )
+            rule = "two datasets or runs have the same name, or a card is broken: move one away"
             places = ", ".join(map(str, self._searched))
             raise ConfigError([f"cards in {places}: {error} {rule}"]) from error
 
@@ -134,10 +131,12 @@ class Assets:
         directories = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
         fault = (
             f"{key} must be {description}, but none is known here as '{name}'; available: "
-            f"{self.available(key, name)}. Besides the installed packages, cards were searched "
-            f"for in {', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
-            f"{_conversion(name) if kind == 'dataset' else ''}"
+            f"{self.available(key, name)}. Cards were also searched for in "
+            f"{', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
         )
+        if kind == "dataset":
+            fault += f" `danish-asr convert {source_of_dataset(name) or 'SOURCE'} --name {name}"
+            fault += " --out data/parquet` makes it, or goes on with it."
         raise ConfigError([fault])
 
     def available(self, key: str, unusable: str) -> str:
@@ -150,29 +149,21 @@ class Assets:
     def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
         try:
             card = self._store.maybe_retrieve_card(name)
-        except AssetCardError:
-            # fairseq2 0.6 itself ships a card whose base card is missing.
+        except AssetCardError:  # fairseq2 0.6 itself ships a card whose base card is missing
             return None
         family = card.maybe_get_field(f"{kind}_family") if card else None
         return card if family and family.value in families else None
 
     def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> DanishAsrDataset:
-        """Open the dataset of a card, or of a family.
-
-        Raises:
-            ConfigError: A value of ``dataset`` is wrong, or no directory is named.
-        """
-        if card is None and section.family != DATASET_FAMILY:
-            fault = f"dataset.family must be {DATASET_FAMILY}, but is '{section.family}'"
-            raise ConfigError([fault])
+        """Open the dataset of a card; raises `ConfigError` if no directory is named."""
         field = card.maybe_get_field("dataset_config") if card else None
-        config = {"data": None, **(cast(Tree, field.value) if field else {})}
-        overrides = section.config_overrides or {}
-        if faults := list(_unknown_overrides(overrides, config, "dataset.config_overrides")):
-            raise ConfigError(faults)
-        data = overrides.get("data", config["data"])
+        config = cast(Tree, field.value) if field else {}
+        overrides: Mapping[Any, Any] = section.config_overrides or {}
+        data = overrides.get("data", config.get("data"))
         if data is None:
-            raise ConfigError(["dataset.config_overrides.data must name the dataset's directory"])
+            raise ConfigError(
+                ["dataset.name must say which dataset to read; or give --dataset DIR"]
+            )
         return DanishAsrDataset(Path(data))
 
     def model_family(self, card: AssetCard | None = None) -> ModelFamily:
@@ -195,12 +186,16 @@ class Assets:
                 names = ", ".join(sorted(family.get_archs()))
                 fault = f"model.arch must be one of {names}, but is '{section.arch}'"
                 raise ConfigError([fault])
-        elif section.path is not None:
-            raise ConfigError([f"model.path {section.path} must have model.arch: it has no card"])
         else:
             fault = "model.name, model.arch or model.path must say which model to train"
             raise ConfigError([fault])
-        changed: Any = _overridden(config, section.config_overrides)
+        tree, overrides = cast(Tree, _converter.unstructure(config)), section.config_overrides or {}
+        try:
+            changed = _converter.structure(merge(tree, overrides), type(config))
+        except StructureError as error:
+            reason = error.__cause__ or error
+            fault = f"model.config_overrides do not fit the model: {reason}"
+            raise ConfigError([fault]) from None
         return ModelDescription(family, config, changed, card is None)
 
     def tokenizer_file(self, section: TokenizerSection) -> Path:
@@ -214,8 +209,7 @@ class Assets:
                 raise ConfigError([f"tokenizer.path {section.path} is not a file"])
             return section.path
         if section.name is None:
-            fault = "tokenizer.name must be given: the cards do not name a tokenizer"
-            raise ConfigError([fault])
+            raise ConfigError(["tokenizer.name must be given: the cards do not name a tokenizer"])
         card = self.find("tokenizer.name", section.name)
         try:
             return self.download("tokenizer", card.field("tokenizer").as_uri(), card.name)
@@ -275,8 +269,16 @@ def open_model(model: str | Path) -> OpenModel:
             head do not fit.
         RunError: The directory has no model.
     """
+    path, section = check_model(model), AssetsConfig()
     try:
-        name, section = _place_of(check_model(model))
+        if not path.is_dir():
+            name = str(path)
+        elif meant := meant_checkpoint(path):
+            name, section = _checkpoint_card(section, *meant)
+        elif held := _card_in(path):
+            name, section = held.name, AssetsConfig(extra_paths=[held.directory])
+        else:
+            raise RunError(f"model {path} must be {_MODEL_DIRECTORIES}")
         return _open_named(name, section)
     except ConfigError as error:
         raise ConfigError(error.faults, where=f"model {model}") from None
@@ -304,6 +306,28 @@ def _open_named(name: str, section: AssetsConfig) -> OpenModel:
     return OpenModel(card, family, tokenizer, **speech)
 
 
+class _Held(NamedTuple):
+    """The card of a model in a directory."""
+
+    name: str
+    directory: Path  # of the card
+    encoder: Tree | None = None  # the configuration of an encoder without a head
+
+
+def _card_in(path: Path) -> _Held | None:
+    if cards := sorted((path / CARDS_DIR).glob("*.yaml")):
+        return _Held(cards[0].stem, cards[0].parent)
+    if is_hugging_face(path):
+        folder, card = import_model(path)
+        return _Held(card["name"], folder, None if "tokenizer" in card else card["model_config"])
+    return None
+
+
+def _checkpoint_card(section: AssetsConfig, run: Path, step: int) -> tuple[str, AssetsConfig]:
+    checkpoints = (run / CHECKPOINTS).resolve()
+    return f"checkpoint_step_{step}", replace(section, prev_checkpoint_dir=checkpoints)
+
+
 def speech_of(config: AsrConfig) -> dict[str, Any]:
     """What a model's card says of its speech: the last four fields of `OpenModel`."""
     task, evaluator = config.dataset.asr_task_config, config.evaluator
@@ -315,25 +339,6 @@ def speech_of(config: AsrConfig) -> dict[str, Any]:
     }
 
 
-def _place_of(path: Path) -> tuple[str, AssetsConfig]:
-    """The name of the model that a directory or a name means, and where its card is."""
-    if not path.is_dir():
-        return str(path), AssetsConfig()
-    if meant := meant_checkpoint(path):
-        run, step = meant
-        return f"checkpoint_step_{step}", AssetsConfig(prev_checkpoint_dir=run / CHECKPOINTS)
-    if is_hugging_face(path):
-        folder, card = import_model(path)
-        return str(card["name"]), AssetsConfig(extra_paths=[folder])
-    if cards := sorted((path / CARDS_DIR).glob("*.yaml")):
-        return cards[0].stem, AssetsConfig(extra_paths=[cards[0].parent])
-    raise RunError(
-        f"model {path}: no model in this directory; expected a run with a checkpoint, a "
-        f"checkpoint (OUTDIR/{CHECKPOINTS}/step_<n>), a card of a model in {CARDS_DIR}/ or a "
-        "Wav2Vec2ForCTC of Hugging Face (config.json)"
-    )
-
-
 def with_named_model(config: AsrConfig) -> AsrConfig:
     """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory.
 
@@ -342,53 +347,31 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     Raises:
         ConfigError: It is none of these, or a run without a card, which is not complete.
     """
-    path, assets = config.model.path, config.common.assets
+    path, assets, encoder = config.model.path, config.common.assets, None
     if path is None:
         return config
-    step = path.parent if path.name == "model" else path
-    if step.parent.name == CHECKPOINTS and (step.parent / MODEL_CARD).is_file():
-        name = f"checkpoint_{step.name}"
-        assets = replace(assets, prev_checkpoint_dir=step.parent.resolve())
-    elif cards := sorted((path / CARDS_DIR).glob("*.yaml")):
-        name = cards[0].stem
+    meant = meant_checkpoint(path)
+    if meant and meant[0] != path:
+        name, assets = _checkpoint_card(assets, *meant)
+    elif held := _card_in(path):
+        name, encoder = held.name, held.encoder
         # A run that was copied has its card twice; model.path says which is meant.
-        others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / cards[0].name]]
-        assets = replace(assets, extra_paths=[*others, cards[0].parent])
-    elif is_hugging_face(path):
-        folder, card = import_model(path)
-        name = str(card["name"])
-        assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
-        if "tokenizer" not in card:
-            return _with_encoder(config, name, card["model_config"], assets)
-    elif (path / CHECKPOINTS).is_dir():
-        steps = [path / CHECKPOINTS / f"step_{step}" for step in checkpoint_steps(path)]
-        named = f"name a checkpoint: {steps[-1]}" if steps else "it has saved no checkpoint yet"
-        raise ConfigError([f"model.path {path} is a run that is not complete; {named}"])
-    elif not _holds_weights(path):
-        fault = (
-            f"model.path {path} must be a finished run, one checkpoint of a run "
-            f"(OUTDIR/{CHECKPOINTS}/step_<n>), a directory of Hugging Face with config.json, or a "
-            "checkpoint (.pt, .safetensors) with model.arch"
-        )
-        raise ConfigError([fault])
-    else:  # it takes precedence, as in fairseq2
-        return replace(config, model=replace(config.model, name=None))
+        others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / f"{name}.yaml"]]
+        assets = replace(assets, extra_paths=[*others, held.directory])
+    elif meant:
+        named = path / CHECKPOINTS / f"step_{meant[1]}"
+        raise ConfigError([f"model.path {path} is a run that is not complete; name {named}"])
+    else:
+        raise ConfigError([f"model.path {path} must be {_MODEL_DIRECTORIES}"])
+    model = replace(config.model, path=None, name=name)
+    section = config.pretrained_encoder
+    if encoder is not None:
+        changes = {key: encoder[key] for key in ("use_masking", "encoder_config")}
+        overrides = merge(changes, model.config_overrides or {})
+        model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
+        section = replace(section, name=name)
     common = replace(config.common, assets=assets)
-    return replace(config, model=replace(config.model, path=None, name=name), common=common)
-
-
-def _with_encoder(
-    config: AsrConfig, name: str, model_config: Tree, assets: AssetsConfig
-) -> AsrConfig:
-    encoder_only = {key: model_config[key] for key in ("use_masking", "encoder_config")}
-    overrides = merge(encoder_only, config.model.config_overrides or {})
-    model = replace(config.model, path=None, name=None, arch="base_10h", config_overrides=overrides)
-    return replace(
-        config,
-        model=model,
-        pretrained_encoder=replace(config.pretrained_encoder, name=name),
-        common=replace(config.common, assets=assets),
-    )
+    return replace(config, model=model, pretrained_encoder=section, common=common)
 
 
 def head_fault(name: str, symbols: int, rows: int) -> str:
@@ -413,43 +396,6 @@ def weights_fault(card: AssetCard) -> str | None:
     )
 
 
-def _holds_weights(path: Path) -> bool:
-    """Whether fairseq2 can take a path for a checkpoint; it refuses others after minutes."""
-    if path.is_dir():
-        return (path / "pp_00").is_dir() or any(path.glob("*.safetensors"))
-    return path.suffix in {".pt", ".pth", ".bin", ".safetensors"} and path.is_file()
-
-
-def _overridden(config: ConfigT, overrides: Mapping[str, Any] | None) -> ConfigT:
-    """Return a model's configuration with ``model.config_overrides``; raises their ConfigError."""
-    key, tree = "model.config_overrides", cast(Tree, _converter.unstructure(config))
-    if faults := list(_unknown_overrides(overrides or {}, tree, key)):
-        raise ConfigError(faults)
-    try:
-        return cast(ConfigT, _converter.structure(merge(tree, overrides or {}), type(config)))
-    except StructureError as error:
-        raise ConfigError([f"{key} does not fit the card's: {error}"]) from None
-
-
-def _unknown_overrides(overrides: Mapping[str, Any], tree: Tree, path: str) -> Iterator[str]:
-    for name, value in overrides.items():
-        key = f"{path}.{name}"
-        if name not in tree:
-            close = get_close_matches(name, tree, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(tree)}"
-            yield f"{key} is not a key of this configuration; {hint}"
-        elif isinstance(tree[name], dict) and isinstance(value, Mapping):
-            yield from _unknown_overrides(value, tree[name], key)
-
-
-def _conversion(name: str) -> str:
-    """Offer the command that makes a dataset of this name; of CoRal, the whole command."""
-    source = source_of_dataset(name)
-    command = f"danish-asr convert {source or 'SOURCE'} --name {name} --out data/parquet"
-    prepare = "; `danish-asr train` does so with --prepare" if source else ""
-    return f" `{command}` makes it, or goes on with it{prepare}."
-
-
 def _refuse_code(key: str, card: AssetCard) -> None:
     """Refuse the card of a model that lets fairseq2 unpickle any code."""
     field = card.maybe_get_field("restrict")
@@ -457,7 +403,6 @@ def _refuse_code(key: str, card: AssetCard) -> None:
         return
     fault = (
         f"{key}: the card of '{card.name}', in {card.metadata['__source__']}, has restrict: "
-        f"{field.value}, which would run any code in its checkpoint. Remove the line; a checkpoint "
-        "of tensors loads without it"
+        f"{field.value}, which would run any code in its checkpoint; remove the line"
     )
     raise ConfigError([fault])

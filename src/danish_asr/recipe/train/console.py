@@ -1,7 +1,7 @@
 """What a run prints: a line per report, a table per validation, warnings.
 
 ``log`` is for the lines of this project. Of fairseq2's own records the terminal or the job's log
-gets warnings and a few lines (``_SHOWN``), with ``common.debug`` all; ``OUTDIR/logs`` has all.
+gets warnings and a few lines (``_SHOWN``); ``OUTDIR/logs`` has all.
 """
 
 # ruff: noqa: PLE1205 - fairseq2's log formats with str.format
