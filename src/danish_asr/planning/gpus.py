@@ -42,7 +42,10 @@ CARDS: Final = {
 error correction, keep the rest of what the card is sold with. The peak of matrix products in 16
 bits without sparsity (TFLOPS), and of memory (GB/s), are the makers' numbers."""
 
-NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
+_NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
+
+_BFLOAT16_FROM: Final = 8
+"""Compute capability (Ampere)."""
 
 _REFERENCE: Final = CARDS["a100-40"]
 
@@ -60,6 +63,7 @@ class Card(NamedTuple):
     name: str
     free: int
     speed: tuple[float, float] | None = None
+    bfloat16: bool = True
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -70,7 +74,7 @@ class Card(NamedTuple):
         """
         name = text.lower()
         if sold := CARDS.get(name):
-            return cls(name, int(sold.gib * 2**30), _speed(sold))
+            return cls(name, int(sold.gib * 2**30), _speed(sold), name not in _NO_BFLOAT16)
         size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
         if not size or not float(size[1]):
             fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
@@ -81,12 +85,12 @@ class Card(NamedTuple):
         return cls(text, int(float(size[1]) * share * 2**30))
 
     @classmethod
-    def found(cls, device: str, free: int) -> Self:
+    def of_device(cls, device: str, free: int, *, bfloat16: bool = True) -> Self:
         """A GPU by the name of its driver, such as ``NVIDIA A100-SXM4-40GB``."""
         words = re.split(r"[ -]", re.sub(r"(?<=rtx) |(?<=\d) (?=ti)", "", device.lower()))
         alike = [sold for name, sold in CARDS.items() if name.split("-")[0] in words]
         nearest = min(alike, key=lambda sold: abs(sold.gib * 2**30 - free), default=None)
-        return cls(device, free, nearest and _speed(nearest))
+        return cls(device, free, nearest and _speed(nearest), bfloat16)
 
 
 def _speed(sold: _Sold) -> tuple[float, float]:
@@ -96,10 +100,11 @@ def _speed(sold: _Sold) -> tuple[float, float]:
 
 
 def here() -> Card | None:
-    """The first GPU of this machine, if there is one."""
+    """The first GPU of this machine, if there is one, with all of its memory."""
     import torch  # noqa: PLC0415 - slow
 
     if not torch.cuda.is_available():
         return None
     device = torch.cuda.get_device_properties(0)
-    return Card.found(device.name, device.total_memory)
+    bfloat16 = device.major >= _BFLOAT16_FROM
+    return Card.of_device(device.name, device.total_memory, bfloat16=bfloat16)
