@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from danish_asr.base.config_tree import merge, parse_override, read_yaml
-from danish_asr.planning.gpus import Card
+from danish_asr.planning.gpus import Card, preset_for
 from danish_asr.planning.memory import CUDA_BYTES
 from danish_asr.planning.plan import Plan, make_plan
-from danish_asr.planning.presets import preset_for
 from danish_asr.planning.show import show_plan
 from danish_asr.recipe.entry import Request
 from tests.recipe.running import ROOT
@@ -21,7 +20,9 @@ GIB = 2**30
 
 def planned(*trees: dict[str, Any], card: str | None = None, gpus: int = 1) -> Plan:
     name = {"model": {"name": "omniASR_CTC_300M_v2"}, "dataset": {"name": "none"}}
-    return make_plan(merge(name, *trees), where="x", card=card and Card.of(card), gpus=gpus)
+    return make_plan(
+        merge(name, *trees), where="x", card=Card.of(card) if card else None, gpus=gpus
+    )
 
 
 def preset(*names: str) -> dict[str, Any]:

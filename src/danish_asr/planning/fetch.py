@@ -33,11 +33,6 @@ class Download(NamedTuple):
     uri: Uri
 
     @property
-    def on_hub(self) -> bool:
-        """Whether huggingface_hub downloads it, into a cache of its own."""
-        return self.uri.scheme == "hg"
-
-    @property
     def url(self) -> str:
         """The address without fairseq2's own parameters."""
         return urlparse(str(self.uri))._replace(params="").geturl()
@@ -67,7 +62,7 @@ def fetch(config: AsrConfig, *, where: str) -> None:
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for wanted in downloads:
         try:
-            if not _is_cached(assets, wanted) and not wanted.on_hub:
+            if wanted.uri.scheme != "hg" and not _is_cached(assets, wanted):
                 _fetch(assets, wanted, console)
             path = assets.download(wanted.kind, wanted.uri, wanted.name)
         except (DownloadError, AssetDownloadError, OSError) as error:
@@ -85,10 +80,9 @@ def missing(config: AsrConfig) -> list[str]:
 
 
 def _is_cached(assets: Assets, wanted: Download) -> bool:
-    """Whether fairseq2 finds it without a network; the hub is asked for its newest version."""
+    """Whether fairseq2 has it. What the hub has is in another cache, which asks it each time."""
     folder = download_folder(wanted.url, assets.cache)
-    complete = folder.exists() or folder.with_suffix(".download").exists()
-    return complete and not wanted.on_hub
+    return folder.exists() or folder.with_suffix(".download").exists()
 
 
 def _downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
@@ -106,12 +100,11 @@ def _downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
     if tokenizer:
         cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer)
     for key, card in cards.items():
-        kind = "tokenizer" if key == "tokenizer.name" else "model"
-        field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
-        if card.has_field(field):
-            uri = card.field(field).as_uri()
-            if uri.scheme != "file":
-                yield Download(card.name, kind, uri)
+        kind, field = ("model", "checkpoint")
+        if key == "tokenizer.name":
+            kind, field = ("tokenizer", "tokenizer")
+        if card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
+            yield Download(card.name, kind, uri)
 
 
 def _fetch(assets: Assets, wanted: Download, console: Console) -> None:

@@ -136,16 +136,16 @@ def _activations(
     # An utterance alone has no padding, so that attention needs no mask of frames times frames.
     mask = n * batch.rows * frames**2 if batch.rows > 1 else 0
     layer = (_LAYER + _LAYER_N * n) * numbers + mask
-    kept, backward = layer, _BACKWARD_N * n * numbers
+    kept, backward = layer, float(_BACKWARD_N * n * numbers)
     checkpointing = config.trainer.activation_checkpointing
     if checkpointing.mode == "layerwise":
         kept = n * numbers / checkpointing.every_nth_layer
         backward += checkpointing.every_nth_layer * layer
     layers = sum(_learning(part) > 0 for part in cast(Any, module.encoder.layers))
     logits = batch.rows * frames * (_LOGIT * shape.target_vocab_size + 2 * width)
-    front_end = _FRONT * numbers + _POSITIONS * width**2
+    front_end: float = _FRONT * numbers + _POSITIONS * width**2
     convolutions: float = _CONVOLUTIONS * samples
-    if _learning(module.encoder_frontend.feature_extractor):
+    if _learning(cast(Module, module.encoder_frontend.feature_extractor)):
         front_end += (_CONVOLUTIONS_KEPT[0] + _CONVOLUTIONS_KEPT[1] * n) * samples
         convolutions = (_CONVOLUTIONS_BACKWARD[0] + _CONVOLUTIONS_BACKWARD[1] * n) * samples
     parts = {

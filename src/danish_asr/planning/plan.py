@@ -43,12 +43,12 @@ _LAYERWISE: Final = {"trainer": {"activation_checkpointing": {"mode": "layerwise
 
 
 class Hint(NamedTuple):
-    """A change of the configuration, what it costs, and the bytes of each GPU with it."""
+    """A change of the configuration, and what it costs."""
 
     name: str
     change: Tree
     cost: str
-    total: int
+    total: int  # bytes of each GPU with it
 
     @property
     def values(self) -> str:
@@ -137,18 +137,9 @@ def make_plan(
     try:
         config = with_accumulation(load(tree, where=where), gpus)
         inputs = Inputs(config)
-        plan = _plan(config, inputs, card, gpus, run)
-        if plan.fits is False:
-            plan = replace(plan, hints=list(_hints(tree, inputs, plan)))
+        model = inputs.model(config)
     except ConfigError as error:
         raise ConfigError(error.faults, where=where) from None
-    return plan
-
-
-def _plan(
-    config: AsrConfig, inputs: Inputs, card: Card | None, gpus: int, run: Path | None
-) -> Plan:
-    model = inputs.model(config)
     module = model.build(config)
     epoch = inputs.epoch(config, model, gpus)
     batch = _largest(config, epoch)
@@ -156,15 +147,13 @@ def _plan(
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
     else:
         samples = config.dataset.asr_task_config.max_num_elements
-        samples *= gpus * config.trainer.grad_accumulation.num_batches
-        minutes = samples / SAMPLE_RATE / 60
+        minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
+    total = sum(p.numel() for p in module.parameters())
+    learning = sum(p.numel() for p in module.parameters() if p.requires_grad)
     plan = Plan(
         config=config,
         gpus=gpus,
-        parameters=(
-            sum(p.numel() for p in module.parameters()),
-            sum(p.numel() for p in module.parameters() if p.requires_grad),
-        ),
+        parameters=(total, learning),
         memory=step_memory(config, model, batch, gpus=gpus),
         card=card,
         batch=batch,
@@ -172,7 +161,8 @@ def _plan(
         minutes=minutes,
         disk=checkpoint_space(run, module, config),
     )
-    return replace(plan, notes=[*inputs.notes, *_notes(plan)])
+    hints = [] if plan.fits in {True, None} else list(_hints(tree, inputs, plan))
+    return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
 
 
 def _largest(config: AsrConfig, epoch: EpochSize | None) -> Batch:
@@ -202,14 +192,17 @@ def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
     if not (plan.config.model.name or plan.config.model.path):
         del lean["model"]  # a head of a model from scratch is that of its tokenizer
     half = _half_batch(plan.config)
-    third = "a third more time: activations are computed twice"
+    third = "a third more time"
     for name, change, cost in (
         ("configs/lean.yaml", lean, third),
         ("layerwise", _LAYERWISE, third),
         ("half the batch", half, "little: the step stays as large"),
         ("all of it", merge(lean, half), third),
     ):
-        config = with_accumulation(load(merge(tree, change), where="the plan"), plan.gpus)
+        try:
+            config = with_accumulation(load(merge(tree, change), where="the plan"), plan.gpus)
+        except ConfigError:  # other values forbid it
+            continue
         batch = _largest(config, plan.epoch)
         total = sum(step_memory(config, inputs.model(config), batch, gpus=plan.gpus).values())
         if total < plan.total:
