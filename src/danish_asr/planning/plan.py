@@ -161,7 +161,7 @@ def make_plan(
         minutes=minutes,
         disk=checkpoint_space(run, module, config),
     )
-    hints = [] if plan.fits in {True, None} else list(_hints(tree, inputs, plan))
+    hints = list(_hints(tree, inputs, plan)) if plan.fits is False else []
     return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
 
 
