@@ -53,11 +53,11 @@ until sinfo --noheader --format=%t 2>/dev/null | grep -q idle; do sleep 0.5; don
 
 field() { scontrol -o show job "$1" | sed -n "s/.* $2=\([^ ]*\).*/\1/p"; }
 
-# wait_for REGEX JOB: wait until the job's state and number of new starts match, at most 20 minutes.
+# wait_for REGEX JOB: wait until the job's state and restarts match, at most 20 minutes.
 wait_for() {
   local state
   for _ in {1..600}; do
-    state="$(field "$2" JobState) after $(field "$2" Restarts) new starts"
+    state="$(field "$2" JobState), restarts: $(field "$2" Restarts)"
     [[ ! $state =~ $1 ]] || break
     sleep 2
   done
@@ -67,14 +67,14 @@ wait_for() {
 export ASR_SCHEDULER=slurm ASR_SCRATCH=$root/scratch ASR_GPUS=0 ASR_CPUS=1 ASR_CONVERT_CPUS=1
 export ASR_MEMORY='' ASR_CONVERT_MEMORY='' FAIRSEQ2_DEVICE=cpu
 export ASR_ARGS='regime.num_steps=50 regime.validate_every_n_steps=50 regime.checkpoint_every_n_steps=50'
-echo "expected: COMPLETED after 1, 0 and 0 new starts"
+echo "expected: COMPLETED, with 1, 0 and 0 restarts"
 for job in $(lsf/submit.sh demo | sed -n 's/^job \([0-9]*\):.*/\1/p'); do
   wait_for "COMPLETED|FAILED|CANCELLED" "$job"
 done
-echo "expected: RUNNING or PENDING after 1 new start, as its limit came first"
+echo "expected: restarts: 1, as the time limit comes first"
 export ASR_DATASET=danish_asr_demo ASR_DATA=$ASR_SCRATCH/demo/dataset ASR_RUN=$ASR_SCRATCH/long
 export ASR_CONFIG=$PWD/configs/demo.yaml ASR_TIME=0:02 ASR_SAVE_MINUTES=0
 export ASR_ARGS='regime.num_steps=100000'
 job=$(lsf/submit.sh train | sed -n 's/^job \([0-9]*\):.*/\1/p')
-wait_for "after 1|COMPLETED|FAILED" "$job"
+wait_for "restarts: 1|COMPLETED|FAILED" "$job"
 grep -h "danish-asr: \|received" "$ASR_SCRATCH"/logs/*.log

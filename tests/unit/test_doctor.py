@@ -34,11 +34,11 @@ def config(tmp_path: Path) -> Path:
     return file
 
 
-def findings(file: Path, **values: Any) -> dict[str, Finding]:
+def findings(file: Path, gpus: int | None = None, **values: Any) -> dict[str, Finding]:
     """Lay ``values`` of sections over the file; return what the doctor finds, by check."""
     layer = file.with_name("layer.yaml")
     layer.write_text(to_yaml(values), encoding="utf-8")
-    results = examine([file, layer])
+    results = examine([file, layer], gpus=gpus)
     assert all(finding.fix for finding in results if finding.level != "ok")
     return {finding.check: finding for finding in results}
 
@@ -93,16 +93,16 @@ def test_weights_that_are_not_here_are_a_warning_and_nothing_is_deleted(
 
 
 @pytest.mark.parametrize(
-    ("free", "usable", "level"), [(40, 1, "ok"), (4, 1, "error"), (5, 8, "ok")]
+    ("free", "gpus", "level"), [(40, 1, "ok"), (4, None, "error"), (5, 8, "ok")]
 )
-def test_the_memory_that_other_programs_leave_must_be_enough_on_all_gpus_of_the_job(
-    config: Path, monkeypatch: pytest.MonkeyPatch, free: int, usable: int, level: str
+def test_the_memory_that_other_programs_leave_must_be_enough_on_each_gpu(
+    config: Path, monkeypatch: pytest.MonkeyPatch, free: int, gpus: int | None, level: str
 ) -> None:
     monkeypatch.setattr(module, "here", lambda: Card("a card", 40 * GIB))
-    monkeypatch.setattr(module, "usable_gpus", lambda: usable)
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free * GIB, 40 * GIB))
     found = findings(
         config,
+        gpus,
         model={"arch": "300m"},
         trainer={
             "mixed_precision": {"mode": "static"},

@@ -55,6 +55,7 @@ def doctor(
     *,
     config: Files = None,
     dataset: Dataset = None,
+    gpus: Annotated[int | None, Option(help="Of the run; default: the job's, or 1.", min=1)] = None,
 ) -> None:
     """Check the setup before queueing a run; exit with status 1 if something would fail.
 
@@ -63,7 +64,7 @@ def doctor(
     """
     from danish_asr.planning.doctor import doctor as check
 
-    if not check(config or preset(dataset), dataset=dataset):
+    if not check(config or preset(dataset), dataset=dataset, gpus=gpus):
         raise Exit(EXIT_FAILED)
 
 

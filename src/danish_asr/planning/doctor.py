@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.console import Console
 
-from danish_asr.base.cluster import usable_gpus
+from danish_asr.base.cluster import job_cpus, usable_gpus
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.entry import Request, read_configuration
@@ -49,9 +49,9 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def doctor(files: Sequence[Path], *, dataset: Path | None = None) -> bool:
+def doctor(files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None) -> bool:
     """Print what `examine` finds, and return whether the run would work."""
-    findings = examine(files, dataset=dataset)
+    findings = examine(files, dataset=dataset, gpus=gpus)
     console = Console(soft_wrap=True, markup=False, highlight=False)
     for finding in findings:
         line = f"{finding.level:8}{finding.check}: {finding.text}"
@@ -63,18 +63,22 @@ def doctor(files: Sequence[Path], *, dataset: Path | None = None) -> bool:
     return not counts["error"]
 
 
-def examine(files: Sequence[Path], *, dataset: Path | None = None) -> list[Finding]:
+def examine(
+    files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None
+) -> list[Finding]:
     """Check, and return the findings, errors first.
 
     Without a configuration in ``files`` only the machine is checked. ``dataset`` is the root of a
-    dataset, over the one that they name. The directory of the run is ``$ASR_RUN``, by default the
-    working directory.
+    dataset, over the one that they name. The run has so many ``gpus``, by default those of the job,
+    or one; its directory is ``$ASR_RUN``, by default the working directory.
     """
+    gpus = gpus or (job_cpus() and usable_gpus()) or 1
+    run = Path(os.environ.get("ASR_RUN") or ".")
     findings = [check_libraries(), *check_caches()]
     if not any(finding.level == "error" for finding in findings):
         findings.append(check_gpu())
         if files:
-            findings += check_run(files, dataset, Path(os.environ.get("ASR_RUN") or "."))
+            findings += check_run(files, dataset, run, gpus)
     return sorted(findings, key=lambda finding: [*COLOURS].index(finding.level))
 
 
@@ -117,7 +121,9 @@ def check_gpu() -> Finding:
     return Finding("warning", "gpu", text, fix)
 
 
-def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterator[Finding]:
+def check_run(
+    files: Sequence[Path], dataset: Path | None, run: Path, gpus: int
+) -> Iterator[Finding]:
     """Check a configuration, its downloads, memory and disk, and its dataset."""
     from danish_asr.corpus.verify import verify
     from danish_asr.planning.fetch import missing
@@ -141,7 +147,7 @@ def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterato
         tokenizer = config.tokenizer.name or config.tokenizer.path
         text = f"{where}: model {model}, dataset {config.dataset.name}, tokenizer {tokenizer}"
         yield Finding("ok", "configuration", text)
-        plan = make_plan(tree, where=where, card=_free_card(), gpus=max(usable_gpus(), 1), run=run)
+        plan = make_plan(tree, where=where, card=_free_card(), gpus=gpus, run=run)
         yield from _check_memory(plan)
         yield _check_disk(plan, run)
         verification = verify(resolved.dataset)
@@ -177,7 +183,7 @@ def _check_memory(plan: "Plan") -> Iterator[Finding]:
         yield Finding("warning", "plan", note, "see danish-asr plan")
     if card := plan.card:
         sizes = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB that are free"
-        text = f"{sizes} on {card.name}, estimated"
+        text = f"{sizes} on each of {plan.gpus} {card.name}, estimated"
         helps = [hint.values for hint in plan.hints if hint.total <= card.free]
         fix = f"{helps[0] if helps else 'a larger GPU, or a smaller model'}; see danish-asr plan"
         yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
