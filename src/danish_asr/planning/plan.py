@@ -193,6 +193,7 @@ def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
         del lean["model"]  # a head of a model from scratch is that of its tokenizer
     half = _half_batch(plan.config)
     third = "a third more time"
+    totals: list[int] = []
     for name, change, cost in (
         ("configs/lean.yaml", lean, third),
         ("layerwise", _LAYERWISE, third),
@@ -205,7 +206,8 @@ def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
             continue
         batch = _largest(config, plan.epoch)
         total = sum(step_memory(config, inputs.model(config), batch, gpus=plan.gpus).values())
-        if total < plan.total:
+        if total < plan.total and total not in totals:
+            totals.append(total)
             yield Hint(name, change, cost, total)
 
 
