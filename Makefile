@@ -1,11 +1,11 @@
-# setup | demo | test | slurm | lint | docs | bench | voices | lock. Every target sets up .venv first if need be.
+# setup | demo | test | lint | docs | bench | voices | lock. Every target sets up .venv first.
 PYTHON ?= python3.11
 UV := $(shell command -v uv)
 VENV := .venv
 LOCK := requirements.lock
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test slurm lint docs bench voices lock
+.PHONY: setup demo test lint docs bench voices lock
 .DEFAULT_GOAL := demo
 
 setup: $(VENV)/.installed
@@ -41,10 +41,6 @@ demo: setup
 # crashes is not replaced: pytest-xdist would then wait for ever (its issue 784).
 test: setup
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-
-# Starts a Slurm of its own; needs `apt install slurm-wlm munge`, and root.
-slurm: setup
-	$(BIN)/python -m pytest -m slurm tests/integration/test_slurm.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -14,9 +14,10 @@ main() { # as a function it is read whole, so that the file may change while a j
       # In the demo as if its time had ended: does the site start jobs again?
       if [ "${ASR_SOURCE%%:*}$status$try" = synthetic01 ] && [ "$ASR_TRIES" -gt 1 ]; then status=75; fi
       ;;
-    train) recipe train ;;
-    evaluate)
-      recipe evaluate
+    train | evaluate)
+      split "$ASR_ARGS"
+      run "${launcher[@]}" danish_asr "$1" "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
+        "${values[@]}" "${arguments[@]}"
       ;;
     sweep)
       split "$ASR_SWEEP"
@@ -31,7 +32,7 @@ say() { printf '%s danish-asr: %s\n' "$(date '+%F %T')" "$*"; }
 
 # begin TASK [ELEMENTS]: log to ASR_LOGS, count the starts of this job and find its time limit.
 begin() {
-  local save=$((60 * ASR_SAVE_MINUTES)) ends hosts
+  local save=$((60 * ASR_SAVE_MINUTES)) ends
   index=${SLURM_ARRAY_TASK_ID:-${LSB_JOBINDEX:-}}
   id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-${LSB_JOBID:-}}}${2:+_$index}
   if [ -z "$id" ] || ! cd "${ASR_HOME:-}"; then echo "use lsf/submit.sh" >&2 && exit 2; fi
@@ -66,27 +67,12 @@ begin() {
   values=("trainer.max_wall_minutes=$([ -n "$seconds" ] && printf '%d.%02d' $((seconds / 60)) \
       $((seconds % 60 * 100 / 60)) || echo null)")
   # What starts ignores the warning until it has a handler.
-  launcher=(bash -c "trap '' USR2; exec \"\$@\"" - python -m danish_asr.base.cluster)
-  if [ "$1" = train ] && [ "$ASR_HOSTS" -gt 1 ]; then
-    launcher+=(--nnodes "$ASR_HOSTS" --rdzv-backend c10d --rdzv-id "$id"
-      --rdzv-endpoint "$(hostname):$((20000 + ${id%_*} % 40000))")
-    if [ -n "${SLURM_JOB_ID:-}" ]; then
-      launcher=(srun --ntasks-per-node=1 "${launcher[@]}")
-    else # untested
-      hosts=$(sort -u "$LSB_DJOB_HOSTFILE" | paste -sd ' ')
-      launcher=(blaunch -z "$hosts" "${launcher[@]}")
-    fi
-  fi
-  launcher+=(-m)
+  launcher=(bash -c "trap '' USR2; exec \"\$@\"" - python -m danish_asr.base.cluster -m)
 }
 
 # split TEXT: set `arguments` to its words. Quotes are a shell's, closed on their line; nothing is expanded.
 split() {
-  local lines
-  arguments=()
-  lines=$(xargs -r printf '%s\n' <<<"$1") ||
-    { say "expected arguments with each quote closed on its line, found: $1"; status=2 end; }
-  [ -z "$lines" ] || mapfile -t arguments <<<"$lines"
+  mapfile -t arguments < <(xargs -r printf '%s\n' <<<"$1")
 }
 
 # run COMMAND...: set `status`. The warning is passed on, as Slurm gives it to this shell only.
@@ -104,13 +90,6 @@ run() {
   if [ "$status" = 140 ]; then status=75; fi
   # It was ended, and is not started again.
   [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
-}
-
-# recipe COMMAND: train or evaluate with a process per GPU of the job.
-recipe() {
-  split "$ASR_ARGS"
-  run "${launcher[@]}" danish_asr "$1" "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
-    "${values[@]}" "${arguments[@]}"
 }
 
 # end: end the job with `status`. One that ends with 75 is started again: by bsub -Q 75, or here.

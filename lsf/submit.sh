@@ -31,12 +31,12 @@ refuse() { echo "lsf/submit.sh: $*" >&2; exit 2; }
 # submit TASK ELEMENTS OPTION...: submit lsf/job.sh, an array if there are ELEMENTS, to start when the
 # job `after` has succeeded. `after` becomes the new job's number.
 submit() {
-  local task=$1 elements=$2 queue=$ASR_QUEUE gpus=$ASR_GPUS hosts=1 cpus=$ASR_CPUS
+  local task=$1 elements=$2 queue=$ASR_QUEUE gpus=$ASR_GPUS cpus=$ASR_CPUS
   local memory=$ASR_MEMORY time=$ASR_TIME minutes count=${elements%\%*}
   local log=$ASR_LOGS/$task-% options
   shift 2
   case $task in
-    train) hosts=$ASR_HOSTS ;;
+    train) ;;
     sweep) gpus=$((gpus > 0)) ;;
     evaluate) gpus=$((gpus > 0)) time=$ASR_EVALUATE_TIME ;;
     *) # on CPUs
@@ -50,8 +50,7 @@ submit() {
   if [ "$ASR_SCHEDULER" = lsf ]; then
     # A warning before the end, and a new start at status 75 or after the failure of a host.
     options=(-J "$task${count:+[1-$count]}${elements#"$count"}" -o "${log}J${elements:+_%I}.log" -Q 75 -r
-      -W "$minutes" -wa USR2 -wt $((minutes > 40 ? 10 : (minutes + 3) / 4)) -n $((hosts * cpus))
-      -R "span[$([ "$hosts" = 1 ] && echo hosts=1 || echo ptile=$cpus)]")
+      -W "$minutes" -wa USR2 -wt $((minutes > 40 ? 10 : (minutes + 3) / 4)) -n "$cpus" -R "span[hosts=1]")
     if [ -n "$memory" ]; then options+=(-R "rusage[mem=${memory}GB]"); fi
     if [ -n "$queue" ]; then options+=(-q "$queue"); fi
     if [ -n "$ASR_ACCOUNT" ]; then options+=(-P "$ASR_ACCOUNT"); fi
@@ -64,7 +63,7 @@ submit() {
     options=(--parsable --job-name="$task" --open-mode=append --requeue --time="$minutes"
       --output="$log$([ -n "$elements" ] && echo A_%a || echo j).log"
       --signal=B:USR2@$((minutes > 40 ? 600 : 15 * minutes))
-      --nodes="$hosts" --ntasks-per-node=1 --cpus-per-task="$cpus")
+      --nodes=1 --ntasks-per-node=1 --cpus-per-task="$cpus")
     if [ -n "$elements" ]; then options+=(--array="1-$elements"); fi
     if [ -n "$memory" ]; then options+=(--mem-per-cpu="${memory}G"); fi
     if [ -n "$queue" ]; then options+=(--partition="$queue"); fi
@@ -83,6 +82,10 @@ submit() {
 
 [ -x "$ASR_VENV/bin/danish-asr" ] || refuse "no danish-asr in $ASR_VENV (ASR_VENV): make setup"
 [ -f "$ASR_CONFIG" ] || refuse "no file $ASR_CONFIG (ASR_CONFIG)"
+[[ $ASR_GPUS =~ ^[0-8]$ ]] || refuse "ASR_GPUS is 1 to 8, or 0 for CPUs, found: $ASR_GPUS"
+for setting in ASR_ARGS ASR_CONVERT_ARGS ASR_SWEEP; do
+  xargs printf '%s\n' <<<"${!setting}" >/dev/null || refuse "$setting: close each quote on its line: ${!setting}"
+done
 mkdir -p "$ASR_LOGS" "$TMPDIR" || exit 2
 case $what in
   demo | pipeline)

@@ -87,8 +87,7 @@ def preset(dataset: Path | None, gpu: str | None = None) -> list[Path]:
     if dataset is None:
         return []
     from danish_asr.base.cluster import rank_info
-    from danish_asr.planning.gpus import Card, here
-    from danish_asr.planning.presets import preset_for
+    from danish_asr.planning.gpus import Card, here, preset_for
 
     files, reason = preset_for(Card.of(gpu) if gpu else here())
     if rank_info().rank == 0:

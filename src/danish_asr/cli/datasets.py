@@ -55,16 +55,16 @@ def doctor(
     *,
     config: Files = None,
     dataset: Dataset = None,
-    run: Annotated[Path | None, Option(help="OUTDIR; default: $ASR_RUN, or here.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print findings as JSON.")] = False,
+    gpus: Annotated[int | None, Option(help="Of the run; default: the job's, or 1.", min=1)] = None,
 ) -> None:
     """Check the setup before queueing a run; exit with status 1 if something would fail.
 
-    With --dataset but without --config it checks the preset that fits this machine.
+    With --dataset but without --config it checks the preset that fits this machine. The disk is
+    that of $ASR_RUN, or of the working directory.
     """
-    from danish_asr.planning.doctor import doctor as examine
+    from danish_asr.planning.doctor import doctor as check
 
-    if not examine(config or preset(dataset), dataset=dataset, run=run, as_json=as_json):
+    if not check(config or preset(dataset), dataset=dataset, gpus=gpus):
         raise Exit(EXIT_FAILED)
 
 

@@ -16,7 +16,6 @@ from danish_asr.cli.app import Dataset, Files, Values, app, preset
     examples=[
         "plan --dataset data/mine --gpu 12GB",
         "plan -c configs/standard.yaml --gpu a100-40",
-        "plan -c configs/standard.yaml --gpu 12GB --write fits.yaml",
         "plan -c configs/standard.yaml --gpu h100 --price-per-hour 2.50",
     ]
 )
@@ -30,16 +29,14 @@ def plan(
         Option(help="A name (a100-40, l40s, ...) or a size (12GB); default: the one here."),
     ] = None,
     gpus: Annotated[int, Option(help="How many of them.", min=1)] = 1,
-    write: Annotated[Path | None, Option(help="Write the keys that make it fit, in YAML.")] = None,
-    as_json: Annotated[bool, Option("--json", help="Print it as JSON.")] = False,
     price_per_hour: Annotated[
         float | None, Option(help="Price of an hour of one GPU, for the cost of the run.", min=0)
     ] = None,
 ) -> None:
-    """Say what a run needs: GPU memory, disk, steps; and if it does not fit, what makes it fit.
+    """Estimate what a run needs: GPU memory, disk, steps, hours; and what makes it fit.
 
-    It is calculated, without weights and without a GPU. With --dataset but without --config it
-    plans the preset that fits. Exits with status 1 if it does not fit.
+    The first steps of a run measure it. With --dataset but without --config it plans the preset
+    that fits. Exits with status 1 if it does not fit.
     """
     from danish_asr.planning.show import show_plan
     from danish_asr.recipe.entry import Request
@@ -52,10 +49,7 @@ def plan(
         dataset=dataset,
         overrides=values or (),
     )
-    fits = show_plan(
-        request, gpu, gpus, write=write, as_json=as_json, price_per_hour=price_per_hour
-    )
-    if not fits:
+    if not show_plan(request, gpu, gpus, price_per_hour=price_per_hour):
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -3,25 +3,26 @@
 It imports the libraries, and does what preflight, ``fetch``, ``plan`` and ``verify`` do.
 """
 
-import json
+# ruff: noqa: PLC0415 - PyTorch, fairseq2 and pyarrow, whose imports are the first check
+
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.console import Console
 
-from danish_asr.base.cluster import job_cpus, usable_cpus
-from danish_asr.base.config_tree import flatten
+from danish_asr.base.cluster import job_cpus, usable_gpus
 from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.planning.gpus import here
+from danish_asr.planning.gpus import Card, here
 from danish_asr.recipe.entry import Request, read_configuration
 
 if TYPE_CHECKING:
-    from danish_asr.recipe.config.schema import AsrConfig
+    from danish_asr.planning.plan import Plan
 
 COLOURS: Final = {"error": "red", "warning": "yellow", "ok": "green"}
 """Of each level; in this order they are printed."""
@@ -44,43 +45,41 @@ class Finding(NamedTuple):
 
     level: str
     check: str
-    found: str
+    text: str
     fix: str = ""
 
 
-def doctor(
-    files: Sequence[Path],
-    *,
-    dataset: Path | None = None,
-    run: Path | None = None,
-    as_json: bool = False,
-    console: Console | None = None,
-) -> bool:
-    """Check, print the findings, errors first, and return whether the run would work.
+def doctor(files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None) -> bool:
+    """Print what `examine` finds, and return whether the run would work."""
+    findings = examine(files, dataset=dataset, gpus=gpus)
+    console = Console(soft_wrap=True, markup=False, highlight=False)
+    for finding in findings:
+        line = f"{finding.level:8}{finding.check}: {finding.text}"
+        line += f"\n        fix: {finding.fix}" if finding.fix else ""
+        console.print(line, style=COLOURS[finding.level])
+    counts = Counter(finding.level for finding in findings)
+    summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS if counts[level])
+    console.print(f"{len(findings)} findings: {summary}")
+    return not counts["error"]
+
+
+def examine(
+    files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None
+) -> list[Finding]:
+    """Check, and return the findings, errors first.
 
     Without a configuration in ``files`` only the machine is checked. ``dataset`` is the root of a
-    dataset, over the one that they name; ``run`` is by default ``$ASR_RUN`` or the working
-    directory.
+    dataset, over the one that they name. The run has so many ``gpus``, by default those of the job,
+    or one; its directory is ``$ASR_RUN``, by default the working directory.
     """
-    console = console or Console()
-    findings = [check_libraries(), check_cpus(), *check_caches()]
+    gpus = gpus or (job_cpus() and usable_gpus()) or 1
+    run = Path(os.environ.get("ASR_RUN") or ".")
+    findings = [check_libraries(), *check_caches()]
     if not any(finding.level == "error" for finding in findings):
         findings.append(check_gpu())
         if files:
-            findings += check_run(files, dataset, run or Path(os.environ.get("ASR_RUN") or "."))
-    findings.sort(key=lambda finding: [*COLOURS].index(finding.level))
-    counts = Counter(finding.level for finding in findings)
-    if as_json:
-        rows = [finding._asdict() for finding in findings]
-        console.out(json.dumps(rows, indent=1, ensure_ascii=False), highlight=False)
-        return not counts["error"]
-    for finding in findings:
-        line = f"{finding.level:8}{finding.check}: {finding.found}"
-        line += f"\n        fix: {finding.fix}" if finding.fix else ""
-        console.print(line, style=COLOURS[finding.level], markup=False, soft_wrap=True)
-    summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS if counts[level])
-    console.print(f"{len(findings)} findings: {summary}", highlight=False)
-    return not counts["error"]
+            findings += check_run(files, dataset, run, gpus)
+    return sorted(findings, key=lambda finding: [*COLOURS].index(finding.level))
 
 
 def check_libraries() -> Finding:
@@ -92,17 +91,6 @@ def check_libraries() -> Finding:
             text = f"{module} does not load: {problem}"
             return Finding("error", "libraries", text, "run `make setup` in a fresh checkout")
     return Finding("ok", "libraries", "all load")
-
-
-def check_cpus() -> Finding:
-    """Check that there are enough CPUs to decode audio beside the training."""
-    usable, granted = usable_cpus(), job_cpus()
-    text = f"{usable} of the machine's {os.cpu_count()}"
-    text += f", the job was granted {granted} here" if granted else ""
-    if usable > 1:
-        return Finding("ok", "cpus", text)
-    fix = "one core decodes audio while another trains; in a job, ASR_CPUS=4"
-    return Finding("warning", "cpus", text, fix)
 
 
 def check_caches() -> Iterator[Finding]:
@@ -119,13 +107,12 @@ def check_caches() -> Iterator[Finding]:
 
 def check_gpu() -> Finding:
     """Check that torch can use the GPU, if there is one."""
-    import torch  # noqa: PLC0415 - slow
+    import torch
 
     if os.environ.get("FAIRSEQ2_DEVICE", "").startswith("cpu"):
         return Finding("ok", "gpu", "FAIRSEQ2_DEVICE=cpu: not needed")
     if torch.cuda.is_available():
-        text = f"{torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
-        return Finding("ok", "gpu", text)
+        return Finding("ok", "gpu", f"{torch.cuda.get_device_name()}; CUDA {torch.version.cuda}")
     text = f"torch {torch.__version__} finds none"
     if os.environ.get("CUDA_VISIBLE_DEVICES"):
         fix = "request a GPU (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
@@ -134,84 +121,80 @@ def check_gpu() -> Finding:
     return Finding("warning", "gpu", text, fix)
 
 
-def check_run(files: Sequence[Path], dataset: Path | None, run: Path) -> Iterator[Finding]:
+def check_run(
+    files: Sequence[Path], dataset: Path | None, run: Path, gpus: int
+) -> Iterator[Finding]:
     """Check a configuration, its downloads, memory and disk, and its dataset."""
-    from danish_asr.recipe.config.load import load  # noqa: PLC0415 - pydantic
-    from danish_asr.recipe.train.preflight import resolve  # noqa: PLC0415 - imports fairseq2
+    from danish_asr.corpus.verify import verify
+    from danish_asr.planning.fetch import missing
+    from danish_asr.planning.plan import make_plan
+    from danish_asr.recipe.config.load import load
+    from danish_asr.recipe.train.preflight import resolve
 
     request = Request(output_dir=run, config_files=files, dataset=dataset)
+    where = request.where
     try:
         tree = read_configuration(request)
-        config = load(tree, where=request.where)
-        yield from _guarded("weights", _check_downloads(config))
-        resolved = resolve(config, where=request.where)
-    except ConfigError as problem:
-        for fault in problem.faults:
-            text = f"{request.where}: {fault}"
-            yield Finding("error", "configuration", text, "correct the configuration")
-        return
-    config = resolved.config
-    text = f"model {config.model.name or config.model.arch}, dataset {config.dataset.name}"
-    text = f"{request.where}: {text}, tokenizer {config.tokenizer.name or config.tokenizer.path}"
-    yield Finding("ok", "configuration", text)
-    yield from _guarded("plan", _check_plan(tree, request.where, run))
-    yield from _guarded("dataset", _check_dataset(resolved.dataset))
-
-
-def _guarded(check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the findings of a check; what it raises is an error of the run."""
-    try:
-        yield from findings
+        config = load(tree, where=where)
+        with suppress(ConfigError):  # whose faults `resolve` finds too
+            if names := missing(config):
+                text = f"not in fairseq2's cache: {', '.join(names)}"
+                fix = "download them where there is internet access: danish-asr fetch --config ..."
+                yield Finding("warning", "weights", text, fix)
+        resolved = resolve(config, where=where)
+        config = resolved.config
+        model = config.model.name or config.model.arch
+        tokenizer = config.tokenizer.name or config.tokenizer.path
+        text = f"{where}: model {model}, dataset {config.dataset.name}, tokenizer {tokenizer}"
+        yield Finding("ok", "configuration", text)
+        plan = make_plan(tree, where=where, card=_free_card(), gpus=gpus, run=run)
+        yield from _check_memory(plan)
+        yield _check_disk(plan, run)
+        verification = verify(resolved.dataset)
     except DanishAsrError as problem:
-        fix = "correct the configuration, or convert the dataset again"
-        yield Finding("error", check, str(problem), fix)
+        faults = problem.faults if isinstance(problem, ConfigError) else [str(problem)]
+        for fault in faults:
+            yield Finding("error", "configuration", f"{where}: {fault}", "correct it")
+        return
+    for fault in verification.damage:
+        text = f"{resolved.dataset}: {fault}"
+        yield Finding("error", "dataset", text, "`danish-asr verify` lists all faults")
+    if not verification.damage:
+        hours = sum(verification.hours.values())
+        yield Finding("ok", "dataset", f"{resolved.dataset}: {hours:.1f} h")
 
 
-def _check_downloads(config: "AsrConfig") -> Iterator[Finding]:
-    from danish_asr.planning.fetch import missing  # noqa: PLC0415 - imports fairseq2
+def _free_card() -> Card | None:
+    """The first GPU of this machine, with the memory that other programs leave."""
+    import torch
 
-    if names := missing(config):
-        fix = "download them where there is internet access: danish-asr fetch --config ..."
-        yield Finding("warning", "weights", f"not in fairseq2's cache: {', '.join(names)}", fix)
-
-
-def _check_plan(tree: dict[str, Any], where: str, run: Path) -> Iterator[Finding]:
-    """Compare the memory and the disk that a run needs with what is here."""
-    import torch  # noqa: PLC0415 - slow
-
-    from danish_asr.planning.plan import make_plan  # noqa: PLC0415 - imports fairseq2
+    from danish_asr.planning.memory import CUDA_BYTES
 
     card = here()
-    plan = make_plan(tree, where=where, card=card, run=run)
-    if card:
-        text = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB of {card.name}, calculated"
-        changes = " ".join(f"{key}={value}" for key, value in flatten(plan.overlay))
-        fix = f"{changes or 'a larger GPU, or a smaller model'}; see danish-asr plan"
-        yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
-        evaluates = plan.config.evaluator.amp and plan.config.evaluator.amp_dtype == "bfloat16"
-        if (plan.bfloat16 or evaluates) and torch.cuda.get_device_capability()[0] < 8:
-            fix = "trainer.mixed_precision.dtype=torch.float16 evaluator.amp_dtype=torch.float16"
-            yield Finding("error", "bf16", f"{card.name} does not compute in bfloat16", fix)
+    if card is None:
+        return None
+    free, _ = torch.cuda.mem_get_info()
+    # What CUDA takes for this process is free for the run, whose plan counts it.
+    return card._replace(free=min(card.free, free + CUDA_BYTES))
+
+
+def _check_memory(plan: "Plan") -> Iterator[Finding]:
     for note in plan.notes:
         yield Finding("warning", "plan", note, "see danish-asr plan")
+    if card := plan.card:
+        sizes = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB that are free"
+        text = f"{sizes} on each of {plan.gpus} {card.name}, estimated"
+        helps = [hint.values for hint in plan.hints if hint.total <= card.free]
+        fix = f"{helps[0] if helps else 'a larger GPU, or a smaller model'}; see danish-asr plan"
+        yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
+
+
+def _check_disk(plan: "Plan", run: Path) -> Finding:
     run = run.expanduser().resolve()
     folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
     free = shutil.disk_usage(folder).free
     text = f"checkpoints need {plan.disk.total / _GIB:.2f} GiB, {free / _GIB:.1f} free in {folder}"
     if os.access(folder, os.W_OK) and free >= plan.disk.total:
-        yield Finding("ok", "disk", f"{text}; a quota may be less")
-    else:
-        fix = "choose another OUTDIR (ASR_RUN), or regime.keep_last_n_checkpoints=1"
-        yield Finding("error", "disk", text, fix)
-
-
-def _check_dataset(root: Path) -> Iterator[Finding]:
-    """Verify a built dataset."""
-    from danish_asr.corpus.verify import verify  # noqa: PLC0415 - slow: pyarrow
-
-    verification = verify(root)
-    for fault in verification.damage:
-        text = f"{root}: {fault}"
-        yield Finding("error", "dataset", text, "`danish-asr verify` lists all faults")
-    if not verification.damage:
-        yield Finding("ok", "dataset", f"{root}: {sum(verification.hours.values()):.1f} h")
+        return Finding("ok", "disk", f"{text}; a quota may be less")
+    fix = "choose another OUTDIR (ASR_RUN), or regime.keep_last_n_checkpoints=1"
+    return Finding("error", "disk", text, fix)

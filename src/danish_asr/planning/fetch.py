@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlparse
 
@@ -62,36 +61,28 @@ def fetch(config: AsrConfig, *, where: str) -> None:
         raise ConfigError([fault], where=where)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for wanted in downloads:
-        path = cached(assets, wanted)
-        state = "is there already" if path else "is there now"
         try:
-            path = path or _fetch(assets, wanted, console)
+            if wanted.uri.scheme != "hg" and not _is_cached(assets, wanted):
+                _fetch(assets, wanted, console)
+            path = assets.download(wanted.kind, wanted.uri, wanted.name)
         except (DownloadError, AssetDownloadError, OSError) as error:
             hint = _HINT if isinstance(error, UnreachableError | AssetDownloadError) else ""
             reason = error.__cause__ or error
             raise DownloadError(f"{wanted.name} cannot be downloaded: {reason}{hint}") from None
-        files = [path] if path.is_file() else path.glob("*")
-        size = sum(file.stat().st_size for file in files) / 1e6
-        console.print(f"{wanted.name} ({size:,.1f} MB) {state}: {path}")
+        console.print(f"{wanted.name}: {path}")
 
 
 def missing(config: AsrConfig) -> list[str]:
     """Return the names of what a configuration needs and fairseq2's cache does not have."""
     assets = Assets(config.common.assets)
     downloads = _downloads(assets, config)
-    return [wanted.name for wanted in downloads if not cached(assets, wanted)]
+    return [wanted.name for wanted in downloads if not _is_cached(assets, wanted)]
 
 
-def cached(assets: Assets, wanted: Download) -> Path | None:
-    """Return where fairseq2 finds it without a network; None: nowhere, or it is on the hub."""
-    if wanted.uri.scheme == "hg":
-        return None  # huggingface_hub has a cache of its own, and asks for the newest version
+def _is_cached(assets: Assets, wanted: Download) -> bool:
+    """Whether fairseq2 has it. What the hub has is in another cache, which asks it each time."""
     folder = download_folder(wanted.url, assets.cache)
-    for remains in folder.glob("tmp*"):  # of a download of fairseq2's that was killed
-        remains.unlink()
-    if not folder.exists() and not folder.with_suffix(".download").exists():
-        return None
-    return assets.download(wanted.kind, wanted.uri, wanted.name)
+    return folder.exists() or folder.with_suffix(".download").exists()
 
 
 def _downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
@@ -109,17 +100,14 @@ def _downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
     if tokenizer:
         cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer)
     for key, card in cards.items():
-        kind = "tokenizer" if key == "tokenizer.name" else "model"
-        field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
-        if card.has_field(field):
-            uri = card.field(field).as_uri()
-            if uri.scheme != "file":
-                yield Download(card.name, kind, uri)
+        kind, field = ("model", "checkpoint")
+        if key == "tokenizer.name":
+            kind, field = ("tokenizer", "tokenizer")
+        if card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
+            yield Download(card.name, kind, uri)
 
 
-def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
-    if wanted.uri.scheme == "hg":  # which shows its own progress
-        return assets.download(wanted.kind, wanted.uri, wanted.name)
+def _fetch(assets: Assets, wanted: Download, console: Console) -> None:
     folder = download_folder(wanted.url, assets.cache)
     work = folder.with_suffix(".fetch")
     console.print(f"downloading {wanted.url}; what has arrived is kept when it is interrupted")
@@ -137,4 +125,3 @@ def _fetch(assets: Assets, wanted: Download, console: Console) -> Path:
         for folder_left in (work / "part", work):
             with suppress(OSError):  # it is not empty
                 folder_left.rmdir()
-    return assets.download(wanted.kind, wanted.uri, wanted.name)

@@ -1,7 +1,8 @@
-"""GPUs by name or size: the memory that they leave to a process, and their speed. No torch."""
+"""GPUs by name or size: their memory and speed, and the preset for each. No torch."""
 
 import re
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from danish_asr.base.errors import ConfigError
@@ -28,13 +29,9 @@ CARDS: Final = {
     "b200": _Sold(178.3, 2_250, 8_000),
     "rtx3060-12": _Sold(11.7, 25, 360),
     "rtx3060ti": _Sold(7.7, 32, 448),
-    "rtx3070": _Sold(7.7, 41, 448),
-    "rtx3080-10": _Sold(9.7, 60, 760),
     "rtx3090": _Sold(23.6, 71, 936),
     "rtx4070": _Sold(11.6, 58, 504),
-    "rtx4080": _Sold(15.6, 97, 717),
     "rtx4090": _Sold(23.6, 165, 1_008),
-    "rtx5070": _Sold(11.6, 62, 672),
     "rtx5080": _Sold(15.5, 113, 960),
     "rtx5090": _Sold(31.3, 210, 1_792),
 }
@@ -42,7 +39,10 @@ CARDS: Final = {
 error correction, keep the rest of what the card is sold with. The peak of matrix products in 16
 bits without sparsity (TFLOPS), and of memory (GB/s), are the makers' numbers."""
 
-NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
+_NO_BFLOAT16: Final = ("v100-16", "v100-32", "t4")
+
+_BFLOAT16_FROM: Final = 8
+"""Compute capability (Ampere)."""
 
 _REFERENCE: Final = CARDS["a100-40"]
 
@@ -60,6 +60,7 @@ class Card(NamedTuple):
     name: str
     free: int
     speed: tuple[float, float] | None = None
+    bfloat16: bool = True
 
     @classmethod
     def of(cls, text: str) -> Self:
@@ -70,7 +71,7 @@ class Card(NamedTuple):
         """
         name = text.lower()
         if sold := CARDS.get(name):
-            return cls(name, int(sold.gib * 2**30), _speed(sold))
+            return cls(name, int(sold.gib * 2**30), _speed(sold), name not in _NO_BFLOAT16)
         size = re.fullmatch(r"(\d+(?:\.\d+)?) ?(gb|gib)", name)
         if not size or not float(size[1]):
             fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
@@ -81,12 +82,12 @@ class Card(NamedTuple):
         return cls(text, int(float(size[1]) * share * 2**30))
 
     @classmethod
-    def found(cls, device: str, free: int) -> Self:
+    def of_device(cls, device: str, free: int, *, bfloat16: bool = True) -> Self:
         """A GPU by the name of its driver, such as ``NVIDIA A100-SXM4-40GB``."""
         words = re.split(r"[ -]", re.sub(r"(?<=rtx) |(?<=\d) (?=ti)", "", device.lower()))
         alike = [sold for name, sold in CARDS.items() if name.split("-")[0] in words]
         nearest = min(alike, key=lambda sold: abs(sold.gib * 2**30 - free), default=None)
-        return cls(device, free, nearest and _speed(nearest))
+        return cls(device, free, nearest and _speed(nearest), bfloat16)
 
 
 def _speed(sold: _Sold) -> tuple[float, float]:
@@ -96,10 +97,31 @@ def _speed(sold: _Sold) -> tuple[float, float]:
 
 
 def here() -> Card | None:
-    """The first GPU of this machine, if there is one."""
+    """The first GPU of this machine, if there is one, with all of its memory."""
     import torch  # noqa: PLC0415 - slow
 
     if not torch.cuda.is_available():
         return None
     device = torch.cuda.get_device_properties(0)
-    return Card.found(device.name, device.total_memory)
+    bfloat16 = device.major >= _BFLOAT16_FROM
+    return Card.of_device(device.name, device.total_memory, bfloat16=bfloat16)
+
+
+_PRESETS: Final = (
+    (70.0, ("standard", "a100-80")),
+    (38.0, ("standard", "a100")),
+    (23.5, ("standard",)),
+    (0.0, ("standard", "lean")),
+)
+"""GiB of the card from which on these files of ``configs/`` fit it."""
+
+
+def preset_for(card: Card | None) -> tuple[list[Path], str]:
+    """Return the files for a card, or for a machine without one, and why they are chosen."""
+    names: tuple[str, ...] = ("demo",)
+    reason = "as there is no GPU here: a tiny model from scratch, to try each step"
+    if card is not None:
+        gib = card.free / 2**30
+        names = next(names for least, names in _PRESETS if gib >= least)
+        reason = f"for {card.name} with {gib:.1f} GiB"
+    return [Path("configs", f"{name}.yaml") for name in names], reason

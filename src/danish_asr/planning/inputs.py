@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, cast
 
 from fairseq2.assets import AssetCard
@@ -18,12 +19,7 @@ from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.data.rows import training_rows
-from danish_asr.recipe.models.cards import (
-    Assets,
-    open_tokenizer,
-    tokenizer_of,
-    with_named_model,
-)
+from danish_asr.recipe.models.cards import Assets, open_tokenizer, tokenizer_of, with_named_model
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 
 _DANISH_SYMBOLS: Final = 100
@@ -41,26 +37,27 @@ class Inputs:
         self._assets, self.notes = Assets(config.common.assets), list[str]()
         name = config.model.name
         self._model_card = self._assets.find("model.name", name) if name else None
-        self._dataset_card: AssetCard | None = None
+        card: AssetCard | None = None
         self._index: Index | None = None
+        self._tokenizer_section = config.tokenizer
         try:
             if section.name:
-                self._dataset_card = self._dataset_card_of(section.name)
-            dataset = self._assets.open_dataset(section, self._dataset_card)
+                card = self._assets.find("dataset.name", section.name)
+            dataset = self._assets.open_dataset(section, card)
             indices = [training_rows(dataset, stage) for stage in config.stages().values()]
             self._index = max(indices, key=len)
         except (DanishAsrError, OSError) as error:
-            self._note(f"{_first_fault(error)}. Steps and padding of an epoch are unknown")
+            reason = _first_fault(error).split(";")[0]  # without the names of all other cards
+            self.notes.append(f"{reason}. Steps and padding of an epoch are unknown")
+        if config.tokenizer.path is None and (own := tokenizer_of(card)):
+            self._tokenizer_section = replace(config.tokenizer, name=own)
 
-    def _dataset_card_of(self, name: str) -> AssetCard:
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
         try:
-            return self._assets.find("dataset.name", name)
-        except ConfigError:
-            raise ConfigError([f"dataset.name: no dataset '{name}' is known here"]) from None
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
+            return open_tokenizer(self._assets.tokenizer_file(self._tokenizer_section))
+        except ConfigError:  # it is not here
+            return None
 
     def model(self, config: AsrConfig) -> Model:
         """Return the model of a configuration, with the head that it will have."""
@@ -69,40 +66,23 @@ class Inputs:
         model: Wav2Vec2AsrConfig = description.config
         overrides = cast(Mapping[str, object], section.config_overrides or {})
         if description.has_new_head and "target_vocab_size" not in overrides:
-            model = replace(model, target_vocab_size=self._tokenizer_size(config))
+            size = self._tokenizer.vocab_info.size if self._tokenizer else _DANISH_SYMBOLS
+            model = replace(model, target_vocab_size=size)
         if section.head != FULL:
             size = min(model.target_vocab_size, _DANISH_SYMBOLS)
             model = replace(model, target_vocab_size=size)
         return Model(description.family, model)
 
-    def _tokenizer_size(self, config: AsrConfig) -> int:
-        tokenizer = self._tokenizer(config)
-        if tokenizer is not None:
-            return tokenizer.vocab_info.size
-        self._note(f"the tokenizer is not here: the new head counts with {_DANISH_SYMBOLS} symbols")
-        return _DANISH_SYMBOLS
-
-    def _tokenizer(self, config: AsrConfig) -> Tokenizer | None:
-        """Return the dataset's own, which is here if the dataset is, or the one that is named."""
-        section, own = config.tokenizer, tokenizer_of(self._dataset_card)
-        if section.path is None and own is not None:
-            section = type(section)(name=own)
-        try:
-            return open_tokenizer(self._assets.tokenizer_file(section))
-        except ConfigError:
-            return None
-
     def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
-        """Return the first epoch of a run on so many GPUs; None, with a note, if it is unknown."""
-        tokenizer = self._tokenizer(config) if self._index else None
-        if self._index is None or tokenizer is None:
+        """Return the first epoch of a run on so many GPUs; None if it is unknown."""
+        if self._index is None or self._tokenizer is None:
             return None
         gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
-        setup = ReaderSetup(tokenizer, gangs, model_frames(model.config))
+        setup = ReaderSetup(self._tokenizer, gangs, model_frames(model.config))
         try:
             return open_reader(setup, config, self._index, training=True).epoch_size()
         except DanishAsrError as error:
-            self._note(f"a run would be refused: {_first_fault(error)}")
+            self.notes.append(f"a run would be refused: {_first_fault(error)}")
             return None
 
 

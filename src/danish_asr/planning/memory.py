@@ -1,8 +1,12 @@
-"""The memory of training, on a GPU by component and on the host, and changes that reduce it."""
+"""The memory of a training step on one GPU, by a formula.
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-from functools import partial
+In: a configuration, the shape of its model and its largest batch. Out: bytes by component at the
+peak. The terms are those of Korthikanti et al. 2022 (arXiv 2205.05198, section 4: 34 bytes for each
+number that a layer passes on, with dropout). The constants were fitted to traces of this model's
+own code (docs/background/measurements.md has how far they are off). No GPU was measured.
+"""
+
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, cast
 
 import torch
@@ -10,35 +14,47 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
-from torch import Tensor
+from torch.nn import Module, Parameter
 
-from danish_asr.base.config_tree import Tree
-from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.activations import COPIES, ENCODER, FRONT_END, HEAD, Batch, Settings, peak
-from danish_asr.recipe.config.schema import (
-    ADAMW_8BIT,
-    ADAMW_OFFLOAD,
-    FULL,
-    OPTIMIZERS,
-    AsrConfig,
-)
+from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
-GIB: Final = 2**30
-
-CUDA_BYTES: Final = GIB * 3 // 4
+CUDA_BYTES: Final = 2**30 * 3 // 4
 """Assumed, not measured: CUDA's context and kernels, cuBLAS' and cuDNN's workspaces."""
 
-FRAGMENTATION: Final = 0.12
+GAPS: Final = 0.12
 """The share of all tensors that PyTorch's allocator loses to gaps, from the one published row: 1B
 on an A100 of 40 GB with 2 x 60 s in a batch, where 96 % of the card were reserved."""
 
-HOST_BYTES: Final = 3 * GIB
-"""Assumed, not measured: Python, PyTorch, fairseq2 and CUDA's libraries in one process."""
+_SAMPLES: Final = 320
+"""Samples of a frame."""
 
-_ENOUGH: Final = 60 * SAMPLE_RATE
-"""Samples; with less in a batch, checkpointing of activations costs less speed than halving it."""
+# Bytes by what needs them, fitted; n are the bytes of a number: 2 in half precision, else 4.
+_LAYER: Final = 20.1
+_LAYER_N: Final = 12.05
+"""What a layer keeps for its backward pass, for each number that it passes on: 20.1 + 12.05 n."""
+_BACKWARD_N: Final = 10
+"""What its backward pass needs beside that: 10 n."""
+_FRONT: Final = 10
+"""The front end's projection and positions, for each number that they pass on."""
+_POSITIONS: Final = 6 * 8
+"""The convolution of positions: six bytes for each of its 8 width² weights."""
+_LOGIT: Final = 12
+"""A logit, its log-probability and its gradient in float32."""
+_CONVOLUTIONS: Final = 1447
+"""The peak of the convolutions' forward pass, for each sample."""
+_CONVOLUTIONS_KEPT: Final = 843, 416
+"""What is kept of it if the convolutions learn: 843 + 416 n."""
+_CONVOLUTIONS_BACKWARD: Final = 2068, 206
+"""The peak of their backward pass: 2068 + 206 n."""
+
+
+class Batch(NamedTuple):
+    """``rows`` utterances, each padded to ``samples``."""
+
+    rows: int
+    samples: int
 
 
 class Model(NamedTuple):
@@ -74,18 +90,16 @@ def largest_batch(
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
 
-def step_memory(
-    config: AsrConfig, model: Model, batch: Batch, *, gpus: int = 1, on_gpu: bool = True
-) -> dict[str, int]:
+def step_memory(config: AsrConfig, model: Model, batch: Batch, *, gpus: int = 1) -> dict[str, int]:
     """Return the bytes of each component at the peak of a training step, on one of ``gpus``.
 
     The peak is in the forward and backward pass of the second batch of a step, when all gradients
-    exist, or in the optimizer's step; parts that are not allocated then are omitted.
+    exist; what learns is that of the last stage of ``trainer.unfreeze``.
     """
     module, trainer, freezing = model.build(config), config.trainer, Freezing(config)
     freezing.begin(max(freezing.stages), module)
     learning = [p for p in module.parameters() if p.requires_grad]
-    weights, gradients = _size(module.parameters()), _size(learning)
+    weights, gradients = _bytes(module.parameters()), _bytes(learning)
     optimizer = OPTIMIZERS[config.optimizer.name]
     moments = 0 if optimizer.on_host else sum(optimizer.state_bytes(p.shape) for p in learning)
     # FSDP shards these; of a layer that computes, and of the next one, each GPU has all.
@@ -93,141 +107,70 @@ def step_memory(
     sharded = gpus > 1 and trainer.data_parallelism == "fsdp"
     if sharded:
         layers = cast(Any, module.encoder.layers)
-        shards, gathered = gpus, 2 * max(_size(layer.parameters()) for layer in layers)
-    parts = {
+        shards, gathered = gpus, 2 * max(_bytes(layer.parameters()) for layer in layers)
+    parts: dict[str, float] = {
         "weights": weights // shards + gathered,
         "gradients": gradients // shards,
         "optimizer's moments": moments // shards,
         "DDP's buckets of gradients": gradients if gpus > 1 and not sharded else 0,
     }
-    checkpointing = trainer.activation_checkpointing
-    every = checkpointing.every_nth_layer if checkpointing.mode == "layerwise" else 0
-    settings = Settings(on_gpu, mixed_precision(config), every)
-    activations = _cached_peak(model, module, batch, settings)
-    half = str(settings.amp).removeprefix("torch.")
-    parts[f"copies of the weights in {half}"] = activations[COPIES]
-    parts["activations, front end"] = activations[FRONT_END]
-    parts["activations, encoder"] = activations[ENCODER]
-    parts["logits, softmax, CTC"] = activations[HEAD]
-    if on_gpu:
-        parts["gaps (12 % assumed)"] = int(FRAGMENTATION * sum(parts.values()))
-        parts["CUDA, cuBLAS, cuDNN (assumed)"] = CUDA_BYTES
-    return {name: size for name, size in parts.items() if size}
+    parts |= _activations(config, model.config, module, batch)
+    parts["gaps (12 % assumed)"] = GAPS * sum(parts.values())
+    parts["CUDA, cuBLAS, cuDNN (assumed)"] = CUDA_BYTES
+    return {name: int(size) for name, size in parts.items() if size}
 
 
-_peaks: dict[str, Counter[str]] = {}
+def _activations(
+    config: AsrConfig, shape: Wav2Vec2AsrConfig, module: Wav2Vec2AsrModel, batch: Batch
+) -> dict[str, float]:
+    """Return the bytes beside weights, gradients and moments, where most are alive.
+
+    That is where the encoder's backward pass begins, or in the convolutions.
+    """
+    half = half_precision(config)
+    n = 2 if half else 4
+    width = shape.encoder_config.model_dim
+    samples = batch.rows * batch.samples
+    frames = batch.samples // _SAMPLES
+    numbers = batch.rows * frames * width  # that a layer passes on
+    # An utterance alone has no padding, so that attention needs no mask of frames times frames.
+    mask = n * batch.rows * frames**2 if batch.rows > 1 else 0
+    layer = (_LAYER + _LAYER_N * n) * numbers + mask
+    kept, backward = layer, float(_BACKWARD_N * n * numbers)
+    checkpointing = config.trainer.activation_checkpointing
+    if checkpointing.mode == "layerwise":
+        kept = n * numbers / checkpointing.every_nth_layer
+        backward += checkpointing.every_nth_layer * layer
+    layers = sum(_learning(part) > 0 for part in cast(Any, module.encoder.layers))
+    logits = batch.rows * frames * (_LOGIT * shape.target_vocab_size + 2 * width)
+    front_end: float = _FRONT * numbers + _POSITIONS * width**2
+    convolutions: float = _CONVOLUTIONS * samples
+    if _learning(cast(Module, module.encoder_frontend.feature_extractor)):
+        front_end += (_CONVOLUTIONS_KEPT[0] + _CONVOLUTIONS_KEPT[1] * n) * samples
+        convolutions = (_CONVOLUTIONS_BACKWARD[0] + _CONVOLUTIONS_BACKWARD[1] * n) * samples
+    parts = {
+        "activations, front end": front_end,
+        "activations, encoder": layers * kept,
+        "a layer's backward pass, or logits and CTC": max(layers and backward, logits),
+    }
+    if half:
+        copied = _learning(module) - _learning(module.encoder_frontend)
+        parts[f"copies of the weights in {half}"] = 2 * copied
+    if convolutions > sum(parts.values()):
+        return {"activations, convolutions": convolutions}
+    return parts
 
 
-def _cached_peak(
-    model: Model, module: Wav2Vec2AsrModel, batch: Batch, settings: Settings
-) -> Counter[str]:
-    """Return the `peak` of a batch; the search for a plan that fits asks for it again and again."""
-    learning = [name for name, p in module.named_parameters() if p.requires_grad]
-    key = repr((model.config, batch, settings, learning))
-    if key not in _peaks:
-        _peaks[key] = peak(module, batch, settings)
-    return _peaks[key]
+def _learning(module: Module) -> int:
+    """Return how many parameters learn."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def mixed_precision(config: AsrConfig) -> torch.dtype | None:
+def half_precision(config: AsrConfig) -> str | None:
     """The type in which layers compute under autocast; None: that of the weights."""
     mixed = config.trainer.mixed_precision
-    if mixed.mode == "off" or mixed.dtype == "float32":
-        return None
-    return cast(torch.dtype, getattr(torch, mixed.dtype))
+    return None if mixed.mode == "off" or mixed.dtype == "float32" else str(mixed.dtype)
 
 
-def host_memory(config: AsrConfig, module: Wav2Vec2AsrModel, batch: Batch) -> int:
-    """Return the bytes of one process on the host, beside the dataset's index, which is shared.
-
-    A step's batches are read ahead, and one by each of four cores. A checkpoint is copied to the
-    host before it is written.
-    """
-    waiting = config.trainer.grad_accumulation.num_batches + 4
-    audio = 4 * batch.rows * batch.samples * waiting
-    optimizer = OPTIMIZERS[config.optimizer.name]
-    state = sum(optimizer.state_bytes(p.shape) for p in module.parameters() if p.requires_grad)
-    states = 2 * state if optimizer.on_host else state
-    return HOST_BYTES + audio + _size(module.parameters()) + states
-
-
-def parameters_by_part(module: Wav2Vec2AsrModel) -> dict[str, tuple[int, int]]:
-    """Return how many parameters front end, encoder and head have, and how many of them learn."""
-    names = {"encoder_frontend": FRONT_END, "masker": FRONT_END, "encoder": ENCODER}
-    total, learning = Counter[str](), Counter[str]()
-    for name, parameter in module.named_parameters():
-        part = names.get(name.split(".")[0], HEAD)
-        total[part] += parameter.numel()
-        learning[part] += parameter.numel() * parameter.requires_grad
-    return {part: (total[part], learning[part]) for part in (FRONT_END, ENCODER, HEAD)}
-
-
-def _size(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-class Remedy(NamedTuple):
-    """A key, what it costs, and the change; None if it does not help, or not again.
-
-    The change takes the configuration and the number of encoder layers.
-    """
-
-    key: str
-    cost: str
-    change: Callable[[AsrConfig, int], Tree | None]
-
-
-def _danish_head(config: AsrConfig, _: int) -> Tree | None:
-    trained = config.model.name or config.model.path
-    return {"model": {"head": "danish"}} if trained and config.model.head == FULL else None
-
-
-def _optimizer(config: AsrConfig, _: int, *, name: str, replaces: tuple[str, ...]) -> Tree | None:
-    return {"optimizer": {"name": name}} if config.optimizer.name in replaces else None
-
-
-def _smaller_batches(config: AsrConfig, _: int, *, least: int) -> Tree | None:
-    task, trainer = config.dataset.asr_task_config, config.trainer
-    half = task.max_num_elements // 2
-    if half < max(task.max_audio_len, least):
-        return None
-    tree: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
-    if trainer.effective_audio_minutes is None:
-        batches = 2 * trainer.grad_accumulation.num_batches
-        tree["trainer"] = {"grad_accumulation": {"num_batches": batches}}
-    return tree
-
-
-def _checkpointing(config: AsrConfig, _: int) -> Tree | None:
-    section = config.trainer.activation_checkpointing
-    if section.mode == "layerwise" and section.every_nth_layer == 1:
-        return None
-    return {"trainer": {"activation_checkpointing": {"mode": "layerwise", "every_nth_layer": 1}}}
-
-
-def _freezing(config: AsrConfig, layers: int) -> Tree | None:
-    for number in (layers // 2, layers - 8):
-        if number > config.trainer.freeze_encoder_layers:
-            return {"trainer": {"freeze_encoder_layers": number}}
-    return None
-
-
-_BATCHES: Final = "dataset.asr_task_config.max_num_elements"
-_enough = partial(_smaller_batches, least=_ENOUGH)
-_smallest = partial(_smaller_batches, least=0)
-_8bit = partial(_optimizer, name=ADAMW_8BIT, replaces=("adamw",))
-_offload = partial(_optimizer, name=ADAMW_OFFLOAD, replaces=("adamw", ADAMW_8BIT))
-_LAYERWISE: Final = "trainer.activation_checkpointing.mode=layerwise"
-
-REMEDIES: Final = (
-    Remedy("model.head=danish", "none: fewer symbols, and faster", _danish_head),
-    Remedy("optimizer.name=adamw_8bit", "little: rounded moments", _8bit),
-    Remedy(_BATCHES, "little: more and smaller batches in a step", _enough),
-    Remedy(_LAYERWISE, "a third more time: activations are computed twice", _checkpointing),
-    Remedy(_BATCHES, "time: batches of less than a minute", _smallest),
-    Remedy("optimizer.name=adamw_offload", "time: the host computes its step", _offload),
-    Remedy("trainer.freeze_encoder_layers", "accuracy: these layers do not learn", _freezing),
-)
-"""The changes that make a run fit a GPU, those first that cost least speed and quality.
-
-The message of a run whose GPU is too small names their keys in the same order."""
+def _bytes(parameters: Iterable[Parameter]) -> int:
+    return sum(parameter.numel() * parameter.element_size() for parameter in parameters)

@@ -1,29 +1,24 @@
-"""What a run needs, before it is queued: memory, disk, steps and epochs; and what makes it fit.
+"""What a run needs, before it is queued: memory, disk, steps, hours; and what makes it fit.
 
 `make_plan` needs neither weights nor a GPU, and names what it cannot know without the dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from danish_asr.base.config_tree import Tree, flatten, merge
+from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.activations import Batch
-from danish_asr.planning.gpus import NO_BFLOAT16, Card
+from danish_asr.planning.gpus import Card
 from danish_asr.planning.inputs import Inputs
 from danish_asr.planning.memory import (
-    REMEDIES,
-    Model,
-    host_memory,
+    Batch,
+    half_precision,
     largest_batch,
-    mixed_precision,
-    parameters_by_part,
     step_memory,
 )
 from danish_asr.recipe.config.load import load, unstructure
@@ -35,25 +30,30 @@ from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
-"""With more epochs a note names the number of steps for the first number."""
+"""With more epochs a note names the steps of 30."""
 
 _AUDIO: Final = 3.7e11
 """Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
-project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB) are within 13 % of it."""
+project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB)."""
 
-_RECOMPUTATION: Final = 4 / 3
-"""The time of a step that computes its activations twice."""
+_OFF: Final = 0.13
+"""Those runs are within this share of it."""
 
-_MEASURED_FROM: Final = 100_000_000
-"""Parameters; of smaller models no throughput is known."""
+_LAYERWISE: Final = {"trainer": {"activation_checkpointing": {"mode": "layerwise"}}}
 
 
-class AppliedRemedy(NamedTuple):
-    """A change of the configuration, what it costs, and the bytes that it gives back."""
+class Hint(NamedTuple):
+    """A change of the configuration, and what it costs."""
 
+    name: str
     change: Tree
     cost: str
-    gives: int
+    total: int  # bytes of each GPU with it
+
+    @property
+    def values(self) -> str:
+        """The change as ``key=value``, to paste."""
+        return " ".join(f"{key}={value}" for key, value in flatten(self.change))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,28 +62,26 @@ class Plan:
 
     Attributes:
         config: With the accumulation that `trainer.effective_audio_minutes` sets.
-        parameters: Of each part of the model: how many, and how many of them learn.
+        parameters: How many the model has, and how many of them learn.
         memory: Of each GPU, by component.
         card: The GPU that it should fit; None: none was named.
         batch: The batch that needs most memory.
         epoch: None if the dataset cannot be read here.
         minutes: Of audio in a step; without the dataset as many as there can be.
-        host: Of one process.
-        remedies: What makes it fit, the cheapest first; empty if it fits, or nothing does.
+        hints: What makes it smaller, in a fixed order; empty if it fits.
         notes: What could not be known, and what would not work.
     """
 
     config: AsrConfig
     gpus: int
-    parameters: Mapping[str, tuple[int, int]]
+    parameters: tuple[int, int]
     memory: Mapping[str, int]
     card: Card | None
     batch: Batch
     epoch: EpochSize | None
     minutes: float
     disk: CheckpointSpace
-    host: int
-    remedies: Sequence[AppliedRemedy] = ()
+    hints: Sequence[Hint] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -95,17 +93,6 @@ class Plan:
     def fits(self) -> bool | None:
         """Whether the card has room; None: no card was named."""
         return None if self.card is None else self.total <= self.card.free
-
-    @property
-    def bfloat16(self) -> bool:
-        """Whether layers compute in bfloat16."""
-        return str(mixed_precision(self.config)) == "torch.bfloat16"
-
-    @property
-    def batches(self) -> int:
-        """Of each GPU in a step; a short epoch has fewer than the accumulation asks for."""
-        most = self.config.trainer.grad_accumulation.num_batches
-        return min(most, ceil(self.epoch.batches / self.gpus)) if self.epoch else most
 
     @property
     def epochs(self) -> float | None:
@@ -121,24 +108,20 @@ class Plan:
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """An estimate of the hours of training, at least and at most; None if nothing is known.
+        """The hours of training, at least and at most; None if nothing is known of them.
 
-        It is that of published runs, by the number of parameters and the card's speed.
+        They are those of published runs, by the number of parameters and the speed of the card. A
+        backward pass takes twice the time of a forward pass, and none below what learns.
         """
-        parameters = sum(total for total, _ in self.parameters.values())
-        known = self.card and self.card.speed and parameters >= _MEASURED_FROM
-        if not known or self.audio_hours is None:
+        total, learning = self.parameters
+        published = total >= 100_000_000
+        if self.card is None or self.card.speed is None or not self.audio_hours or not published:
             return None
         layerwise = self.config.trainer.activation_checkpointing.mode == "layerwise"
-        on_a100 = self.audio_hours * parameters / _AUDIO / self.gpus
-        on_a100 *= _RECOMPUTATION if layerwise else 1
-        slow, fast = cast(Card, self.card).speed or (1.0, 1.0)
-        return on_a100 / fast, on_a100 / slow
-
-    @property
-    def overlay(self) -> Tree:
-        """The configuration to lay over this one so that it fits."""
-        return merge(*(remedy.change for remedy in self.remedies))
+        passes = 1 + (3 if layerwise else 2) * learning / total
+        on_a100 = self.audio_hours * total / _AUDIO / self.gpus * passes / 3
+        slow, fast = self.card.speed
+        return on_a100 / fast * (1 - _OFF), on_a100 / slow * (1 + _OFF)
 
 
 def make_plan(
@@ -154,111 +137,88 @@ def make_plan(
     try:
         config = with_accumulation(load(tree, where=where), gpus)
         inputs = Inputs(config)
-        plan = _plan(config, inputs, card, gpus, run)
-        if card is None or plan.fits:
-            return plan
-        return replace(plan, remedies=_remedies(tree, inputs, plan, card))
+        model = inputs.model(config)
     except ConfigError as error:
         raise ConfigError(error.faults, where=where) from None
-
-
-def _plan(
-    config: AsrConfig, inputs: Inputs, card: Card | None, gpus: int, run: Path | None
-) -> Plan:
-    model = inputs.model(config)
-    epoch = inputs.epoch(config, model, gpus)
-    batch, memory = _memory(config, model, epoch, gpus)
     module = model.build(config)
+    epoch = inputs.epoch(config, model, gpus)
+    batch = _largest(config, epoch)
     if epoch:
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
     else:
-        task, accumulated = config.dataset.asr_task_config, config.trainer.grad_accumulation
-        samples = task.max_num_elements  # which shorter utterances fill best
-        minutes = gpus * accumulated.num_batches * samples / SAMPLE_RATE / 60
-    notes = list(inputs.notes)
+        samples = config.dataset.asr_task_config.max_num_elements
+        minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
+    total = sum(p.numel() for p in module.parameters())
+    learning = sum(p.numel() for p in module.parameters() if p.requires_grad)
     plan = Plan(
         config=config,
         gpus=gpus,
-        parameters=parameters_by_part(module),
-        memory=memory,
+        parameters=(total, learning),
+        memory=step_memory(config, model, batch, gpus=gpus),
         card=card,
         batch=batch,
         epoch=epoch,
         minutes=minutes,
         disk=checkpoint_space(run, module, config),
-        host=host_memory(config, module, batch),
-        notes=notes,
     )
-    if card and card.name in NO_BFLOAT16 and plan.bfloat16:
-        notes.append(
-            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=torch.float16 "
-            "evaluator.amp_dtype=torch.float16"
+    hints = list(_hints(tree, inputs, plan)) if plan.fits is False else []
+    return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
+
+
+def _largest(config: AsrConfig, epoch: EpochSize | None) -> Batch:
+    return largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    card, epoch = plan.card, plan.epoch
+    if card and not card.bfloat16 and half_precision(plan.config) == "bfloat16":
+        yield (
+            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=float16 "
+            "evaluator.amp_dtype=float16"
         )
-    if warmup := long_warmup(dict(flatten(unstructure(config)))):
-        notes.append(warmup)
+    if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
+        yield warmup
     if epoch and plan.epochs and plan.epochs > _TOO_MANY:
-        notes.append(
+        yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
             f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * epoch.steps}. With less audio "
             "in a step (trainer.effective_audio_minutes) an epoch has more steps"
         )
-    return plan
 
 
-def _memory(
-    config: AsrConfig, model: Model, epoch: EpochSize | None, gpus: int
-) -> tuple[Batch, dict[str, int]]:
-    batch = largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
-    return batch, step_memory(config, model, batch, gpus=gpus)
-
-
-def _remedies(tree: Tree, inputs: Inputs, plan: Plan, card: Card) -> list[AppliedRemedy]:
-    """Change the configuration until it fits; empty if nothing makes it fit."""
-    model = inputs.model(plan.config).config
-    kept = len(plan.config.model.keep_layers)
-    layers = kept or model.encoder_config.num_encoder_layers
-
-    def total(chosen: Sequence[AppliedRemedy]) -> int:
-        """Return the memory with some changes; as much as without them if they are refused."""
+def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
+    """Yield each change that makes the plan smaller, and then all of them together."""
+    lean = read_yaml(Path("configs/lean.yaml"))
+    if not (plan.config.model.name or plan.config.model.path):
+        del lean["model"]  # a head of a model from scratch is that of its tokenizer
+    half = _half_batch(plan.config)
+    third = "a third more time"
+    totals: list[int] = []
+    for name, change, cost in (
+        ("configs/lean.yaml", lean, third),
+        ("layerwise", _LAYERWISE, third),
+        ("half the batch", half, "little: the step stays as large"),
+        ("all of it", merge(lean, half), third),
+    ):
         try:
-            config = load(merge(tree, *(remedy.change for remedy in chosen)), where="the plan")
-            config = with_accumulation(config, plan.gpus)
-        except ConfigError:  # another optimizer lacks a key, or the batches make up no step
-            return plan.total
-        _, memory = _memory(config, inputs.model(config), plan.epoch, plan.gpus)
-        return sum(memory.values())
-
-    applied: list[AppliedRemedy] = []
-    needed = plan.total
-    for remedy in REMEDIES:
-        while needed > card.free:
-            config = load(merge(tree, *(earlier.change for earlier in applied)), where="the plan")
-            change = remedy.change(config, layers)
-            if change is None:
-                break
-            candidate = AppliedRemedy(change, remedy.cost, 0)
-            less = total([*applied, candidate])
-            if less >= needed:
-                break
-            applied.append(candidate)
-            needed = less
-    if needed > card.free:
-        return []
-    return _needed_remedies(applied, total, card)
+            config = with_accumulation(load(merge(tree, change), where="the plan"), plan.gpus)
+        except ConfigError:  # other values forbid it
+            continue
+        batch = _largest(config, plan.epoch)
+        total = sum(step_memory(config, inputs.model(config), batch, gpus=plan.gpus).values())
+        if total < plan.total and total not in totals:
+            totals.append(total)
+            yield Hint(name, change, cost, total)
 
 
-def _needed_remedies(
-    applied: list[AppliedRemedy], total: Callable[[Sequence[AppliedRemedy]], int], card: Card
-) -> list[AppliedRemedy]:
-    """Leave out what is not needed, and note what each of the others gives back."""
-    for remedy in applied[-2::-1]:  # without the last one it did not fit
-        others = [other for other in applied if other is not remedy]
-        if total(others) <= card.free:
-            applied = others
-    needed = []
-    before = total([])
-    for number, remedy in enumerate(applied, 1):
-        after = total(applied[:number])
-        needed.append(remedy._replace(gives=before - after))
-        before = after
-    return needed
+def _half_batch(config: AsrConfig) -> Tree:
+    """Half the batch with twice the accumulation; nothing if the longest row would not fit."""
+    task, trainer = config.dataset.asr_task_config, config.trainer
+    half = task.max_num_elements // 2
+    if half < task.max_audio_len:
+        return {}
+    change: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
+    if trainer.effective_audio_minutes is None:  # which sets it
+        batches = 2 * trainer.grad_accumulation.num_batches
+        change["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+    return change
