@@ -2,7 +2,7 @@
 
 Comes in: a command line. Goes out: a call of one function of another room, and an exit status.
 Each file has the commands of one subject. Read first: ``app.py``, what all commands share.
-Packages are imported inside the commands, so that ``danish-asr doctor`` starts in an installation
+Packages are imported inside the commands, so that ``danish-asr plan`` starts in an installation
 in which others, such as torch or pyarrow, cannot be imported.
 """
 
@@ -32,7 +32,7 @@ from danish_asr.cli import (  # noqa: F401 # they register their commands
 from danish_asr.cli.app import app
 
 _ORDER: Final = (
-    *("demo", "doctor", "convert", "combine", "verify", "harvest"),
+    *("demo", "convert", "combine", "verify", "harvest"),
     *("fetch", "plan", "train", "evaluate", "sweep"),
     *("average", "score", "compare", "report", "audit", "transcribe", "serve", "export"),
 )

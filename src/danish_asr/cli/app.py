@@ -109,7 +109,7 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Begin with:\n$ danish-asr demo\n$ danish-asr doctor")
+@app.callback(epilog="Begin with:\n$ danish-asr demo\n$ danish-asr plan")
 def _options(
     *,
     version: Annotated[

@@ -1,4 +1,4 @@
-"""The commands to begin with (demo, doctor), and those on datasets."""
+"""The command to begin with, demo, and those on datasets."""
 
 # ruff: noqa: PLC0415
 
@@ -6,10 +6,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from typer import Argument, Exit, Option
+from typer import Argument, Option
 
-from danish_asr.base.errors import EXIT_FAILED, ConfigError, DatasetError
-from danish_asr.cli.app import Dataset, Files, Values, app, preset, say_next
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.cli.app import Values, app, say_next
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions(name="any")
@@ -46,26 +46,6 @@ def demo(
     from danish_asr.demo import run_demo
 
     run_demo(root, overrides=values or [])
-
-
-@app.command(
-    examples=["doctor", "doctor --dataset data/mine", "doctor -c configs/standard.yaml"],
-)
-def doctor(
-    *,
-    config: Files = None,
-    dataset: Dataset = None,
-    gpus: Annotated[int | None, Option(help="Of the run; default: the job's, or 1.", min=1)] = None,
-) -> None:
-    """Check the setup before queueing a run; exit with status 1 if something would fail.
-
-    With --dataset but without --config it checks the preset that fits this machine. The disk is
-    that of $ASR_RUN, or of the working directory.
-    """
-    from danish_asr.planning.doctor import doctor as check
-
-    if not check(config or preset(dataset), dataset=dataset, gpus=gpus):
-        raise Exit(EXIT_FAILED)
 
 
 @app.command(

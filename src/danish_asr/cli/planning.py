@@ -14,7 +14,8 @@ from danish_asr.cli.app import Dataset, Files, Values, app, preset
 
 @app.command(
     examples=[
-        "plan --dataset data/mine --gpu 12GB",
+        "plan",
+        "plan --dataset data/mine",
         "plan -c configs/standard.yaml --gpu a100-40",
         "plan -c configs/standard.yaml --gpu h100 --price-per-hour 2.50",
     ]
@@ -25,31 +26,44 @@ def plan(
     config: Files = None,
     dataset: Dataset = None,
     gpu: Annotated[
-        str | None,
-        Option(help="A name (a100-40, l40s, ...) or a size (12GB); default: the one here."),
+        str | None, Option(help="Another machine's: a name (a100-40, l40s, ...) or a size (12GB).")
     ] = None,
-    gpus: Annotated[int, Option(help="How many of them.", min=1)] = 1,
+    gpus: Annotated[
+        int | None, Option(help="How many of them; default: those of the job, or one.", min=1)
+    ] = None,
     price_per_hour: Annotated[
         float | None, Option(help="Price of an hour of one GPU, for the cost of the run.", min=0)
     ] = None,
 ) -> None:
-    """Estimate what a run needs: GPU memory, disk, steps, hours; and what makes it fit.
+    """Estimate memory, disk, steps and hours of a run, and check the setup for it.
 
-    The first steps of a run measure it. With --dataset but without --config it plans the preset
-    that fits. Exits with status 1 if it does not fit.
+    What makes it fit is printed as KEY=VALUE; the first steps of a run measure. Without --gpu it
+    also finds what would stop the run on this machine, and without a configuration only that. With
+    --dataset but without --config it plans the preset that fits. Exits with status 1 if the run
+    does not fit, or would stop.
     """
+    from danish_asr.base.cluster import job_cpus, usable_gpus
+    from danish_asr.planning.doctor import check_setup
     from danish_asr.planning.show import show_plan
     from danish_asr.recipe.entry import Request
 
-    if not config and not values and not dataset:
-        raise typer.BadParameter("name a configuration or --dataset", param_hint="--config")
-    request = Request(
-        output_dir=None,
-        config_files=config or preset(dataset, gpu),
-        dataset=dataset,
-        overrides=values or (),
-    )
-    if not show_plan(request, gpu, gpus, price_per_hour=price_per_hour):
+    if not (config or values or dataset):
+        if gpu is not None:
+            raise typer.BadParameter("needs a configuration or --dataset", param_hint="--gpu")
+        works = check_setup()
+    else:
+        request = Request(
+            output_dir=None,
+            config_files=config or preset(dataset, gpu),
+            dataset=dataset,
+            overrides=values or (),
+        )
+        number = gpus or (gpu is None and job_cpus() and usable_gpus()) or 1
+        planned = show_plan(request, gpu, number, price_per_hour=price_per_hour)
+        works = planned.fits is not False
+        if gpu is None:
+            works = check_setup(request, planned) and works
+    if not works:
         raise typer.Exit(EXIT_FAILED)
 
 

@@ -1,14 +1,13 @@
-"""Find what would break a run before its job waits in the queue.
+"""Find what would break a run on this machine before its job waits in the queue.
 
-It imports the libraries, and does what preflight, ``fetch``, ``plan`` and ``verify`` do.
+It imports the libraries, and does what preflight and ``fetch`` do.
 """
 
 # ruff: noqa: PLC0415 - PyTorch, fairseq2 and pyarrow, whose imports are the first check
 
 import os
 import shutil
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -16,10 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.console import Console
 
-from danish_asr.base.cluster import job_cpus, usable_gpus
 from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.planning.gpus import Card, here
-from danish_asr.recipe.entry import Request, read_configuration
+from danish_asr.recipe.entry import Request
 
 if TYPE_CHECKING:
     from danish_asr.planning.plan import Plan
@@ -49,37 +46,26 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def doctor(files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None) -> bool:
-    """Print what `examine` finds, and return whether the run would work."""
-    findings = examine(files, dataset=dataset, gpus=gpus)
+def check_setup(request: Request | None = None, plan: "Plan | None" = None) -> bool:
+    """Print what `examine` finds, errors first, and return whether the run would work."""
+    findings = sorted(examine(request, plan), key=lambda finding: [*COLOURS].index(finding.level))
     console = Console(soft_wrap=True, markup=False, highlight=False)
     for finding in findings:
         line = f"{finding.level:8}{finding.check}: {finding.text}"
         line += f"\n        fix: {finding.fix}" if finding.fix else ""
         console.print(line, style=COLOURS[finding.level])
-    counts = Counter(finding.level for finding in findings)
-    summary = ", ".join(f"{counts[level]} {level}" for level in COLOURS if counts[level])
-    console.print(f"{len(findings)} findings: {summary}")
-    return not counts["error"]
+    return all(finding.level != "error" for finding in findings)
 
 
-def examine(
-    files: Sequence[Path], *, dataset: Path | None = None, gpus: int | None = None
-) -> list[Finding]:
-    """Check, and return the findings, errors first.
-
-    Without a configuration in ``files`` only the machine is checked. ``dataset`` is the root of a
-    dataset, over the one that they name. The run has so many ``gpus``, by default those of the job,
-    or one; its directory is ``$ASR_RUN``, by default the working directory.
-    """
-    gpus = gpus or (job_cpus() and usable_gpus()) or 1
-    run = Path(os.environ.get("ASR_RUN") or ".")
-    findings = [check_libraries(), *check_caches()]
-    if not any(finding.level == "error" for finding in findings):
-        findings.append(check_gpu())
-        if files:
-            findings += check_run(files, dataset, run, gpus)
-    return sorted(findings, key=lambda finding: [*COLOURS].index(finding.level))
+def examine(request: Request | None, plan: "Plan | None") -> Iterator[Finding]:
+    """Check this machine, and the run that is asked for, whose plan is ``plan``."""
+    libraries = check_libraries()
+    yield libraries
+    yield from check_caches()
+    if libraries.level == "ok":
+        yield check_gpu()
+        if request and plan:
+            yield from check_run(request, plan)
 
 
 def check_libraries() -> Finding:
@@ -121,72 +107,64 @@ def check_gpu() -> Finding:
     return Finding("warning", "gpu", text, fix)
 
 
-def check_run(
-    files: Sequence[Path], dataset: Path | None, run: Path, gpus: int
-) -> Iterator[Finding]:
-    """Check a configuration, its downloads, memory and disk, and its dataset."""
-    from danish_asr.corpus.verify import verify
+def check_run(request: Request, plan: "Plan") -> Iterator[Finding]:
+    """Check a configuration with what it names, its downloads, free memory and disk."""
     from danish_asr.planning.fetch import missing
-    from danish_asr.planning.plan import make_plan
-    from danish_asr.recipe.config.load import load
     from danish_asr.recipe.train.preflight import resolve
 
-    request = Request(output_dir=run, config_files=files, dataset=dataset)
-    where = request.where
     try:
-        tree = read_configuration(request)
-        config = load(tree, where=where)
         with suppress(ConfigError):  # whose faults `resolve` finds too
-            if names := missing(config):
+            if names := missing(plan.config):
                 text = f"not in fairseq2's cache: {', '.join(names)}"
                 fix = "download them where there is internet access: danish-asr fetch --config ..."
                 yield Finding("warning", "weights", text, fix)
-        resolved = resolve(config, where=where)
+        resolved = resolve(plan.config, where=request.where)
         config = resolved.config
         model = config.model.name or config.model.arch
         tokenizer = config.tokenizer.name or config.tokenizer.path
-        text = f"{where}: model {model}, dataset {config.dataset.name}, tokenizer {tokenizer}"
+        text = f"model {model}, dataset {config.dataset.name}, tokenizer {tokenizer}"
         yield Finding("ok", "configuration", text)
-        plan = make_plan(tree, where=where, card=_free_card(), gpus=gpus, run=run)
-        yield from _check_memory(plan)
-        yield _check_disk(plan, run)
-        verification = verify(resolved.dataset)
+        yield from _check_dataset(resolved.dataset)
     except DanishAsrError as problem:
         faults = problem.faults if isinstance(problem, ConfigError) else [str(problem)]
         for fault in faults:
-            yield Finding("error", "configuration", f"{where}: {fault}", "correct it")
+            yield Finding("error", "configuration", f"{request.where}: {fault}", "correct it")
+    yield from _check_free_memory(plan)
+    yield _check_disk(plan, run_directory())
+
+
+def _check_dataset(root: Path) -> Iterator[Finding]:
+    from danish_asr.base.schema import INVENTORY_FILE
+    from danish_asr.corpus.shards import read_inventory
+
+    if not (root / INVENTORY_FILE).is_file():  # another program wrote the dataset
         return
-    for fault in verification.damage:
-        text = f"{resolved.dataset}: {fault}"
+    lost = [
+        shard.path for shard in read_inventory(root).shards if not (root / shard.path).is_file()
+    ]
+    if lost:
+        text = f"{root}: {len(lost)} shards are missing, such as {lost[0]}"
         yield Finding("error", "dataset", text, "`danish-asr verify` lists all faults")
-    if not verification.damage:
-        hours = sum(verification.hours.values())
-        yield Finding("ok", "dataset", f"{resolved.dataset}: {hours:.1f} h")
 
 
-def _free_card() -> Card | None:
-    """The first GPU of this machine, with the memory that other programs leave."""
+def run_directory() -> Path:
+    """The directory of the run that is planned: ``$ASR_RUN``, or the working directory."""
+    return Path(os.environ.get("ASR_RUN") or ".")
+
+
+def _check_free_memory(plan: "Plan") -> Iterator[Finding]:
     import torch
 
     from danish_asr.planning.memory import CUDA_BYTES
 
-    card = here()
-    if card is None:
-        return None
-    free, _ = torch.cuda.mem_get_info()
+    if plan.card is None or not torch.cuda.is_available():
+        return
     # What CUDA takes for this process is free for the run, whose plan counts it.
-    return card._replace(free=min(card.free, free + CUDA_BYTES))
-
-
-def _check_memory(plan: "Plan") -> Iterator[Finding]:
-    for note in plan.notes:
-        yield Finding("warning", "plan", note, "see danish-asr plan")
-    if card := plan.card:
-        sizes = f"{plan.total / _GIB:.1f} of {card.free / _GIB:.1f} GiB that are free"
-        text = f"{sizes} on each of {plan.gpus} {card.name}, estimated"
-        helps = [hint.values for hint in plan.hints if hint.total <= card.free]
-        fix = f"{helps[0] if helps else 'a larger GPU, or a smaller model'}; see danish-asr plan"
-        yield Finding("ok", "memory", text) if plan.fits else Finding("error", "memory", text, fix)
+    free = torch.cuda.mem_get_info()[0] + CUDA_BYTES
+    if plan.fits and plan.total > free:
+        sizes = f"{free / _GIB:.1f} GiB, and the run needs {plan.total / _GIB:.1f}"
+        text = f"other programs leave {sizes}"
+        yield Finding("error", "memory", text, "end them, or take another GPU")
 
 
 def _check_disk(plan: "Plan", run: Path) -> Finding:

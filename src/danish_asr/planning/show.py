@@ -8,6 +8,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.planning.doctor import run_directory
 from danish_asr.planning.gpus import CARDS, Card, here
 from danish_asr.recipe.entry import Request, note, read_configuration, refuse
 
@@ -22,8 +23,8 @@ _USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
 
 def show_plan(
     request: Request, gpu: str | None, gpus: int, *, price_per_hour: float | None = None
-) -> bool:
-    """Print a plan for ``gpus`` cards ``gpu``, by default this machine's; return whether it fits.
+) -> "Plan":
+    """Print a plan for ``gpus`` cards ``gpu``, by default this machine's, and return it.
 
     A faulty configuration ends the program with status 2, as the training command does.
     """
@@ -34,7 +35,9 @@ def show_plan(
             note("loading PyTorch and fairseq2")
         from danish_asr.planning.plan import make_plan  # noqa: PLC0415 - slow
 
-        plan = make_plan(tree, where=request.where, card=card or here(), gpus=gpus)
+        plan = make_plan(
+            tree, where=request.where, card=card or here(), gpus=gpus, run=run_directory()
+        )
     except ConfigError as error:
         refuse(error)
     console = Console(markup=False, highlight=False, soft_wrap=True)
@@ -47,7 +50,7 @@ def show_plan(
         console.print(f"note: {text}", style="yellow")
     for text in _verdict(plan):
         console.print(text)
-    return plan.fits is not False
+    return plan
 
 
 def _facts(plan: "Plan", price_per_hour: float | None) -> Iterator[tuple[str, str]]:
