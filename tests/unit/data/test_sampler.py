@@ -128,7 +128,9 @@ def test_batches_keep_the_order_of_their_rows_unless_they_are_shuffled() -> None
     shuffled = as_lists(batches_of(lengths, task(**limits, batch_shuffle_window=0)))
     assert shuffled != in_order
     assert sorted(shuffled) == sorted(in_order)
-    mixed = batches_of(lengths, task(max_num_elements=161_000, example_shuffle_window=0))
+    mixed = batches_of(
+        lengths, task(max_num_elements=161_000, example_shuffle_window=0, batch_shuffle_window=1)
+    )
     assert len({*mixed.rows[:BUCKETING_ROWS] // 10}) > BUCKETING_ROWS // 10
 
 
