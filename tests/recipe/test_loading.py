@@ -66,7 +66,6 @@ sys.exit("no fault")
         ("regime.num_steps", None),
         ("regime.num_steps", 2.5),
         ("regime.num_steps", True),
-        ("regime.validate_every_n_data_epochs", 1.5),
         ("regime.validate_every_n_steps", 50),
         # Torch finds these when the optimizer is made or takes a step, in a traceback.
         ("optimizer.config.lr", 1e300),

@@ -105,7 +105,7 @@ def test_hints_come_in_a_fixed_order_and_do_what_they_say(capsys: Any) -> None:
     leaner = planned(preset("standard", "lean"), card="8GB")  # what it has is no hint
     assert [hint.name for hint in leaner.hints] == [half.name]
     guide = [ROOT / "configs" / "ctc-finetune-danish.yaml"]
-    assert not show_plan(Request(output_dir=None, config_files=guide), "12GB", 1)
+    assert not show_plan(Request(output_dir=None, config_files=guide), "12GB", 1).fits
     assert half.values in capsys.readouterr().out
 
 

@@ -87,14 +87,22 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
 
 
 @pytest.mark.parametrize(
-    ("key", "steps"), [("_every_n_data_epochs=1", [5, 10]), ("_every_n_steps=4", [4, 8, 10])]
+    ("values", "steps"),
+    [
+        (["validate_every_n_data_epochs=1", "publish_metrics_every_n_steps=5"], [5, 10]),
+        (["validate_every_n_steps=4", "checkpoint_every_n_steps=4"], [4, 8, 10]),
+    ],
 )
 def test_a_validation_that_was_stopped_runs_when_the_run_continues(
-    key: str, steps: list[int], tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+    values: list[str],
+    steps: list[int],
+    tmp_path: Path,
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = ("validate", "checkpoint")
     never = [f"regime.{name}_every_n_steps=null" for name in names]
-    own = (*TWO_EPOCHS, *never, *(f"regime.{name}{key}" for name in names))
+    own = (*TWO_EPOCHS, *never, *(f"regime.{value}" for value in values))
     own = (*own, "regime.keep_last_n_checkpoints=3")
     run = tmp_path / "run"
     with monkeypatch.context() as patch:

@@ -89,8 +89,10 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
 
     @app.middleware("http")
     async def guard(request: Request, answer: Any) -> Response:
-        """Refuse pages of other sites, and files that are too large before they are read."""
+        """Refuse pages of other sites, and files that are too large."""
         refusal = _refusal(request, max_mb)
+        if refusal:
+            await _discard_body(request)
         response: Response = _error(*refusal) if refusal else await answer(request)
         response.headers.update(_HEADERS)
         return response
@@ -158,6 +160,12 @@ def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
     if int(size) > max_mb * 1_000_000 + 10_000:
         return 413, f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted."
     return None
+
+
+async def _discard_body(request: Request) -> None:
+    """Read all that a client sends, which reads no answer before."""
+    async for _ in request.stream():
+        pass
 
 
 def _error(status: int, message: str) -> JSONResponse:

@@ -100,7 +100,7 @@ def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
             ["transforms[0].probability", "transforms[0].max_tim"],
         ),
         ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[0].least_db"]),
-        ({"name": "noise", "folder": "/nowhere"}, ["transforms[0]:"]),
+        ({"name": "noise", "folder": "/nowhere"}, ["transforms[0]"]),
     ],
 )
 def test_an_impossible_transform_is_refused_with_its_keys(

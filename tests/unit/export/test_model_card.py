@@ -50,7 +50,7 @@ def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint
     """It once said "Danish" over data of any language."""
     card = ModelCard(model_card(load_model(model, device="cpu"), str(run), to, ["it is equal"]))
     about = card.data.to_dict()  # type: ignore[no-untyped-call]
-    assert about["language"] == ["nb"]
+    assert about["language"] == ["nob"]
     for text in (
         "fine-tuned from omniASR_CTC_300M",
         "Apache 2.0",

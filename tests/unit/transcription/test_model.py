@@ -137,7 +137,7 @@ def test_int8_is_refused_where_it_cannot_work(
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
     with pytest.raises(ConfigError, match="omniASR_CTC_300M_v2"):
         load_model("omniASR_CTC_300")
-    with pytest.raises(RunError, match="no model in this directory"):
+    with pytest.raises(RunError, match="must be a finished run"):
         load_model(tmp_path)
     with pytest.raises(RunError, match="missing"):
         load_model(tmp_path / "runs" / "none")

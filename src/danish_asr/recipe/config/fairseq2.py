@@ -38,7 +38,7 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
     tree["regime"]["num_data_epochs"] = None  # `set_data_epoch` sets it
-    if config.regime.part_of_epoch:  # the number of steps is known with the data
+    if config.regime.validate_every_n_data_epochs:  # the number of steps is known with the data
         tree["regime"]["validate_every_n_data_epochs"] = None
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
     return Fairseq2Config(

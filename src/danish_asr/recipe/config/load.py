@@ -235,20 +235,17 @@ def _are_stages(unfreeze: Mapping[int | str, str]) -> bool:
 def _broken_rules_of_regime(config: AsrConfig) -> Iterator[str]:
     regime = config.regime
     yield from _profile_faults("regime.score_profile", regime.score_profile)
-    part, every = regime.part_of_epoch, regime.validate_every_n_data_epochs
-    if part is not None and part > 1:
-        rule = "must be a whole number, or below 1"
-        yield f"regime.validate_every_n_data_epochs {rule}, but is {every:g}"
+    every = regime.validate_every_n_data_epochs
     validates = regime.validate_every_n_steps or every
     if regime.early_stopping_patience and not (config.dataset.valid_split and validates):
         yield "regime.early_stopping_patience must be null without validation"
     if regime.num_data_epochs is not None and config.trainer.stages:
         yield "regime.num_data_epochs must be null with trainer.stages; set regime.num_steps"
-    if part is not None and regime.keep_checkpoint_every_n_steps is not None:
-        yield "regime.keep_checkpoint_every_n_steps must be null with validations in an epoch"
+    if every is not None and regime.keep_checkpoint_every_n_steps is not None:
+        yield "regime.keep_checkpoint_every_n_steps must be null with validate_every_n_data_epochs"
     for name, of in _MULTIPLES:
         interval, unit = getattr(regime, name), getattr(regime, of)
-        is_set_later = part is not None and name != "keep_checkpoint_every_n_steps"
+        is_set_later = every is not None and name != "keep_checkpoint_every_n_steps"
         if not is_set_later and interval is not None and unit is not None and interval % unit:
             yield f"regime.{name} must be a multiple of regime.{of}, {unit}, but is {interval}"
     if regime.keep_best_n_checkpoints and regime.checkpoint_every_n_steps and not validates:

@@ -524,8 +524,8 @@ class RegimeSection(Section):
     """Steps between validations; a multiple of `publish_metrics_every_n_steps`."""
 
     validate_every_n_data_epochs: AboveZero | None = None
-    """Validate after so many epochs; a part of one, such as 0.5, sets `validate_every_n_steps` and
-    `checkpoint_every_n_steps`."""
+    """Validate and save after so many epochs, such as 0.5, at the nearest report. It sets
+    `validate_every_n_steps` and `checkpoint_every_n_steps`."""
 
     score_metric: Literal["wer", "cer", "worst_group_wer", "loss"] = "wer"
     """What the best checkpoint is best by."""
@@ -561,23 +561,17 @@ class RegimeSection(Section):
     """Steps between reports."""
 
     def with_steps(self, epoch: int) -> "RegimeSection":
-        """Return the section with a part of an epoch, which has so many steps, in steps."""
-        if self.part_of_epoch is None:
+        """Return the section with its epochs, of so many steps each, in steps."""
+        if self.validate_every_n_data_epochs is None:
             return self
         unit = self.publish_metrics_every_n_steps or 1
-        steps = max(round(self.part_of_epoch * epoch / unit), 1) * unit
+        steps = max(round(self.validate_every_n_data_epochs * epoch / unit), 1) * unit
         return replace(
             self,
             validate_every_n_data_epochs=None,
             validate_every_n_steps=steps,
             checkpoint_every_n_steps=steps,
         )
-
-    @property
-    def part_of_epoch(self) -> float | None:
-        """``validate_every_n_data_epochs`` if it is no whole number."""
-        every = self.validate_every_n_data_epochs
-        return every if every is not None and every != int(every) else None
 
 
 @dataclass(kw_only=True)

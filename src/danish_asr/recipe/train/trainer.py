@@ -98,7 +98,7 @@ class StoppableTraining(StoppableTask):
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
         regime = self._regime
-        if regime.num_data_epochs or regime.validate_every_n_data_epochs:
+        if regime.num_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
         return self._skipped_validation_stops(step) or self._has_read_all
 

@@ -168,7 +168,7 @@ class AsrRecipe(TrainRecipe):
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = training_reader(setup, config, rows.train)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
-        if config.regime.part_of_epoch:
+        if config.regime.validate_every_n_data_epochs:
             config = replace(config, regime=config.regime.with_steps(epoch))
             steps = config.regime.validate_every_n_steps
             log.info("Validation after every {} steps.", steps)
