@@ -62,10 +62,10 @@ bench: setup
 voices: setup
 	$(BIN)/python benchmarks/voices.py voices
 
-# Writes requirements.lock anew from the ranges in pyproject.toml.
+# Writes requirements.lock from the ranges in pyproject.toml. A version stays where its range allows
+# it; `make lock UPGRADE=--upgrade` takes the newest.
 lock: setup
-	{ sed -n '/^#/p' requirements.lock; \
-	  $(BIN)/pip-compile --quiet --all-extras --strip-extras --allow-unsafe --no-header --no-annotate \
-	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file - pyproject.toml \
-	  | grep -v -e '^kenlm' -e '^#' -e '^$$'; } > requirements.lock.new
-	mv requirements.lock.new requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --all-extras --no-annotate \
+	  --python-version 3.11 --python-platform linux --no-emit-package kenlm \
+	  --no-emit-package danish-asr $(UPGRADE) --output-file $(LOCK) pyproject.toml

@@ -147,7 +147,8 @@ from benchmarks.quality import upstream_recipe
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.memory import Batch, Model, step_memory
-from danish_asr.recipe.config.schema import AsrConfig, OptimizerSection
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.training_sections import OptimizerSection
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion

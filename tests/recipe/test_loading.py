@@ -11,7 +11,7 @@ from danish_asr.base.config_tree import flatten, merge, nested
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import defaults, table
 from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
-from danish_asr.recipe.config.schema import ONLY_DEFAULT
+from danish_asr.recipe.config.upstream import ONLY_DEFAULT
 from danish_asr.recipe.entry import Request, read_configuration
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}
@@ -107,6 +107,11 @@ def test_a_key_of_upstream_that_few_set_is_refused_but_for_its_default(
     """TRAPS, data reading: upstream ignores `no_padding`."""
     assert not faults_of(nested(key, only))
     assert [fault.split()[0] for fault in faults_of(nested(key, "other"))] == [key]
+
+
+def test_a_type_is_read_with_the_prefix_that_upstream_writes() -> None:
+    assert not faults_of(nested("model.dtype", "torch.float32"))
+    assert len(faults_of(nested("model.dtype", "torch.float16"))) == 1
 
 
 def test_keys_of_upstream_without_effect_are_accepted_and_named() -> None:

@@ -3,6 +3,8 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from threading import Event, Timer
@@ -42,6 +44,23 @@ def elsewhere(
         )
         other.acquire()
     return other
+
+
+def test_a_directory_is_written_until_the_process_that_holds_its_lock_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from danish_asr.base.errors import RunError\n"
+        "from danish_asr.base.files import take\n"
+        "lease = take(Path(sys.argv[1]), error=RunError, advice='', work='')\n"
+        "print('taken', flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "taken\n"
+        assert files.is_written(tmp_path)
+        process.kill()
+    assert (tmp_path / LOCK_FILE).exists()
+    assert not files.is_written(tmp_path)
 
 
 @pytest.mark.usefixtures("_impatient")

@@ -13,6 +13,7 @@ import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import from_yaml
 from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -156,6 +157,33 @@ def test_the_function_of_the_page_is_a_source(
         ("test-0", "på Ærø", "s", 3200),
         ("test-1", "nej", None, 3200),
     }
+
+
+def test_keys_that_a_function_of_ones_own_has_in_vain_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "def rows(location, options):\n    yield {'audio': 'a.wav', 'text': 'ja', 'køn': 'k'}\n"
+    (tmp_path / "vain.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "a.wav").write_bytes(tone(0.5))
+    options = ConvertOptions(name="x", split="train")
+    inventory = convert(f"vain.rows:{tmp_path}", tmp_path / "ds", options)
+    assert inventory.summary["ignored"] == ["køn"]
+
+
+def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(0.5))
+    table = "path,text\na.wav,på Ærø".encode()
+    (tmp_path / "t.csv").write_bytes(normalize("NFD", table.decode()).encode())
+    convert(tmp_path / "t.csv", tmp_path / "ds", ConvertOptions(name="x", split="train"))
+    assert [*pd.read_parquet(tmp_path / "ds" / "version=0")["text"]] == ["på Ærø"]
+
+
+def test_a_folder_with_files_of_a_source_is_no_place_for_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "a.wav").write_bytes(tone(0.5))
+    (tmp_path / "t.csv").write_text("path,text\na.wav,ja")
+    with pytest.raises(DatasetError, match=r"t\.csv"):
+        convert(tmp_path / "t.csv", tmp_path, ConvertOptions(name="x", split="train"))
 
 
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:

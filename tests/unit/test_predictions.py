@@ -171,6 +171,7 @@ LINE = json.dumps(ROW).encode() + b"\n"
     ("name", "content", "message"),
     [
         ("p.csv", "id,reference\n".encode("utf-16"), "UTF-16"),
+        ("p.csv", b"PK\x03\x04of a spreadsheet", "CSV"),
         ("p.jsonl", gzip.compress(LINE, mtime=0)[:-12], "Compressed file ended"),
         ("p.txt", b"id,reference,hypothesis\na,b,c\n", r"p.txt:1: not JSON"),
         ("p.jsonl", b"", "the file has no rows"),

@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -91,7 +92,7 @@ def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
 def utf8_fault(error: UnicodeDecodeError) -> str:
     """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
     byte = error.object[error.start]
-    likely = "UTF-16" if byte in {0xFE, 0xFF} else "LATIN1"
+    likely = "UTF-16" if byte in {0xFE, 0xFF} else "CP1252"
     return (
         f"not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); save the file "
         f"as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
@@ -167,6 +168,16 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
     except OSError as reason:
         raise error(f"{directory} cannot be written: {reason}") from reason
     return lease
+
+
+def is_written(directory: Path) -> bool:
+    """Whether a process that holds the lock of a directory is alive, as far as can be seen here."""
+    lock = directory / LOCK_FILE
+    if not lock.exists() or time.time() - lock.stat().st_mtime > LOCK_SECONDS:
+        return False
+    host, process = _holder(SoftFileLease(lock, lease_duration=LOCK_SECONDS))
+    is_here = host == socket.gethostname()
+    return not is_here or (Path("/proc", str(process)).exists() and not _is_zombie(process))
 
 
 def _is_zombie(process: int) -> bool:

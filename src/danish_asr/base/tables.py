@@ -106,6 +106,8 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
     """Open a file for reading bytes, decompressed; whatever reading raises becomes ``error``."""
     try:
         with path.open("rb") as file:
+            if file.peek(4)[:4] == b"PK\x03\x04":
+                raise error(f"{path}: a spreadsheet or a zip archive; save it as CSV in UTF-8")
             is_packed = file.peek(2)[:2] == b"\x1f\x8b"
             yield gzip.GzipFile(fileobj=file) if is_packed else file
     except (OSError, EOFError, zlib.error) as reason:

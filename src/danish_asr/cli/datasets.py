@@ -175,5 +175,10 @@ def verify(
 
         write_dataset_page(root, page, sample=sample)
     check_faults(root, result)
-    why = "with the preset that fits this machine"
-    say_next("train", "outputs/first", "--dataset", root, why=why)
+    if {"train", "dev"} <= {split for split, _ in result.hours}:
+        run = "OUTDIR" if Path("outputs/first").exists() else "outputs/first"
+        why = "with the preset that fits this machine"
+        say_next("train", run, "--dataset", root, why=why)
+    else:
+        others = (root, "OTHER", "--name", "NAME", "--out", "DIR")
+        say_next("combine", *others, why="a training needs dev too, here or from another dataset")

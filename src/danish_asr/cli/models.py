@@ -16,6 +16,9 @@ ModelName = Annotated[str, Argument(help=_MODEL)]
 Format: Final = Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
 Out = Annotated[Path | None, Option(help="Folder; default: beside the audio.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
+_READ_BACK: Final = ("textgrid", "json", "srt", "vtt")
+"""Formats with times that `convert` reads, those with more of a transcript first."""
+
 LanguageModel = Annotated[Path | None, Option(help="Decode with this language model.")]
 
 
@@ -110,6 +113,13 @@ def transcribe(
     from danish_asr.inference.transcribe import transcribe as transcribe_files
 
     if text is not None:
+        others: dict[str, object] = {"--lm": lm, "--hotwords": hotwords, "--decoder": decoder}
+        others["--int8"] = int8
+        others |= {"--speakers": speakers, "--batch-seconds": batch_seconds}
+        others["--channels split"] = channels == "split"
+        if without_effect := [option for option, value in others.items() if value]:
+            fault = f"takes no {', '.join(without_effect)}: the words are those of the file"
+            raise typer.BadParameter(fault, param_hint="--text")
         _align(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
         return
     if speakers and channels == "split":
@@ -130,7 +140,9 @@ def transcribe(
     if folders and out is None:  # `convert` reads texts beside the audio
         name = folders[0].resolve().name
         own = "--split-by-speaker", "80/10/10", "--name", name, "--out", f"data/{name}"
-        say_next("convert", folders[0], *own, why="once the texts are corrected: training data")
+        kind = next((form for form in _READ_BACK if form in (format_ or "")), "pairs")
+        why = "once the texts are corrected: training data"
+        say_next("convert", f"{kind}:{folders[0]}", *own, why=why)
 
 
 def _align(model: str, audio: list[Path], text: Path, *, formats: str | None, **rest: Any) -> None:

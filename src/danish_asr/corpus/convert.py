@@ -216,10 +216,10 @@ def claim(out: Path, key: str) -> None:
     """Claim ``out`` for a conversion, or check that the one that was begun there has this key."""
     path, ours = out / WORK_DIR / "plan.json", json.dumps({"key": key})
     if not path.is_file():
-        if present := [name for name in OURS if (out / name).exists()]:
+        if present := sorted(path.name for path in out.glob("[!.]*")):
             raise DatasetError(
-                f"{out}: holds {', '.join(present)}, which `danish-asr convert` did not write and "
-                "would overwrite; choose another --out, a new folder"
+                f"{out}: holds {', '.join(present[:5])}, which `danish-asr convert` did not write "
+                "and would be mixed with; choose another --out, a new folder"
             )
         publish_text(path, ours)
     elif path.read_text(encoding="utf-8", errors="replace") != ours:
@@ -281,8 +281,8 @@ class _Limit(NamedTuple):
             return
         reasons = Counter(row["reason"] for row in dropped)
         counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-        if reasons["past the end of its audio"]:
-            counts += " (are its times in milliseconds? Name the column start_ms)"
+        if self.in_tables and reasons["past the end of its audio"]:
+            counts += " (are its times in milliseconds? Name the columns start_ms and end_ms)"
         read = sum(record.read for record in records)
         done, share = "", f"--max-drop {ceil(100 * len(dropped) / rows) / 100:g}"
         if read < rows:  # as many as are needed for this error

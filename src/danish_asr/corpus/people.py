@@ -28,9 +28,9 @@ _NOBODY: Final = frozenset(
 _UNKNOWN: Final = _NOBODY | {"na"}
 """What stands for no country of birth; ``NA`` is missing, not Namibia."""
 
-_GENDERS: Final = dict.fromkeys(("male", "m", "man", "mand"), "male") | dict.fromkeys(
-    ("female", "f", "k", "woman", "kvinde"), "female"
-)
+_GENDERS: Final = dict.fromkeys(
+    ("male", "m", "man", "mand", "male_masculine"), "male"
+) | dict.fromkeys(("female", "f", "k", "woman", "kvinde", "female_feminine"), "female")
 """Spellings of two genders, in lower case; others stay as they are."""
 
 NON_NATIVE: Final = "Non-native"

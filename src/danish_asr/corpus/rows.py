@@ -7,11 +7,12 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import read_valid_rows
 from danish_asr.corpus import COLUMNS, DANISH, ConvertOptions, people
+from danish_asr.corpus.columns import TIMES
 
 ROWS: Final = pa.schema(
     [
@@ -45,24 +47,6 @@ ROWS: Final = pa.schema(
 )
 """``audio`` is the path of a recording below the source's root, or null if it is embedded."""
 
-_PATH_NAMES: Final = (
-    "audio_filepath path audio_path file filename file_name wav wav_filename lydfil"
-)
-
-USUAL_NAMES: Final = {
-    "audio": ("audio", *_PATH_NAMES.split()),
-    "text": ("text", "sentence", "transcript", "transcription", "tekst"),
-    "speaker_id": ("speaker_id", "speaker", "client_id", "taler"),
-    "dialect": ("dialect", "accent", "accents", "dialekt"),
-    "age": ("age", "alder"),
-    "gender": ("gender", "sex", "speaker_gender", "køn"),
-    "start": ("offset", "start", "start_time", "start_ms"),
-    "seconds": ("duration", "seconds", "duration_ms"),
-    "end": ("end", "end_time", "slut", "end_ms"),
-}
-"""Names that corpora use for our columns, in lower case; the first that is there is taken."""
-
-_TIMES: Final = ("start", "end", "seconds")
 _LABELS: Final = ("dialect", "country_birth", "gender", "age")
 _APART: Final = 0.1
 """Seconds by which rounding may set an end and a duration apart."""
@@ -70,67 +54,17 @@ _APART: Final = 0.1
 _CHUNK: Final = 10_000
 _ROWS_TOGETHER: Final = 100
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
-_MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
+
+RECORD_KEYS: Final = frozenset(
+    (
+        *COLUMNS,
+        *(f"{name}_ms" for name in TIMES),
+        *("corpus", "split", "file", "row", "line", "group", "age_group", "refused"),
+    )
+)
+"""What a record of a reader may have."""
 
 DUPLICATE: Final = "duplicate id"
-
-
-def columns_of(
-    names: Sequence[str],
-    chosen: Mapping[str, str],
-    usual: Mapping[str, Sequence[str]] = USUAL_NAMES,
-) -> dict[str, str]:
-    """The names that a table has for our columns, by ours: the chosen ones, or usual ones.
-
-    Capitals, and spaces for "_", do not matter. A chosen id may be several names with commas.
-    """
-    by_lower_case = {name.lower().replace(" ", "_"): name for name in reversed(names)}
-    columns: dict[str, str] = {}
-    for ours in COLUMNS:
-        if ours in chosen:
-            theirs = chosen[ours] if {*chosen[ours].split(",")} <= {*names} else None
-        else:
-            candidates = (by_lower_case.get(name) for name in usual.get(ours, (ours,)))
-            theirs = next(filter(None, candidates), None)
-        if theirs:
-            columns[ours] = theirs
-    return columns
-
-
-def check_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> None:
-    """Raise `SourceError` if a column of ``--column`` is not there."""
-    wanted = [name for theirs in chosen.values() for name in theirs.split(",") if name]
-    if missing := [name for name in wanted if name not in names]:
-        raise SourceError(f"--column: there is no {', '.join(missing)}; found {', '.join(names)}")
-
-
-def values_of(row: Mapping[str, Any], theirs: str) -> Any:
-    """The value of a column of `columns_of`; of several columns a tuple."""
-    if theirs in row or "," not in theirs:
-        return row.get(theirs)
-    return tuple(row.get(name) for name in theirs.split(","))
-
-
-def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Raise `SourceError` if text or audio is missing, or a choice between texts has to be made."""
-    for ours in ("text", "audio"):
-        if ours not in columns:
-            shown = ", ".join(name[:60] for name in names[:20])
-            raise SourceError(
-                f"{where}: no column of {ours}; found {shown}. Name it: --column {ours}=COLUMN. If "
-                "the first line is a row, write a header above it, such as path,text,speaker"
-            )
-    texts = [name for name in names if name.lower() in USUAL_NAMES["text"]]
-    if len(texts) > 1 and columns["text"] == texts[0]:
-        raise SourceError(
-            f"{where}: found several columns of text: {', '.join(texts)}; choose one: "
-            f"--column text={texts[0]}"
-        )
-
-
-def key_of(ours: str, theirs: str) -> str:
-    """The key of a value in a record: that of a time says if its column has milliseconds."""
-    return f"{ours}_ms" if ours in _TIMES and _MILLISECONDS.fullmatch(theirs) else ours
 
 
 def table_of(
@@ -195,7 +129,7 @@ class Builder:
             "channel": read("channel", _channel),
             "speaker_id": read("speaker_id", people.speaker_of),
         }
-        starts, ends, lengths = map(read_time, _TIMES)
+        starts, ends, lengths = map(read_time, TIMES)
         columns |= {
             "start": [start or 0.0 for start in starts],
             "seconds": _lengths(starts, ends, lengths, refused),
@@ -291,7 +225,7 @@ def _text(value: Any) -> str:
     text = people.plain(value)
     if not isinstance(text, str | int):  # a table may hold a whole number
         raise TypeError
-    return str(text)
+    return normalize("NFC", str(text))
 
 
 def _path(value: Any) -> str | None:

@@ -192,6 +192,7 @@ class _Shard:
 
     def flush(self) -> None:
         if self._group:
+            assert {*self._group[0]} == {*UTTERANCE_SCHEMA.names}  # a missing one would be null
             self._parquet.write_table(pa.Table.from_pylist(self._group, UTTERANCE_SCHEMA))
         self._group, self._bytes = [], 0
 

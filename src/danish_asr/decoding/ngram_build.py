@@ -19,7 +19,7 @@ from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.base.files import publish, publish_json, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
-from danish_asr.corpus.rows import USUAL_NAMES
+from danish_asr.corpus.columns import USUAL_NAMES
 from danish_asr.corpus.shards import find_shards
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa

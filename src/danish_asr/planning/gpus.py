@@ -119,7 +119,10 @@ _PRESETS: Final = (
 def preset_for(card: Card | None) -> tuple[list[Path], str]:
     """Return the files for a card, or for a machine without one, and why they are chosen."""
     names: tuple[str, ...] = ("demo",)
-    reason = "as there is no GPU here: a tiny model from scratch, to try each step"
+    reason = (
+        "as there is no GPU here: a tiny model from scratch, to try each step; with model.path add "
+        "optimizer.config.lr=1e-4"
+    )
     if card is not None:
         gib = card.free / 2**30
         names = next(names for least, names in _PRESETS if gib >= least)

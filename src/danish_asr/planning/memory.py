@@ -16,7 +16,8 @@ from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from torch.nn import Module, Parameter
 
-from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 

@@ -68,10 +68,13 @@ def _facts(plan: "Plan", price_per_hour: float | None) -> Iterator[tuple[str, st
         epochs = f", {plan.epochs:,.1f} epochs (usual: {_USUAL})" if plan.epochs else ""
         yield "in all", steps + epochs
     disk = plan.disk
-    sizes = f"{disk.one / _GIB:.1f}, of which the model is {disk.model / _GIB:.1f}"
-    yield "disk", f"{disk.total / _GIB:.1f} GiB: {disk.number} checkpoints of {sizes}"
+    sizes = f"{disk.one / _GIB:.2f}, of which the model is {disk.model / _GIB:.2f}"
+    yield "disk", f"{disk.total / _GIB:.2f} GiB: {disk.number} checkpoints of {sizes}"
     if plan.hours is None:
-        yield "hours", "not known: a card (--gpu a100-40), 300M or more and num_steps are needed"
+        yield (
+            "hours",
+            "not known: they need a card by name (--gpu a100-40), 300M or more, and num_steps",
+        )
         return
     scaling = f", if {plan.gpus} GPUs are {plan.gpus} times as fast" if plan.gpus > 1 else ""
     yield "hours", f"{_range(plan.hours)}, without validations{scaling}"

@@ -4,7 +4,6 @@ In: the output directories of runs. Out: state, best validation, speed, test sco
 """
 
 import os
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
@@ -15,8 +14,8 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.config_tree import flatten, read_yaml, short_names
-from danish_asr.base.errors import RunError
-from danish_asr.base.files import LOCK_FILE, LOCK_SECONDS, publish_text
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.files import is_written, publish_text
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
 from danish_asr.recipe.run.run_directory import (
@@ -72,6 +71,7 @@ class Run:
             raise RunError(f"{folder}: no {' and no '.join(missing)} there; {expected}")
         self.folder = folder.resolve()
         self.name = name or self.folder.name
+        self.fault = ""  # why its test split has no score, once `test` was read
         self.config: Mapping[str, Any] = (
             {} if self.refused else dict(flatten(read_yaml(folder / CONFIG_FILE)))
         )
@@ -90,8 +90,7 @@ class Run:
 
         A process that trains refreshes its lock; a complete run has a card for its best model.
         """
-        lock = self.folder / LOCK_FILE
-        if lock.exists() and time.time() - lock.stat().st_mtime < LOCK_SECONDS:
+        if is_written(self.folder):
             return TRAINING
         early = ("regime.early_stopping_patience", "regime.num_data_epochs")
         ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
@@ -151,7 +150,11 @@ class Run:
     def test(self) -> Scores | None:
         """The scores of the run's own test split."""
         own = [one for one in evaluations(self.folder) if one.is_of_own_test]
-        return self.scores(own[0]) if own else None
+        try:
+            return self.scores(own[0]) if own else None
+        except DanishAsrError as error:  # one run must not hide the others
+            self.fault = str(error)
+            return None
 
     def line(self) -> dict[str, Any]:
         """Return what a table for programs has of the run."""
@@ -208,11 +211,10 @@ def is_run(folder: Path) -> bool:
 
 
 def report_runs(root: Path, *, csv: Path | None = None, console: Console | None = None) -> None:
-    """Print the runs below ``root``, and why some failed; write a table.
+    """Print the runs below ``root``, why some failed or have no score; write a table.
 
     Raises:
         RunError: There is no run.
-        PredictionsError: An evaluation of a run cannot be scored.
     """
     console, runs = console or Console(), find_runs(root)
     keys = _different_keys(runs)
@@ -232,6 +234,8 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
     for run in runs:
         if run.reason:
             say(f"{run.name}: {run.state}: {run.reason}", console)
+        if run.fault:
+            say(f"{run.name}: no test score: {run.fault}", console)
     if csv:
         lines = [run.line() | _values(run, keys) for run in runs]
         publish_text(csv, to_csv(pd.DataFrame(lines)))

@@ -186,7 +186,4 @@ PROFILES: Final[Mapping[str, Profile]] = {
 }
 """All published profiles: messages, help and configurations read their names here."""
 
-DANISH_PROFILES: Final = frozenset(PROFILES) - {"raw", "plain"}
-"""Those that spell numbers in Danish or change letters that are not Danish."""
-
 _LEADERBOARD: Final = ("rye",)

@@ -75,8 +75,8 @@ def test_a_person_has_one_id_and_an_unknown_speaker_none(
 @pytest.mark.parametrize(
     ("spellings", "gender"),
     [
-        (["mand", "MAND", "m", "M ", "Male"], "male"),
-        (["kvinde", "Kvinde", "K", "k", "f", "Female"], "female"),
+        (["mand", "MAND", "m", "M ", "Male", "male_masculine"], "male"),
+        (["kvinde", "Kvinde", "K", "k", "f", "Female", "female_feminine"], "female"),
         (["nonbinary"], "nonbinary"),
         (["", None], None),
     ],

@@ -230,6 +230,18 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
 
 
+def test_a_run_with_edited_predictions_is_listed_and_hides_no_other(sweep: Path) -> None:
+    predictions = sweep / "a" / "eval" / "best" / "test" / "predictions.jsonl"
+    predictions.write_text(predictions.read_text().replace("ja", "nej", 1))
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
+    with (sweep / "runs.csv").open() as file:
+        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
+    assert rates["a"] == ""
+    assert {*rates} == {*"abcde"}
+    assert "a/eval/best/test/evaluation.json" in output.getvalue()
+
+
 @pytest.mark.parametrize("name", ["test@fleurs", "contest"])
 def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
     """Another dataset's test split, and a split whose name contains "test", were shown."""

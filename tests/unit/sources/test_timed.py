@@ -522,7 +522,10 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
         ("train", "s2", "på Ærø s2"),
     ]
     assert source.rows["whole"].to_pylist() == [True] * 3
-    assert source.counts == {"recordings without a text": 1}
+    assert source.counts == {
+        "recordings without a text": 1,
+        "text files without a recording": 1,  # README.txt
+    }
 
 
 @pytest.mark.parametrize(
@@ -550,3 +553,22 @@ def test_a_link_to_a_folder_above_it_adds_no_recordings(tmp_path: Path) -> None:
     (outside / "again").symlink_to(outside)
     files = [row["file"] for row in rows_of(tmp_path / "in")]
     assert files == ["in/s1/anna.txt", "in/s2/anna.txt"]
+
+
+def test_a_transcript_in_json_that_was_cut_is_refused(tmp_path: Path) -> None:
+    written = FORMATS["json"](transcript())
+    folder = beside(tmp_path, ".json", written)
+    beside(folder, ".json", written[: len(written) // 2], stem="bo")
+    with pytest.raises(SourceError, match=r"bo\.json"):
+        rows_of(folder)
+
+
+def test_where_a_cue_has_no_name_those_that_occur_often_are_speakers(tmp_path: Path) -> None:
+    said = [f"Anna Jensen: hej {n}" for n in range(3)] + ["nå", "husk: det blæser"]
+    cues = [(n, n + 0.9, text) for n, text in enumerate(said)]
+    rows = rows_of(beside(tmp_path, ".vtt", subtitles("vtt", *cues)))
+    assert [(row["speaker_id"], row["text"]) for row in rows] == [
+        *(("Anna Jensen", f"hej {n}") for n in range(3)),
+        (None, "nå"),
+        (None, "husk: det blæser"),
+    ]

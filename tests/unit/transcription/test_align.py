@@ -67,6 +67,18 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
         CliRunner().invoke(app, command, catch_exceptions=False)
 
 
+@pytest.mark.parametrize("option", [["--int8"], ["--lm", "lm"], ["--decoder", "beam"]])
+def test_options_that_choose_words_are_refused_where_the_words_are_given(
+    option: list[str], model_directory: Path, speech: Path, tmp_path: Path
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(SENTENCES[0], encoding="utf-8")
+    command = ["transcribe", str(model_directory), str(speech), "--text", str(text), *option]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 2
+    assert option[0] in result.output
+
+
 def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
     model_directory: Path, speech: Path, tmp_path: Path
 ) -> None:

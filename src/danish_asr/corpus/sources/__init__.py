@@ -6,18 +6,18 @@ their audio. docs/howto/extend.md adds a kind without changing this package.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import Source, table_of, with_splits, without_duplicates
+from danish_asr.corpus.rows import RECORD_KEYS, Source, table_of, with_splits, without_duplicates
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
 from danish_asr.corpus.sources.recordings import fetch_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
@@ -74,7 +74,7 @@ _EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,tex
 _WAYS_OUT: Final = {
     (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp"): _EXPORT,
     (".json",): f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
-    (".tsv",): "Whisper's has no paths; take its .srt",
+    (".tsv",): "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
     (".zip", ".7z", ".rar", ".tar", ".tgz", ".gz", ".bz2", ".xz"): "unpack it first",
     (".xlsx", ".xls", ".ods", ".numbers"): "save it as CSV in UTF-8",
     (".docx", ".doc", ".odt", ".rtf", ".pdf"): "save each text as UTF-8 in a .txt file",
@@ -151,7 +151,7 @@ def _recognised(folder: Path) -> Resolved:
     kinds = [
         Resolved(kind, str(folder), f"it has files in {suffix}")
         for kind, (suffix, _) in _BESIDE.items()
-        if any(files_of(suffix, folder))
+        if any(suffix != ".json" or is_transcript(path) for path in files_of(suffix, folder))
     ]
     if len(kinds) > 1:
         choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
@@ -166,8 +166,9 @@ def _unknown(files: Sequence[Path]) -> str:
     counts = Counter(path.suffix.lower() or "no ending" for path in files)
     listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
     ways = [f"{own}: {way}" for ends, way in _WAYS_OUT.items() for own in ends if own in counts]
+    advice = "".join(f"{way}. " for way in ways)
     return (
-        f"no known kind of source; it has {listed or 'no files'}. {'; '.join(ways)}. "
+        f"no known kind of source; it has {listed or 'no files'}. {advice}"
         "`danish-asr convert --list` shows all kinds; docs/howto/extend.md adds one"
     )
 
@@ -182,6 +183,18 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
+    keys: dict[str, None] = {}
+
+    def noted() -> Iterator[Mapping[str, Any]]:
+        for row in rows_of(location, options):
+            keys.update(dict.fromkeys(row))
+            yield row
+
     with user_code(rows_of, f"reading {location}"):
-        rows = table_of(rows_of(location, options), options, file=name.rpartition(".")[2])
-    return Source(name=location, rows=rows, fetch=partial(fetch_files, Path(location).resolve()))
+        rows = table_of(noted(), options, file=name.rpartition(".")[2])
+    return Source(
+        name=location,
+        rows=rows,
+        fetch=partial(fetch_files, Path(location).resolve()),
+        ignored=tuple(key for key in keys if key not in RECORD_KEYS),
+    )

@@ -28,17 +28,14 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.folders import walk
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import (
+from danish_asr.corpus.columns import (
     USUAL_NAMES,
-    Audio,
-    Builder,
-    Source,
     check_chosen,
     check_columns,
-    check_recordings,
     columns_of,
-    key_of,
+    record_key,
 )
+from danish_asr.corpus.rows import Audio, Builder, Source, check_recordings
 from danish_asr.corpus.sources.recordings import find_recording
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
@@ -136,7 +133,7 @@ def _add(builder: Builder, parquet: pq.ParquetFile, file: _File) -> None:
     labels = class_names(file.schema.metadata or {})
     has_paths = pa.types.is_string(audio.type) or pa.types.is_large_string(audio.type)
     read = {
-        key_of(ours, theirs): theirs.split(",")
+        record_key(ours, theirs): theirs.split(",")
         for ours, theirs in file.columns.items()
         if ours != "audio" or has_paths
     }

@@ -1,7 +1,7 @@
 """Tables of recordings: CSV (with commas or semicolons), TSV and JSON lines.
 
 Comes in: a file, or all tables of a folder. Paths are relative to the table. Usual names of columns
-are found (`rows.USUAL_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
+are found (`columns.USUAL_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
 ``metadata.jsonl``, as `datasets` has them in an audiofolder, from the recording's folder.
 """
 
@@ -18,18 +18,15 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import (
+from danish_asr.corpus.columns import (
     USUAL_NAMES,
-    Source,
     check_chosen,
     check_columns,
-    check_recordings,
     columns_of,
-    key_of,
-    split_of_path,
-    table_of,
+    record_key,
     values_of,
 )
+from danish_asr.corpus.rows import Source, check_recordings, split_of_path, table_of
 from danish_asr.corpus.sources.recordings import fetch_files, recordings
 from danish_asr.corpus.sources.timed_files import is_transcript
 
@@ -131,7 +128,7 @@ class _Reader:
 def _keys(names: Sequence[str], options: ConvertOptions) -> dict[str, str]:
     """The names of a row's columns by the keys of a record."""
     columns = columns_of(names, options.columns)
-    keys = {key_of(ours, theirs): theirs for ours, theirs in columns.items()}
+    keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
     split = next((name for name in names if name.lower() == "split"), None)
     return keys | ({"split": split} if split else {})
 

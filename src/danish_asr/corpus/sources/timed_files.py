@@ -175,16 +175,17 @@ def _seconds(clock: Sequence[str | None]) -> float:
 
 
 def _labelled(spans: list[Span]) -> list[Span]:
-    """The spans with the names before their texts as speakers, if all of several have one."""
-    labels = [_LABEL.match(span.text) for span in spans]
-    with_text = [
-        span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text
-    ]
-    if len(with_text) < _LABELLED or not all(with_text):
-        return spans
+    """The spans with the names before their texts as speakers.
+
+    If all of several cues have a name, each is one; else those that occur often enough.
+    """
+    labels = [None if span.speaker else _LABEL.match(span.text) for span in spans]
+    counts = Counter(label[1] for label in labels if label)
+    cues = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
+    least = 1 if len(cues) >= _LABELLED and all(cues) else _LABELLED
     return [
         span._replace(text=span.text[label.end() :], speaker=label[1])
-        if label and not span.speaker
+        if label and counts[label[1]] >= least
         else span
         for span, label in zip(spans, labels, strict=True)
     ]
@@ -209,13 +210,17 @@ def _span(segment: Mapping[str, Any]) -> Span:
 
 
 def files_of(suffix: str, folder: Path) -> Iterator[Path]:
-    """The files of an ending below a folder; a ``.txt`` is one of them beside its recording."""
+    """The files of an ending below a folder.
+
+    A ``.txt`` is one of them beside its recording, and a ``.json`` there or if it is a transcript:
+    one that was cut must not be lost.
+    """
     for parent, names in walk(folder):
         stems = {name_key(Path(name).stem) for name in names if is_audio(name)}
         for path in (parent / name for name in names if name.lower().endswith(suffix)):
-            if suffix == ".txt" and name_key(path.stem) not in stems:
-                continue
-            if suffix != ".json" or is_transcript(path):
+            is_beside = name_key(path.stem) in stems
+            is_read = suffix != ".txt" and (suffix != ".json" or is_transcript(path))
+            if is_beside or is_read:
                 yield path
 
 

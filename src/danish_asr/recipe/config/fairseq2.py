@@ -7,7 +7,8 @@ from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.recipe.config.load import unstructure
-from danish_asr.recipe.config.schema import ONLY_DEFAULT, AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.upstream import ONLY_DEFAULT
 
 SectionT = TypeVar("SectionT")
 

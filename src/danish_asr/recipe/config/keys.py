@@ -1,6 +1,7 @@
 """What there is to know about each key of the configuration, for help, completion and the docs.
 
-It is read from `schema.py`: types, defaults, and the string below each field. No PyTorch.
+It is read from `schema.py` and `training_sections.py`: types, defaults, and the string below each
+field. No PyTorch.
 """
 
 import ast
@@ -26,8 +27,8 @@ from typing import (
 )
 
 from danish_asr.base.config_tree import join
-from danish_asr.recipe.config import schema
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.training_sections import SCHEDULES
 
 _WORDS: Final = {
     bool: "true or false",
@@ -40,7 +41,7 @@ _WORDS: Final = {
 }
 _BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
 _SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "lr_scheduler": {name: kind() for name, kind in schema.SCHEDULES.items()},
+    "lr_scheduler": {name: kind() for name, kind in SCHEDULES.items()},
 }
 """Of sections whose ``name`` chooses the settings in ``config``: these, by the name."""
 

@@ -14,9 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from danish_asr.base.config_tree import Tree, flatten, join, merge, unknown_key, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.config import schema
 from danish_asr.recipe.config.keys import near_keys
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
+from danish_asr.recipe.config.training_sections import SCHEDULES, ScheduleSection
+from danish_asr.recipe.config.upstream import ONLY_DEFAULT, WITHOUT_EFFECT
+from danish_asr.recipe.config.values import FULL
 from danish_asr.text.profiles import normalizer
 
 _RULES: Final = {
@@ -54,8 +56,8 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
 
 def _schedule(tree: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """Return the settings of the schedule that a configuration names, and their faults."""
-    name = value_of(tree, "lr_scheduler.name") or schema.ScheduleSection.name
-    kind = schema.SCHEDULES.get(name)
+    name = value_of(tree, "lr_scheduler.name") or ScheduleSection.name
+    kind = SCHEDULES.get(name)
     if kind is None:  # its name is a fault already
         return None, []
     return validated(kind, value_of(tree, "lr_scheduler.config") or {}, "lr_scheduler.config")
@@ -70,7 +72,7 @@ def unstructure(config: object) -> Tree:
 
 def ineffective_keys(tree: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys of a configuration that have no effect here."""
-    prefixes = tuple(f"{section}." for section in schema.WITHOUT_EFFECT)
+    prefixes = tuple(f"{section}." for section in WITHOUT_EFFECT)
     return [key for key, _ in flatten(tree) if f"{key}.".startswith(prefixes)]
 
 
@@ -105,11 +107,13 @@ def in_steps(first: int | str, epoch: float = 1.0) -> float:
 def _without_upstreams(tree: Mapping[str, Any]) -> tuple[Tree, list[str]]:
     """Leave out upstream's keys that are not ours; values that would change a run are faults."""
     ours, faults = merge(tree), list[str]()
-    for key, only in schema.ONLY_DEFAULT.items():
+    for key, only in ONLY_DEFAULT.items():
         value = value_of(tree, key)
+        if isinstance(value, str):
+            value = value.removeprefix("torch.")  # as upstream writes a dtype
         if value is not None and value != only:
             faults.append(f"{key} must be {_as_yaml(only)}, but is {_as_yaml(value)}")
-    for key in (*schema.ONLY_DEFAULT, *schema.WITHOUT_EFFECT):
+    for key in (*ONLY_DEFAULT, *WITHOUT_EFFECT):
         _remove(ours, key)
     return ours, faults
 
@@ -186,7 +190,7 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
 
 def _broken_rules_of_model(config: AsrConfig) -> Iterator[str]:
     model = config.model
-    if model.head != schema.FULL and not (model.name or model.path):
+    if model.head != FULL and not (model.name or model.path):
         yield "model.head must be full without a trained model (model.name or model.path)"
     if model.keep_layers != sorted({*model.keep_layers}):
         rule = "must be numbers of layers, from 0 on and ascending"

@@ -1,7 +1,7 @@
 """A run's output directory: the names of its files, its checkpoints, scores and metrics."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -205,13 +205,6 @@ def check_model(model: str | Path) -> Path:
         fault = "a file" if path.exists() else "missing"
         raise RunError(f"model {model}: {fault}; expected a run, a checkpoint or a model's name")
     return path
-
-
-def named_twice(models: Iterable[str | Path]) -> bool:
-    """Whether two of the models are the same checkpoint or the same name, however it is written."""
-    paths = [Path(model).expanduser().resolve() for model in models]
-    meant = [meant_checkpoint(path) or path for path in paths]
-    return len({*meant}) < len(meant)
 
 
 def own_tokenizer(run: Path) -> Path | None:

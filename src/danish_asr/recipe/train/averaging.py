@@ -18,6 +18,7 @@ from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
+    ENVIRONMENT,
     MODEL_CARD,
     TOKENIZER,
     checkpoint_steps,
@@ -52,7 +53,7 @@ def average(run: Path, last: int) -> Path:
     torch.save(_mean([_weights_file(run, step) for step in steps[-last:]]), weights)
     card = read_yaml(cards[0])
     copied = [
-        *(CONFIG_FILE, f"{CHECKPOINTS}/{MODEL_CARD}"),
+        *(CONFIG_FILE, ENVIRONMENT, f"{CHECKPOINTS}/{MODEL_CARD}"),
         *(f"{CHECKPOINTS}/{TOKENIZER}", f"{CARDS_DIR}/{TOKENIZER}"),
     ]
     (unfinished / CARDS_DIR).mkdir()

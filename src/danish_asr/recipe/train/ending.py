@@ -30,7 +30,7 @@ from danish_asr.base.errors import (
     refused_content,
 )
 from danish_asr.base.stops import at_stops, close_in_time, exception_at_stops, interrupted
-from danish_asr.recipe.config.schema import TrainerSection
+from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
 

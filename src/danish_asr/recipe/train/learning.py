@@ -24,9 +24,10 @@ from torch.optim.adamw import adamw
 from typing_extensions import override
 
 from danish_asr.base.errors import MissingExtraError
-from danish_asr.recipe.config import schema
+from danish_asr.recipe.config import training_sections as sections
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
-from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, GroupConfig
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.training_sections import OPTIMIZERS, GroupConfig
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -100,7 +101,7 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
     if code is not None:
         factory = partial(_create, code)
         register_component(
-            container, Optimizer, name, config_kls=schema.AdamWConfig, factory=factory
+            container, Optimizer, name, config_kls=sections.AdamWConfig, factory=factory
         )
 
 

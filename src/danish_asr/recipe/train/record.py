@@ -30,7 +30,8 @@ from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.schema import OPTIMIZERS, AsrConfig, WandbConfig
+from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
@@ -84,8 +85,8 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
     space = checkpoint_space(output_dir, module, config)
     if space.total > free:
         raise RunError(
-            f"{output_dir} has {free / gib:.1f} GiB free, but {space.number} more checkpoints of "
-            f"{space.one / gib:.1f} GiB need {space.total / gib:.1f} GiB; free some, or keep fewer "
+            f"{output_dir} has {free / gib:.3f} GiB free, but {space.number} more checkpoints of "
+            f"{space.one / gib:.3f} GiB need {space.total / gib:.3f} GiB; free some, or keep fewer "
             "(regime.keep_last_n_checkpoints)"
         )
 

@@ -26,7 +26,8 @@ from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
-from danish_asr.recipe.config.schema import FULL, AsrConfig
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
@@ -48,7 +49,7 @@ from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
 
 def run(request: cli.Request, tree: Tree) -> None:
-    """Train; `danish_asr.recipe.entry.train` has the exit statuses."""
+    """Train; `danish_asr.recipe.entry.run` has the exit statuses."""
     hide_progress_bar()
     output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with exit_on_error():
