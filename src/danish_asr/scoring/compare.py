@@ -196,7 +196,7 @@ def _differences(
         resolvable = not spread.not_resolvable
         total = spread
         if over_seeds and resolvable:
-            total = _with_seeds(spread, [seeds[number] for seeds in of_seeds])
+            total = with_seeds(spread, [seeds[number] for seeds in of_seeds])
         low, high = total.around() if resolvable else (np.nan, np.nan)
         line |= {f"{name}_difference": total.value, f"{name}_low": low, f"{name}_high": high}
         line[f"{name}_p"] = total.p_value() if resolvable else np.nan
@@ -204,8 +204,8 @@ def _differences(
     return line
 
 
-def _with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
-    """Add the variance over seeds to that over speakers."""
+def with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
+    """Add the variance over seeds to that over speakers, as Welch and Satterthwaite do."""
     variances, freedoms = [spread.deviation**2], [spread.freedom]
     for seeds in seeds_of_both:
         variances.append(float(seeds.var(ddof=1)) / len(seeds))

@@ -6,11 +6,14 @@ from dataclasses import replace
 from math import isnan, nan
 from statistics import mean, stdev
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_ind
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.compare import Comparison, compare_runs, holm
+from danish_asr.scoring.compare import Comparison, compare_runs, holm, with_seeds
+from danish_asr.scoring.intervals import Spread
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
@@ -97,12 +100,13 @@ def test_other_rows_references_and_splits_are_refused() -> None:
     [
         ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
         ([0.9, nan, 0.02, 0.02], [0.9, nan, 0.06, 0.06]),
+        ([0.9, 0.8], [1.0, 1.0]),
         ([], []),
     ],
 )
 def test_holm_of_worked_examples(p_values: list[float], adjusted: list[float]) -> None:
-    found = holm(pd.Series(p_values, dtype=float)).tolist()
-    assert found == pytest.approx(adjusted, nan_ok=True)
+    values = holm(pd.Series(p_values, dtype=float)).tolist()
+    assert values == pytest.approx(adjusted, nan_ok=True)
 
 
 def _rows(seed: int, *, better: bool = False) -> list[Prediction]:
@@ -145,6 +149,15 @@ def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
     line = compare_runs(runs).table.iloc[1]
     assert bool(line["over_seeds"]) is over_seeds
     assert bool(line["wer_p"] > 0.05) is over_seeds
+
+
+def test_without_a_spread_of_speakers_seeds_are_compared_by_welchs_test() -> None:
+    one, other = np.array([0.2, 0.23, 0.21]), np.array([0.3, 0.26, 0.31, 0.25])
+    alike = Spread(float(other.mean() - one.mean()), 1e-9, 30.0, None)
+    welch = ttest_ind(one, other, equal_var=False).pvalue
+    assert with_seeds(alike, [one, other]).p_value() == pytest.approx(welch)
+    unlike = alike._replace(deviation=0.5)
+    assert with_seeds(unlike, [one, other]).p_value() == pytest.approx(unlike.p_value(), rel=1e-3)
 
 
 def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:

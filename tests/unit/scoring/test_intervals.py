@@ -75,6 +75,7 @@ def test_the_p_value_of_a_difference_agrees_with_its_interval() -> None:
     for fewer in (1, 5, 30):
         other = errors - fewer + np.arange(12) % 5
         spread, _ = spreads(group(words, other), "standard", group(words, errors))
+        assert spread.value == pytest.approx((other.sum() - errors.sum()) / words.sum())
         low, high = spread.around()
         assert (spread.p_value() < 0.05) == (not low <= 0 <= high)
 
@@ -130,7 +131,9 @@ def test_one_of_thirty_speakers_in_three_groups_does_not_switch_off_what_is_pool
 
 
 def test_a_gap_is_found_where_groups_differ_and_not_where_they_are_equal() -> None:
-    assert gap_of(dialects([12] * 4, [0.1, 0.1, 0.1, 0.4], seed=0)).resolved
+    different = gap_of(dialects([12] * 4, [0.1, 0.1, 0.1, 0.4], seed=0))
+    assert different.resolved
+    assert different.p == 1 / 2000  # no permutation is as extreme as what was observed
     assert not gap_of(dialects([12] * 4, [0.17] * 4, seed=0)).resolved
 
 
@@ -146,6 +149,14 @@ def test_small_equal_groups_can_be_compared() -> None:
     }
     gap = gap_of(groups)
     assert (gap.difference, gap.resolved) == (0, False)
+
+
+def test_groups_whose_speakers_are_all_alike_are_not_compared() -> None:
+    groups = [
+        (name, group([100] * 8, [wrong] * 8, [f"{name}{n}" for n in range(8)]))
+        for name, wrong in (("a", 10), ("b", 20))
+    ]
+    assert estimate_gap(groups, "standard") is None
 
 
 @pytest.mark.parametrize("count", [1, 101])
