@@ -60,26 +60,6 @@ def test_the_configurations_have_no_fault() -> None:
     load(merge(read_yaml(ROOT / "configs" / "demo.yaml"), *blocks), where="the page")
 
 
-def test_manifests_of_fairseq_become_a_dataset(tmp_path: Path) -> None:
-    audio = tmp_path / "audio"
-    audio.mkdir()
-    for split in ("train", "dev"):
-        names = [f"{split}{number}.wav" for number in range(2)]
-        for name in names:
-            (audio / name).write_bytes(tone(1.0, rate=16_000))
-        lines = [str(audio), *(f"{name}\t16000" for name in names)]
-        (tmp_path / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-        (tmp_path / f"{split}.wrd").write_text("på Ærø\nja, tak\n", encoding="utf-8")
-    table = run_script("write-a-table.md", "manifests.py", tmp_path)
-    (tmp_path / "recordings.csv").write_bytes(table)
-    convert(tmp_path / "recordings.csv", tmp_path / "out", ConvertOptions(name="x"))
-    rows = pd.read_parquet(tmp_path / "out" / "version=0")
-    assert sorted(zip(rows["split"], rows["text"], strict=True)) == [
-        *(("dev", "ja, tak"), ("dev", "på Ærø")),
-        *(("train", "ja, tak"), ("train", "på Ærø")),
-    ]
-
-
 def script_of(page: str, name: str) -> str:
     """A Python script of a page, by its docstring."""
     text = (ROOT / "docs" / "howto" / page).read_text(encoding="utf-8")
