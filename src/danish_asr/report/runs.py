@@ -39,7 +39,7 @@ TRAINING: Final = "running"
 STOPPED: Final = "stopped"
 FAILED_STATE: Final = "failed"
 
-_LEFT_OUT: Final = ("trainer.max_wall_minutes", "regime.stop_at_step", "common.assets.")
+_LEFT_OUT: Final = ("trainer.max_wall_minutes", "common.assets.")
 """Keys, or their beginnings, that say nothing about what a run learns."""
 
 _TIMES: Final = ("hours", "audio h/h")

@@ -224,8 +224,8 @@ def default_outputs(files: Sequence[Path]) -> list[Path]:
     if len(files) > 1:
         return []
     (file,) = files
-    usual = file.name.removesuffix(".gz") == PREDICTIONS
-    prefix = "" if usual else f"{file.name}."
+    is_of_run = file.name.removesuffix(".gz") == PREDICTIONS
+    prefix = "" if is_of_run else f"{file.name}."
     return [file.with_name(f"{prefix}{name}") for name in ("scores.json", "report.html")]
 
 

@@ -292,9 +292,9 @@ def from_row(row: Row, location: str) -> Prediction:
         values["id"] = str(values["id"])
     for key, text in values.items():
         if not isinstance(text, str):
-            found = "null" if text is None else f"{text!r:.40}"
+            shown = "null" if text is None else f"{text!r:.40}"
             fix = 'write "" where nothing was recognised' if key == "hypothesis" else "write a text"
-            raise PredictionsError(f"{location}: {key} must be a string, found {found}; {fix}")
+            raise PredictionsError(f"{location}: {key} must be a string, found {shown}; {fix}")
     if not values["id"].strip():
         raise PredictionsError(f"{location}: the id is empty")
     seconds = _seconds(row.pop("duration", None), location)

@@ -29,8 +29,8 @@ _ORDINAL_TENS: Final = (
     *("halvfjerdsindstyvende", "firsindstyvende", "halvfemsindstyvende"),
 )
 _FREE: Final = r"(?<![\w.,:/])"  # nothing before it belongs to the number
-_WHOLE: Final = r"(?:\d{1,3}(?:\.\d{3})+|\d+)"
-_NUMBER: Final = rf"{_WHOLE}(?:,\d+)?(?![.,]?\d)"
+_INTEGER: Final = r"(?:\d{1,3}(?:\.\d{3})+|\d+)"
+_NUMBER: Final = rf"{_INTEGER}(?:,\d+)?(?![.,]?\d)"
 _DECIMAL: Final = rf"(?:{_NUMBER}|\d+\.\d{{1,2}}(?![.,]?\d))"  # "1.50", before a unit only
 _NAMED_UNIT: Final = "|".join(sorted(map(re.escape, UNITS), key=len, reverse=True))
 
@@ -75,14 +75,14 @@ def hundreds(number: int) -> str:
 
 def number(written: str, *, neuter: bool = False) -> str:
     """Spell digits with or without thousands dots and decimals: ``3,14``, ``1.000``, ``007``."""
-    whole, _, decimals = written.partition(",")
-    is_dotted, whole = "." in whole, whole.replace(".", "")
-    if len(whole) > 12 or (whole[0] == "0" and len(whole) > 1):
-        words = _digits(whole)
-    elif re.fullmatch(r"1[1-9]\d\d", whole) and not is_dotted and not decimals:
-        words = hundreds(int(whole))
+    integer, _, decimals = written.partition(",")
+    is_dotted, integer = "." in integer, integer.replace(".", "")
+    if len(integer) > 12 or (integer[0] == "0" and len(integer) > 1):
+        words = _digits(integer)
+    elif re.fullmatch(r"1[1-9]\d\d", integer) and not is_dotted and not decimals:
+        words = hundreds(int(integer))
     else:
-        words = cardinal(int(whole), neuter=neuter and not decimals)
+        words = cardinal(int(integer), neuter=neuter and not decimals)
     if not decimals:
         return words
     is_pair = len(decimals) == 2 and decimals[0] != "0"
@@ -131,7 +131,7 @@ def _fraction(match: re.Match[str]) -> str:
 def _range(match: re.Match[str]) -> str:
     """Write "5-10" with "til"; a smaller or equal second number makes a result, "3-1"."""
     written = [re.sub(r"\.(?=\d{3}\b)", "", match[i]).rstrip(".,:") for i in (1, 2)]
-    first, second = ([int(part) for part in re.findall(r"\d+", each)] for each in written)
+    first, second = ([int(digits) for digits in re.findall(r"\d+", part)] for part in written)
     if list(map(len, written)) == [4, 2]:  # 1914-18
         first = [first[0] % 100]
     if first < second and (first != [0] or match["unit"]):
@@ -163,14 +163,14 @@ def _crowns(match: re.Match[str]) -> str:
     written = (
         match["number"] if "." not in match["number"][-3:] else match["number"].replace(".", ",")
     )
-    whole, _, cents = written.partition(",")
+    integer, _, cents = written.partition(",")
     if len(cents) not in {0, 2}:
         return f"{_amount(written)} kroner"
-    crowns = "en krone" if whole == "1" else f"{_amount(whole)} kroner"
+    crowns = "en krone" if integer == "1" else f"{_amount(integer)} kroner"
     if not cents or cents == "00":
         return crowns
     coins = f"{cardinal(int(cents))} øre"
-    return coins if whole == "0" else f"{crowns} og {coins}"
+    return coins if integer == "0" else f"{crowns} og {coins}"
 
 
 def _with_unit(match: re.Match[str]) -> str:
@@ -180,9 +180,9 @@ def _with_unit(match: re.Match[str]) -> str:
 
 
 def _ordinal(match: re.Match[str]) -> str:
-    found = match.groupdict()
-    before = found.get("before") or ""
-    neuter = bool(found.get("neuter")) or before.lower() == "det "
+    parts = match.groupdict()
+    before = parts.get("before") or ""
+    neuter = bool(parts.get("neuter")) or before.lower() == "det "
     return before + ordinal(int(match["number"]), neuter=neuter)
 
 

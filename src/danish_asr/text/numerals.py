@@ -29,8 +29,8 @@ def spell_numerals(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def spell_numeral(numeral: str) -> str:
     """Spell one numeral, e.g. ``"1.203,1"`` as ``"et tusind to hundrede og tre komma et"``."""
-    whole, _, decimals = numeral.replace(".", "").partition(",")
-    words = spell_integer(int(whole)) if len(whole) <= MAX_DIGITS else whole
+    integer, _, decimals = numeral.replace(".", "").partition(",")
+    words = spell_integer(int(integer)) if len(integer) <= MAX_DIGITS else integer
     if not decimals:
         return words
     # Decimals are neuter: "ni komma et".

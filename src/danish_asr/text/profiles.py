@@ -64,15 +64,15 @@ def profile_version(profile: str) -> int | None:
 
 
 def _find(profile: str) -> Normalizer:
-    found = find_named(profile, PROFILES, "profile")
-    if isinstance(found, Profile):
-        return found.normalize
-    if not callable(found):
+    function = find_named(profile, PROFILES, "profile")
+    if isinstance(function, Profile):
+        return function.normalize
+    if not callable(function):
         raise ConfigError([f"profile: {profile} must be a function from text to text"])
 
     def normalize_by_user(text: str) -> str:
-        with user_code(found, "normalising a text"):
-            return str(found(text))
+        with user_code(function, "normalising a text"):
+            return str(function(text))
 
     return normalize_by_user
 
@@ -103,7 +103,7 @@ def _is_kept(character: str) -> bool:
 
 
 _NUMBER_WITH_SEPARATORS: Final = re.compile(r"\d[\d.,]*")
-_WHOLE_NUMBER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
+_INTEGER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
 
 
 def _rye(text: str) -> str:
@@ -122,7 +122,7 @@ def _joined(text: str) -> str:
 
 def _spelled(text: str) -> str:
     # num2words' spelling ("ettusinde og femogtyve"), not CoRal's.
-    return " ".join(_WHOLE_NUMBER.sub(lambda match: _cardinal(match[0]), text).split())
+    return " ".join(_INTEGER.sub(lambda match: _cardinal(match[0]), text).split())
 
 
 def _without_punctuation(text: str) -> str:
