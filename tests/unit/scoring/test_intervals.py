@@ -116,6 +116,31 @@ def test_a_small_group_has_a_pooled_interval_unless_its_speakers_are_alike() -> 
     assert pooled_intervals([*few.values()], "standard") == [None, None]
 
 
+def test_a_pooled_interval_has_the_relative_deviations_of_all_speakers() -> None:
+    errors = [np.array(own) for own in ([10, 20, 30], [20, 40, 60], [30, 60, 60], [40, 20, 30, 50])]
+    groups = [
+        group([200] * len(own), own, [f"{place}{n}" for n in range(len(own))])
+        for place, own in enumerate(errors)
+    ]
+    squares = sum(((own / own.mean() - 1) ** 2).sum() for own in errors)
+    deviation = np.sqrt(squares / 9)  # 13 speakers, 4 groups
+    for own, interval in zip(errors, pooled_intervals(groups, "standard"), strict=True):
+        factor = np.exp(2.262157 * deviation / np.sqrt(len(own)))
+        rate = own.mean() / 200
+        assert interval == pytest.approx(Interval(rate / factor, rate * factor))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pooled"), [([3, 3, 3, 3], True), ([3, 3, 4], False), ([5, 5], True)]
+)
+def test_pooling_needs_eight_more_speakers_than_groups(sizes: list[int], pooled: bool) -> None:
+    groups = [*dialects(sizes, [0.2] * len(sizes), 0).values()]
+    assert any(pooled_intervals(groups, "standard")) is pooled
+    for own in groups:
+        own["word_substitutions"] = own["word_hits"] = 100  # all speakers are alike
+    assert not any(pooled_intervals(groups, "standard"))
+
+
 @pytest.mark.parametrize(("shared", "pooled"), [(1, True), (2, False)])
 def test_one_of_thirty_speakers_in_three_groups_does_not_switch_off_what_is_pooled(
     shared: int, pooled: bool
