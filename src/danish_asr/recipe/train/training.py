@@ -32,7 +32,7 @@ from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, record
-from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
+from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
@@ -50,7 +50,6 @@ from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
 def run(request: cli.Request, tree: Tree) -> None:
     """Train; `danish_asr.recipe.entry.run` has the exit statuses."""
-    hide_progress_bar()
     output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with exit_on_error():
         config = load(tree, where=request.where)
