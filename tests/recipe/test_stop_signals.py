@@ -118,12 +118,12 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
 
 HELD = """
 import sys, threading, time
-from danish_asr.base.stops import close_in_time, exit_if_held
+from danish_asr.base.stops import ends_in_time, exit_if_held
 def wait_for_a_server():
     threading.Thread(target=time.sleep, args=[600]).start()
     time.sleep(600)
-assert close_in_time(lambda: None, 60)
-assert not close_in_time(wait_for_a_server, 0.5)
+assert ends_in_time(lambda: None, 60)
+assert not ends_in_time(wait_for_a_server, 0.5)
 print("saved")
 exit_if_held(75)
 """

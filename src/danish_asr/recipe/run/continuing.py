@@ -1,7 +1,7 @@
 """Guards the start of a run: one run in a directory, and nothing of another one is overwritten.
 
-Each check raises RunError before anything is written; ``tidy`` and ``fit_to_processes`` then
-prepare a run that continues.
+Each check raises RunError before anything is written; `tidy` and `fit_to_processes` then prepare a
+run that continues.
 """
 
 import shutil
@@ -24,8 +24,6 @@ from danish_asr.recipe.run.run_directory import (
     recorded,
     resumable_steps,
 )
-
-_BATCHES: Final = "trainer.grad_accumulation.num_batches"
 
 _ADVICE: Final = (
     "Wait for its end, or stop it there with kill and wait until it has saved; the same command "
@@ -79,30 +77,15 @@ def noted(output_dir: Path) -> Iterator[None]:
         raise
 
 
-def check_name(output_dir: Path, dataset: str | None) -> None:
-    """Refuse, with RunError, a run with the name of its dataset: two cards would have it."""
-    if output_dir.resolve().name == dataset:
-        raise RunError(
-            f"OUTDIR {output_dir}: the dataset is '{dataset}', and the model would get the same "
-            "name; name another directory"
-        )
-
-
 def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
     """Refuse, with RunError, to continue a run with another configuration.
 
     Before the first checkpoint anything may change.
     """
-    file, steps = output_dir / CONFIG_FILE, resumable_steps(output_dir)
-    if not file.is_file() or not steps:
+    steps = resumable_steps(output_dir)
+    if not steps:
         return
-    now, before = dict(flatten(config)), dict(flatten(read_yaml(file)))
-    end = now.get("regime.num_steps")
-    if end is not None and int(end) < steps[-1]:
-        raise RunError(
-            f"{output_dir} holds a run at step {steps[-1]}, but regime.num_steps is {end}; raise "
-            "it, or evaluate the run"
-        )
+    now, before = dict(flatten(config)), dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
     changed = [
         f"  - {key} was {before.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
@@ -117,31 +100,26 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
         )
 
 
-def check_processes(output_dir: Path, processes: int, num_batches: int) -> str | None:
-    """Compare the number of processes, and of batches in a step, with the run's so far.
+def check_processes(output_dir: Path, processes: int) -> str | None:
+    """Compare the number of processes with that which saved the run; return a note on a change.
 
-    ``num_batches`` is what each process accumulates. Returns a note on what changes; raises
-    RunError if the model was sharded over another number of processes.
+    Raises:
+        RunError: The model was sharded over another number of processes.
     """
     folder, saved = _saved_ranks(output_dir)
-    if not saved:
+    if saved in {0, processes}:
         return None
-    notes = []
-    if saved != processes:
-        shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
-        if shards > 1:
-            raise RunError(
-                f"{output_dir} was saved by {saved} processes with the model sharded over {shards};"
-                f" it cannot continue with {processes}. Continue with {saved}, or start a new run."
-            )
-        notes.append(f"the run was saved by {saved} processes and continues with {processes}")
-    configured = dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
-    before, now = saved * configured[_BATCHES], processes * num_batches
-    if before != now:
-        keep, rest = divmod(before, processes)
-        advice = f"no {_BATCHES} keeps it" if rest else f"{_BATCHES}={keep} keeps it"
-        notes.append(f"WARNING: a step took {before} batches and now takes {now}; {advice}")
-    return ". ".join(notes) or None
+    shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+    if shards > 1:
+        raise RunError(
+            f"{output_dir} was saved by {saved} processes with the model sharded over {shards}; it "
+            f"cannot continue with {processes}. Continue with {saved}, or start a new run."
+        )
+    return (
+        f"the run was saved by {saved} processes and continues with {processes}. A step has as "
+        f"much audio as before if trainer.grad_accumulation.num_batches is {saved / processes:g} "
+        "times that of before"
+    )
 
 
 def tidy(output_dir: Path) -> None:
@@ -157,9 +135,7 @@ def tidy(output_dir: Path) -> None:
             score.unlink()
     last = max(resumable_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
-        kept = "".join(line for line, values in recorded(file) if values["Step"] <= last)
-        if kept != file.read_text(encoding="utf-8", errors="replace"):
-            publish_text(file, kept)
+        publish_text(file, "".join(line for line, row in recorded(file) if row["Step"] <= last))
     for folder in (output_dir / TENSORBOARD).glob("*/"):
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
 
@@ -176,9 +152,8 @@ def fit_to_processes(output_dir: Path, processes: int) -> None:
     """
     folder, saved = _saved_ranks(output_dir)
     for rank in range(saved, processes if saved else 0):
-        for kind, name in (("trainer", "rank"), ("data_reader", "dp")):
-            first = folder / kind / f"{name}_00.pt"
-            shutil.copyfile(first, folder / kind / f"{name}_{rank:02d}.pt")
+        for state in ("trainer/rank", "data_reader/dp"):
+            shutil.copyfile(folder / f"{state}_00.pt", folder / f"{state}_{rank:02d}.pt")
 
 
 def _saved_ranks(output_dir: Path) -> tuple[Path, int]:

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.files import sha256_of
@@ -23,8 +22,6 @@ EVALUATION: Final = "evaluation.json"
 """What was evaluated, with the name and the SHA-256 of the predictions file beside it."""
 
 PREDICTIONS_SHA256: Final = "predictions_sha256"
-"""The key of that hash in ``evaluation.json``."""
-
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
@@ -60,12 +57,9 @@ def resumable_steps(output_dir: Path) -> list[int]:
 def checkpoint_scores(output_dir: Path) -> dict[int, float]:
     """Return the validation score of each complete checkpoint that has one; higher is better."""
     folder = output_dir / CHECKPOINTS / "scores"
-    scores = {}
-    for step in checkpoint_steps(output_dir):
-        score = read_score(folder / f"step_{step}.txt")
-        if score is not None:
-            scores[step] = score
-    return scores
+    steps = checkpoint_steps(output_dir)
+    scores = {step: read_score(folder / f"step_{step}.txt") for step in steps}
+    return {step: score for step, score in scores.items() if score is not None}
 
 
 def read_score(file: Path) -> float | None:
@@ -92,7 +86,7 @@ def weights_digest(run: Path, step: int) -> str | None:
     files = sorted((run / CHECKPOINTS / f"step_{step}" / "model").rglob("*.pt"))
     content = sha256()
     for file in files:
-        with suppress(OSError, BadZipFile), ZipFile(file) as archive:
+        with ZipFile(file) as archive:
             for entry in archive.infolist():
                 _, _, name = entry.filename.partition("/")  # below the name of the file
                 content.update(f"{name} {entry.file_size} {entry.CRC}\n".encode())
@@ -107,8 +101,8 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
     if not isinstance(about, dict):
-        found = type(about).__name__
-        raise PredictionsError(f"{path}: expected a JSON object, found {found}; {advice}")
+        kind = type(about).__name__
+        raise PredictionsError(f"{path}: expected a JSON object, found {kind}; {advice}")
     return about
 
 
@@ -141,34 +135,33 @@ class Evaluation(NamedTuple):
 
     @property
     def is_of_own_test(self) -> bool:
-        """Whether it is of the whole test split of the run's own dataset, decoded greedily."""
+        """Whether it is of the full test split of the run's own dataset, decoded greedily."""
         return (
             [*(self.about.get("rows_in_split") or ())] == ["test"]
             and not {"where", "decoder"} & {*self.about}
             and not any("@" in part for part in self.predictions.parts[-4:])
         )
 
+    @property
+    def rank(self) -> tuple[bool, ...]:
+        """What evaluations of a run are sorted by: those of its own test split come first.
+
+        Of several, the best checkpoint's come first; those with a condition or a decoder last.
+        """
+        about = self.about
+        is_best = about.get("checkpoint") == "best"
+        return not self.is_of_own_test, "where" in about, "decoder" in about, not is_best
+
 
 def evaluations(run: Path) -> list[Evaluation]:
-    """Return the finished evaluations of a run: those of its own test split come first.
-
-    Of several, the best checkpoint's come first; those with a decoder or a condition last.
-    """
-    files = [file.with_name(PREDICTIONS) for file in (run / "eval").rglob(EVALUATION)]
-    made = [
-        Evaluation(file, read_evaluation(file.with_name(EVALUATION)))
-        for file in sorted(files)
-        if file.is_file()
+    """Return the finished evaluations of a run, sorted by their rank."""
+    files = [
+        file for file in (run / "eval").rglob(EVALUATION) if file.with_name(PREDICTIONS).is_file()
     ]
-    special = ("where", "decoder")
-    return sorted(
-        made,
-        key=lambda one: (
-            not one.is_of_own_test,
-            *(key in one.about for key in special),
-            one.about.get("checkpoint") != "best",
-        ),
-    )
+    made = [
+        Evaluation(file.with_name(PREDICTIONS), read_evaluation(file)) for file in sorted(files)
+    ]
+    return sorted(made, key=lambda evaluation: evaluation.rank)
 
 
 def predictions_of(path: Path) -> Path:
@@ -207,12 +200,6 @@ def check_model(model: str | Path) -> Path:
     return path
 
 
-def own_tokenizer(run: Path) -> Path | None:
-    """Return the file of the run's own tokenizer (`train.own_tokenizer`), if any."""
-    file = run / CHECKPOINTS / TOKENIZER
-    return file if file.is_file() else None
-
-
 def recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the lines of a metrics file, and what they hold, without those that a kill has cut."""
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
@@ -235,5 +222,5 @@ def validations(output_dir: Path) -> list[dict[str, Any]]:
 
 def validation_scores(output_dir: Path, metric: str) -> list[float]:
     """Return the score of each validation so far, oldest first; higher is better."""
-    title = SCORE_TITLES.get(metric, metric)
+    title = SCORE_TITLES[metric]
     return [-float(row[title]) for row in validations(output_dir) if title in row]

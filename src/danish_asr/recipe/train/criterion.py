@@ -134,7 +134,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     ) -> None:
         self._criterion, self._freezing = criterion, freezing
         self._num_frames, self._vocabulary = num_frames, vocabulary
-        self._stage: float | None = None
+        self._stage: int | None = None
         self._is_first_batch = False
 
     @override
@@ -149,7 +149,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         if len(self._freezing.stages) > 1:
             count = sum(p.numel() for p in model.parameters() if p.requires_grad)
             part = self._freezing.stages[stage]
-            log.info("From step {} on, {} learns: {:,} parameters.", int(stage) + 1, part, count)
+            log.info("From step {} on, {} learns: {:,} parameters.", stage + 1, part, count)
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:

@@ -8,14 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from torch.nn import Module
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError, DatasetError, LanguageModelError
@@ -36,8 +35,8 @@ from danish_asr.recipe.models.cards import (
     weights_fault,
     with_named_model,
 )
-from danish_asr.recipe.run.run_directory import own_tokenizer
-from danish_asr.recipe.train.learning import group_faults, keep_layers, optimizer_faults
+from danish_asr.recipe.run.run_directory import TOKENIZER
+from danish_asr.recipe.train.learning import group_faults, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.record import recorder_faults
 
@@ -56,39 +55,40 @@ class Resolved(NamedTuple):
 
 
 class _Faults(list[str]):
-    """The faults that checks have found so far."""
+    """The faults that checks have had so far."""
 
     def attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Call a function and return its value; None, and its faults are added, if it has some."""
+        """Return the value of a function, or None if it raises faults, which are added."""
         try:
             return function(*args, **kwargs)
         except ConfigError as error:
             self.extend(error.faults)
         return None
 
-    def raise_any(self, where: str) -> None:
-        if self:
-            raise ConfigError(list(dict.fromkeys(self)), where=where)
-
 
 def resolve(config: AsrConfig, *, where: str) -> Resolved:
-    """Open what a configuration names, and complete it; the given one is not changed.
+    """Open what a configuration names, and complete it; the one that comes in is not changed.
 
     Errors call it ``where``.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
-    faults = _Faults()
-    config = faults.attempt(with_named_model, config) or config
-    assets = faults.attempt(Assets, config.common.assets)
-    faults.raise_any(where)
-    assert assets is not None
+    try:
+        return _resolved(config)
+    except ConfigError as error:
+        raise ConfigError([*dict.fromkeys(error.faults)], where=where) from error.__cause__
+
+
+def _resolved(config: AsrConfig) -> Resolved:
+    config = with_named_model(config)
+    assets = Assets(config.common.assets)
     # fairseq2 wants each directory of cards once.
     section = replace(config.common.assets, extra_paths=assets.extra_paths)
     config = replace(config, common=replace(config.common, assets=section))
 
-    dataset_card = model_card = data = None
+    faults = _Faults()
+    dataset_card = model_card = data = file = tokenizer = None
     if config.dataset.name:
         dataset_card = faults.attempt(assets.find, "dataset.name", config.dataset.name)
     if dataset_card is not None or not config.dataset.name:
@@ -99,8 +99,7 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
         faults.attempt(assets.find, "pretrained_encoder.name", encoder)
 
     config = _with_tokenizer(config, model_card, dataset_card)
-    file = tokenizer = None
-    # Otherwise the card that names it may be the one that was not found.
+    # Otherwise the card that names it may be the one that is missing.
     if config.tokenizer.path or config.tokenizer.name or not faults:
         file = faults.attempt(assets.tokenizer_file, config.tokenizer)
     if file is not None:
@@ -114,10 +113,8 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
     faults.attempt(transforms_of_training, config.dataset)
     faults.attempt(_check_decoder, config.decoder)
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
-    faults.raise_any(where)
-    assert file is not None
-    assert tokenizer is not None
-    assert data is not None
+    if faults or file is None or tokenizer is None or data is None:
+        raise ConfigError(faults)
     dataset, rows = data
     return Resolved(config, file, tokenizer, dataset.root, rows)
 
@@ -152,13 +149,12 @@ def _with_tokenizer(
     A checkpoint of a run has the run's, else it is the one that is named, or that of a card.
     """
     section, checkpoints = config.tokenizer, config.common.assets.prev_checkpoint_dir
-    file = own_tokenizer(checkpoints.parent) if checkpoints else None
-    if file is not None:
-        return replace(config, tokenizer=replace(section, name=None, path=file))
-    if section.path is not None:
-        return config
-    name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
-    return replace(config, tokenizer=replace(section, name=name))
+    if checkpoints is not None and (checkpoints / TOKENIZER).is_file():
+        section = replace(section, name=None, path=checkpoints / TOKENIZER)
+    elif section.path is None:
+        name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
+        section = replace(section, name=name)
+    return replace(config, tokenizer=section)
 
 
 def _check_decoder(section: DecoderSection) -> None:
@@ -178,32 +174,17 @@ def _with_model(
     description = assets.describe_model(config.model, card)
     if description.has_new_head and not config.trains:
         raise ConfigError(["model: it is an encoder without a head; train it first"])
-    faults = list(_model_faults(config, description, card, size))
-    module = _build_without_memory(config, description)
-    if config.trains:
-        faults += _training_faults(config, module)
+    faults = [
+        *_model_faults(config, description, card, size),
+        *_layer_faults(config, description.config.encoder_config.num_encoder_layers),
+        *_parameter_faults(config, description),
+    ]
     if faults:
         raise ConfigError(faults)
     if not description.has_new_head:
         return config
     overrides = {**(config.model.config_overrides or {}), "target_vocab_size": size}
     return replace(config, model=replace(config.model, config_overrides=overrides))
-
-
-def _build_without_memory(config: AsrConfig, description: ModelDescription) -> Module:
-    """Build a model on the meta device, which finds sizes that do not fit each other."""
-    gangs, settings = create_fake_gangs(CPU), description.config
-    try:
-        module: Any = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
-    except Exception as error:
-        fault = f"model.config_overrides: no model can be built with these values: {error}"
-        raise ConfigError([fault]) from error
-    layers, kept = len(module.encoder.layers), config.model.keep_layers
-    if kept and max(kept) >= layers:
-        rule = f"must be below {layers}, the number of encoder layers"
-        raise ConfigError([f"model.keep_layers {rule}, but is {max(kept)}"])
-    keep_layers(module, kept)
-    return cast(Module, module)
 
 
 def _model_faults(
@@ -222,16 +203,31 @@ def _model_faults(
         yield f"model.config_overrides.target_vocab_size {rule}"
 
 
-def _training_faults(config: AsrConfig, module: Any) -> Iterator[str]:
-    """Compare the layers to freeze and the groups of parameters with the model."""
-    layers, frozen = len(module.encoder.layers), config.trainer.freeze_encoder_layers
+def _layer_faults(config: AsrConfig, layers: int) -> Iterator[str]:
+    """Compare the encoder layers that are kept, frozen and freed with those that there are."""
+    kept = config.model.keep_layers
+    if kept and kept[-1] >= layers:
+        yield f"model.keep_layers must be below {layers}, the encoder layers, but is {kept[-1]}"
+    if not config.trains:
+        return
+    layers, frozen = len(kept) or layers, config.trainer.freeze_encoder_layers
     if frozen > layers:
-        rule = f"must be at most {layers}, the number of encoder layers"
-        yield f"trainer.freeze_encoder_layers {rule}, but is {frozen}"
-    most = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
-    if most > layers:
-        yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {most}"
-    yield from group_faults(config.optimizer.config.groups, dict(module.named_parameters()))
+        yield f"trainer.freeze_encoder_layers must be at most {layers}, but is {frozen}"
+    top = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
+    if top > layers:
+        yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {top}"
+
+
+def _parameter_faults(config: AsrConfig, description: ModelDescription) -> Iterator[str]:
+    """Build the model without memory, and compare the groups with its parameters."""
+    gangs, settings = create_fake_gangs(CPU), description.config
+    try:
+        module = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
+    except Exception as error:  # noqa: BLE001 - whatever sizes that do not fit each other raise
+        yield f"model.config_overrides: no model can be built with these values: {error}"
+        return
+    if config.trains:
+        yield from group_faults(config.optimizer.config.groups, dict(module.named_parameters()))
 
 
 def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:

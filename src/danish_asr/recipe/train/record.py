@@ -10,11 +10,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -30,17 +28,12 @@ from danish_asr.base.errors import MissingExtraError, RunError
 from danish_asr.base.files import publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
+from danish_asr.base.stops import ends_in_time
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.models.cards import SPEECH, speech_of
-from danish_asr.recipe.run.run_directory import (
-    CHECKPOINTS,
-    ENVIRONMENT,
-    MODEL_CARD,
-    TOKENIZER,
-    best_step,
-    checkpoint_steps,
-)
+from danish_asr.recipe.run import run_directory
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, TOKENIZER
 from danish_asr.recipe.train.console import log
 
 _ANSWER_SECONDS: Final = 5
@@ -72,7 +65,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
-    written = len(checkpoint_steps(output_dir)) if output_dir else 0
+    written = len(run_directory.checkpoint_steps(output_dir)) if output_dir else 0
     count = max(kept + 1 - written, 1)
     complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
     total = count * model + complete * state
@@ -103,8 +96,8 @@ def recorder_faults(section: WandbConfig) -> list[str]:
     if spec is None or not spec.origin:
         return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-    needs_server = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
-    if rank_info().rank == 0 and needs_server and not _answers(server):
+    is_online = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
+    if is_online and rank_info().rank == 0 and not _answers(server):
         fix = "WANDB_MODE=offline records it in OUTDIR/wandb, and `wandb sync` uploads it later"
         return [f"{key}: {server} does not answer within {_ANSWER_SECONDS} s; {fix}"]
     return []
@@ -112,25 +105,22 @@ def recorder_faults(section: WandbConfig) -> list[str]:
 
 def _answers(url: str) -> bool:
     """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
-    answers = list[str]()
 
     def ask() -> None:
-        with suppress(OSError):
-            try:
-                urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
-            except HTTPError as error:
-                error.close()
-            answers.append(url)
+        try:
+            urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
+        except HTTPError as error:
+            error.close()
 
-    asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_ANSWER_SECONDS)
-    return bool(answers)
+    try:
+        return ends_in_time(ask, _ANSWER_SECONDS)
+    except OSError:
+        return False
 
 
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
-    file = output_dir / ENVIRONMENT
+    file = output_dir / run_directory.ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
         "danish_asr": __version__,
@@ -173,7 +163,7 @@ def write_model_card(output_dir: Path) -> None:
 
     The run's tokenizer is copied beside the card.
     """
-    run, step = output_dir.resolve(), best_step(output_dir)
+    run, step = output_dir.resolve(), run_directory.best_step(output_dir)
     if step is None:
         return
     folder = run / CARDS_DIR

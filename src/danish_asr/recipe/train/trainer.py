@@ -21,13 +21,7 @@ from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.recipe.validator import Validator
 from typing_extensions import override
 
-from danish_asr.base.errors import RunFailedError
-from danish_asr.base.fairseq2_private import (
-    delete_together,
-    save_between_steps,
-    set_data_epoch,
-    wrap_validator,
-)
+from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
@@ -72,9 +66,9 @@ class StoppableTraining(StoppableTask):
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
         self.inner = self._trainer = context.create_trainer(unit, reader, units, readers)
         if validation is not None:
-            wrap_validator(self._trainer, partial(_StoppingValidator, self))
+            fairseq2_private.wrap_validator(self._trainer, partial(_StoppingValidator, self))
             validation[1].interrupted = self.must_stop
-        delete_together(self._trainer, self._checkpoints, self._gang)
+        fairseq2_private.delete_together(self._trainer, self._checkpoints, self._gang)
 
     @override
     def run(self) -> None:
@@ -144,7 +138,8 @@ class StoppableTraining(StoppableTask):
 
     def _before_step(self) -> None:
         step = self.step_nr
-        set_data_epoch(self._trainer, self._reader.epoch + 1, self._regime.num_data_epochs)
+        last_epoch = self._regime.num_data_epochs
+        fairseq2_private.set_data_epoch(self._trainer, self._reader.epoch + 1, last_epoch)
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
@@ -175,21 +170,15 @@ class StoppableTraining(StoppableTask):
 
         Raises:
             TaskStopException: The same command continues the run.
-            RunFailedError: The time limit is too short even for a validation.
         """
         step = self.step_nr
-        if not (self.began or self._any_rank(self._stop_requested)):
-            raise RunFailedError(
-                "the validation takes longer than trainer.max_wall_minutes; raise it, or validate "
-                "on fewer rows (dataset.valid_subset)"
-            )
         log.info("Stopping after step {}.", step)
         self._stopped = True
         self._checkpoints.maybe_complete_save_operation(blocking=True)
         # A regime that saves only models would leave nothing to continue from.
         complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
         if self.began and not broadcast_flag(self._gang, complete):
-            save_between_steps(self._trainer)
+            fairseq2_private.save_between_steps(self._trainer)
         raise TaskStopException
 
 

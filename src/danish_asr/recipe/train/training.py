@@ -31,19 +31,14 @@ from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import continuing, run_directory
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
-from danish_asr.recipe.train import learning, record
+from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
-from danish_asr.recipe.train.readers import (
-    ReaderSetup,
-    check_text,
-    model_frames,
-    training_reader,
-)
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
@@ -60,10 +55,8 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            continuing.check_name(output_dir, config.dataset.name)
             continuing.check_continuation(output_dir, unstructure(config))
-            batches = config.trainer.grad_accumulation.num_batches
-            if note := continuing.check_processes(output_dir, processes, batches):
+            if note := continuing.check_processes(output_dir, processes):
                 cli.note(note)
         with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
             if rank == 0:
@@ -162,11 +155,11 @@ class AsrRecipe(TrainRecipe):
         tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
-            check_text(rows.train[first], tokenizer, stage)
+            readers.check_text(rows.train[first], tokenizer, stage)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
-        reader = training_reader(setup, config, rows.train)
+        reader = readers.training_reader(setup, config, rows.train)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.validate_every_n_data_epochs:
             config = replace(config, regime=config.regime.with_steps(epoch))
@@ -175,7 +168,7 @@ class AsrRecipe(TrainRecipe):
             of_fairseq2 = context.config.as_(Fairseq2Config).regime
             of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
         freezing = learning.Freezing(config, epoch)
-        reader.frees_layers = freezing.later_steps
+        reader.frees_layers = freezing.stages
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validation = None
         if rows.valid:
