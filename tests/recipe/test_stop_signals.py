@@ -8,13 +8,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from types import SimpleNamespace
 
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.base.stops import STOP_SIGNALS, run_passing_on
-from danish_asr.recipe import entry
+from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, run_passing_on
 from danish_asr.recipe.train.ending import on_stop_signals
 from tests.recipe.running import CONFIG, ROOT
 
@@ -93,11 +91,12 @@ def test_a_stop_signal_after_the_end_does_not_change_the_status(tmp_path: Path) 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     released = []
 
-    def load(*_: object) -> None:
+    @exception_at_stops()
+    def load() -> None:
         try:
             with suppress(KeyboardInterrupt, SystemExit):
                 signal.raise_signal(number)
@@ -106,9 +105,8 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
             released.append(number)
 
     before = [signal.getsignal(other) for other in STOP_SIGNALS]
-    monkeypatch.setattr(entry, "import_module", lambda _: SimpleNamespace(run=load))
     with pytest.raises((KeyboardInterrupt, SystemExit)) as stopped:
-        entry.run(entry.TRAIN, entry.Request(output_dir=None, config_files=[CONFIG]))
+        load()
     assert released == [number]
     assert [signal.getsignal(other) for other in STOP_SIGNALS] == before
     if number != signal.SIGINT:

@@ -37,10 +37,7 @@ _SUMS: Final = (
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, which fairseq2 computes, and its metrics.
-
-    Called, it gives the loss of training; `with_logits` is for validation and evaluation. Both
-    record the metric ``loss``, in nats per character.
+    """The CTC loss of a model, which fairseq2 computes, and its metric, in nats per character.
 
     Raises:
         RunFailedError: The loss is NaN or infinite.
@@ -161,23 +158,22 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
         loss = self._criterion(batch, metric_bag)
-        chance = self._record_chance(batch, metric_bag)
+        chance, characters = self._chance(batch), sum(batch.target_seq_lens)
+        metric_bag.get("chance", Mean).update(chance, weight=characters)
         if self._is_first_batch:
             self._is_first_batch = False
-            self._report_first(loss.item() / sum(batch.target_seq_lens), chance.item())
+            self._report_first(loss.item() / characters, chance.item())
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
         return loss, batch.batch_size
 
     @torch.no_grad()
-    def _record_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+    def _chance(self, batch: Seq2SeqBatch) -> Tensor:
         # Unlike ``torch.tensor``, ``to_tensor`` awaits no GPU.
-        device, frames = batch.target_seqs.device, self._num_frames(np.array(batch.source_seq_lens))
-        frames_there = to_tensor(frames.tolist(), device=device)
-        lengths = to_tensor(batch.target_seq_lens, device=device)
-        loss = chance_loss(frames_there, batch.target_seqs, lengths, self._vocabulary)
-        characters = sum(batch.target_seq_lens)
-        metric_bag.get("chance", Mean).update(loss / characters, weight=characters)
-        return loss / characters
+        targets, num_frames = batch.target_seqs, self._num_frames(np.array(batch.source_seq_lens))
+        frames = to_tensor(num_frames.tolist(), device=targets.device)
+        lengths = to_tensor(batch.target_seq_lens, device=targets.device)
+        loss = chance_loss(frames, targets, lengths, self._vocabulary)
+        return loss / sum(batch.target_seq_lens)
 
     def _report_first(self, loss: float, chance: float) -> None:
         text = "First loss: {:.3f} nats per character; chance, with {} symbols: {:.3f}"

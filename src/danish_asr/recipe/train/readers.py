@@ -55,8 +55,8 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     limit, name = config.dataset.max_unknown_share, config.tokenizer.name or config.tokenizer.path
     symbols = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
     text = (
-        f"{unknown.share:.2%} of the training text is unknown to the tokenizer '{name}': {symbols}; "
-        "dataset.text_profile=coral may leave them out, or another tokenizer has them"
+        f"{unknown.share:.2%} of the training text is unknown to the tokenizer '{name}': "
+        f"{symbols}; dataset.text_profile=coral may leave them out, or another tokenizer has them"
     )
     if unknown.share > limit:
         raise ConfigError([f"dataset.max_unknown_share is {limit:.2%}, but {text}"])
@@ -72,22 +72,25 @@ def training_reader(
         if config.trainer.stages:
             log.info("The stage that begins after step {:,}:", first)
         readers[first] = open_reader(setup, stage, indices[first], training=True)
-        _report(readers[first])
+        _report(readers[first], None if config.trainer.stages else config.regime.num_steps)
     reader = readers.pop(0)
     for first, later in readers.items():
         reader.add_stage(first, later)
     return reader
 
 
-def _report(reader: BatchReader) -> None:
+def _report(reader: BatchReader, num_steps: int | None) -> None:
     if reader.filtered and reader.mix:
         log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
         log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
     epoch = reader.epoch_size()
-    log.info(
-        "Steps per epoch: {:,} | Padding: {:.1%} | Audio per step: {:.3g} minutes",
-        *(epoch.steps, epoch.padding, 60 * epoch.hours / epoch.steps),
+    line = (
+        f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
+        f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"
     )
+    if num_steps:
+        line += f" | {num_steps} steps are {num_steps / epoch.steps:.1f} epochs"
+    log.info("{}", line)
 
 
 def splits_reader(

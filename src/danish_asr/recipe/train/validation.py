@@ -1,4 +1,4 @@
-"""What validation measures, and when it ends training: WER and CER, all rows and per group."""
+"""What validation measures, and when it ends training: WER and CER, of all rows and of groups."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
@@ -82,8 +82,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         counts = cast(Tensor, values.pop("errors"))
         by_group = scored(counts, (ALL, *self._groups))
-        lines = "\n".join(_table(by_group))
-        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
+        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, _table(by_group))
         values.update(rates_of(by_group))
 
     @property
@@ -99,13 +98,13 @@ def open_validation(
     decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
     dialects = [name for index in indices.values() for name in index.rows["dialect"]]
     rows = Counter(name or UNKNOWN_DIALECT for name in dialects)
-    few = [f"{name} ({count})" for name, count in sorted(rows.items()) if count < _FEW]
+    few = ", ".join(f"{name} ({rows[name]})" for name in sorted(rows) if rows[name] < _FEW)
     if few and config.regime.score_metric == "worst_group_wer":
-        log.warning(
+        text = (
             "regime.score_metric=worst_group_wer: chance decides which dialect is the worst, since "
-            "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer",
-            *(_FEW, ", ".join(few)),
+            "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer"
         )
+        log.warning(text, _FEW, few)
     groups = [*indices] if len(indices) > 1 else []
     groups += [f"{_DIALECT}{name}" for name in sorted(rows)]
     unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
@@ -114,10 +113,7 @@ def open_validation(
 
 @final
 class ErrorRates(Metric[Tensor]):
-    """Integer error counts per group, added up over batches and ranks; rates come at the end.
-
-    ``groups`` are counted beside :data:`ALL`; they must be the same on every rank.
-    """
+    """Integer error counts of :data:`ALL` and of ``groups``, added up over batches and ranks."""
 
     def __init__(
         self, groups: Sequence[str], profile: str, *, device: torch.device | None = None
@@ -178,15 +174,14 @@ def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
     return rates
 
 
-def _table(by_group: Mapping[str, ErrorCounts]) -> list[str]:
+def _table(by_group: Mapping[str, ErrorCounts]) -> str:
     """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
     lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
-    for group, errors in sorted(
-        by_group.items(), key=lambda item: (item[0] != ALL, -item[1].wer())
-    ):
+    for group in sorted(by_group, key=lambda group: (group != ALL, -by_group[group].wer())):
+        errors = by_group[group]
         rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
         lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
-    return lines
+    return "\n".join(lines)
 
 
 @final
