@@ -19,7 +19,6 @@ from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     FAILED,
     METRICS,
-    TENSORBOARD,
     read_score,
     recorded,
     resumable_steps,
@@ -136,11 +135,6 @@ def tidy(output_dir: Path) -> None:
     last = max(resumable_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
         publish_text(file, "".join(line for line, row in recorded(file) if row["Step"] <= last))
-    for folder in (output_dir / TENSORBOARD).glob("*/"):
-        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - only here, and slow
-
-        # TensorBoard then ignores what earlier files hold from this step on.
-        SummaryWriter(folder, purge_step=last + 1).close()  # type: ignore[no-untyped-call]
 
 
 def fit_to_processes(output_dir: Path, processes: int) -> None:

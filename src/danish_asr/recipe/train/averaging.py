@@ -11,20 +11,15 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import RunError
-from danish_asr.base.files import publish_text, to_yaml
-from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.run.run_directory import (
-    CHECKPOINTS,
-    CONFIG_FILE,
-    ENVIRONMENT,
-    MODEL_CARD,
-    TOKENIZER,
-    checkpoint_steps,
-)
+from danish_asr.recipe.run import run_directory
+from danish_asr.recipe.run.run_directory import CHECKPOINTS
+from danish_asr.recipe.train.record import write_model_card
 
-_SHARD: Final = Path("pp_00/tp_00/sdp_00.pt")
+_COPIED: Final = (
+    *(run_directory.CONFIG_FILE, run_directory.ENVIRONMENT),
+    *(f"{CHECKPOINTS}/{run_directory.MODEL_CARD}", f"{CHECKPOINTS}/{run_directory.TOKENIZER}"),
+)
 
 
 def average(run: Path, last: int) -> Path:
@@ -33,43 +28,35 @@ def average(run: Path, last: int) -> Path:
     The new run has one checkpoint, under the step of the newest one. Returns its directory.
 
     Raises:
-        RunError: ``run`` is not a complete run, has too few checkpoints or sharded ones, or the new
+        RunError: ``run`` is not a run, has too few checkpoints or sharded ones, or the new
             directory exists.
     """
     run = run.absolute()
-    steps, cards = checkpoint_steps(run), sorted((run / CARDS_DIR).glob("*.yaml"))
-    if not (run / CONFIG_FILE).is_file() or not cards:
-        raise RunError(f"{run}: expected the OUTDIR of a complete run, with {CONFIG_FILE} and card")
+    if missing := [name for name in _COPIED if not (run / name).is_file()]:
+        raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
+    steps = run_directory.checkpoint_steps(run)
     if len(steps) < last:
         raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
     average_run = run.with_name(f"{run.name}-last-{last}")
     if average_run.exists():
         raise RunError(f"{average_run} exists; delete it to average again")
-    unfinished = average_run.with_name(f"{average_run.name}.tmp")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    step = steps[-1]
-    weights = unfinished / CHECKPOINTS / f"step_{step}" / "model" / _SHARD
+    files = [_weights_file(run, step) for step in steps[-last:]]
+    mean = _mean(files)
+    weights = average_run / files[-1].relative_to(run)
     weights.parent.mkdir(parents=True)
-    torch.save(_mean([_weights_file(run, step) for step in steps[-last:]]), weights)
-    card = read_yaml(cards[0])
-    copied = [
-        *(CONFIG_FILE, ENVIRONMENT, f"{CHECKPOINTS}/{MODEL_CARD}"),
-        *(f"{CHECKPOINTS}/{TOKENIZER}", f"{CARDS_DIR}/{TOKENIZER}"),
-    ]
-    (unfinished / CARDS_DIR).mkdir()
-    for name in copied:
-        shutil.copyfile(run / name, unfinished / name)
-    card |= {"name": average_run.name, "checkpoint": f"../{CHECKPOINTS}/step_{step}/model"}
-    publish_text(unfinished / CARDS_DIR / f"{average_run.name}.yaml", to_yaml(card))
-    unfinished.rename(average_run)
+    for name in _COPIED:
+        shutil.copyfile(run / name, average_run / name)
+    torch.save(mean, weights)
+    write_model_card(average_run)
     return average_run
 
 
 def _weights_file(run: Path, step: int) -> Path:
     folder = run / CHECKPOINTS / f"step_{step}" / "model"
-    if len(list(folder.rglob("sdp_*.pt"))) != 1:
+    files = list(folder.rglob("sdp_*.pt"))
+    if len(files) != 1:
         raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
-    return folder / _SHARD
+    return files[0]
 
 
 def _mean(files: Sequence[Path]) -> dict[str, Tensor]:

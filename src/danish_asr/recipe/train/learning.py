@@ -4,11 +4,14 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, final
 
+import sentencepiece
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
@@ -26,6 +29,7 @@ from danish_asr.base.errors import MissingExtraError
 from danish_asr.recipe.config import training_sections as sections
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.train.console import log
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -87,6 +91,21 @@ def keep_layers(model: Wav2Vec2AsrModel, kept: Sequence[int]) -> None:
     """Reduce the encoder to the layers ``kept``; none: all stay."""
     if kept:
         model.encoder.layers = ModuleList([model.encoder.layers[number] for number in kept])
+
+
+def slice_head(head: Linear, full: Path, own: Path) -> None:
+    """Reduce a model's head from one tokenizer to another; before DDP or FSDP wraps it."""
+    before, pieces = head.output_dim, _pieces(full)
+    kept = [pieces.index(piece) for piece in _pieces(own)]
+    for name, parameter in list(head.named_parameters()):
+        setattr(head, name, Parameter(parameter.detach()[kept]))
+    head.output_dim = len(kept)
+    log.info("The head keeps {:,} of {:,} symbols; its tokenizer: {}", head.output_dim, before, own)
+
+
+def _pieces(file: Path) -> list[str]:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    return [model.id_to_piece(number) for number in range(model.get_piece_size())]
 
 
 def register_optimizer(container: DependencyContainer, name: str) -> None:

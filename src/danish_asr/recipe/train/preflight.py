@@ -4,11 +4,15 @@ No model is built yet but one without memory, which shows whether its sizes fit.
 raised at once, as the faults of one ConfigError.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import torch
 from fairseq2.assets import AssetCard
@@ -17,12 +21,13 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 
 from danish_asr.base.cluster import rank_info
-from danish_asr.base.errors import ConfigError, DatasetError, LanguageModelError
+from danish_asr.base.errors import ConfigError, DatasetError, MissingExtraError
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.stops import ends_in_time
 from danish_asr.decoding.decoders import find_decoder
 from danish_asr.recipe.config.load import top_layers, unstructure
-from danish_asr.recipe.config.schema import AsrConfig, DecoderSection
+from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.rows import OpenRows, open_rows
 from danish_asr.recipe.data.transforms import transforms_of_training
@@ -38,7 +43,8 @@ from danish_asr.recipe.models.cards import (
 from danish_asr.recipe.run.run_directory import TOKENIZER
 from danish_asr.recipe.train.learning import group_faults, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
-from danish_asr.recipe.train.record import recorder_faults
+
+_ANSWER_SECONDS: Final = 5
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -111,7 +117,7 @@ def _resolved(config: AsrConfig) -> Resolved:
         faults.extend(optimizer_faults(config.optimizer.name))
         config = faults.attempt(with_accumulation, config) or config
     faults.attempt(transforms_of_training, config.dataset)
-    faults.attempt(_check_decoder, config.decoder)
+    faults.attempt(find_decoder, config.decoder.name, config.decoder.config)
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
     if faults or file is None or tokenizer is None or data is None:
         raise ConfigError(faults)
@@ -134,9 +140,7 @@ def _open_dataset(
     try:
         return dataset, open_rows(dataset, config)
     except DatasetError as error:
-        if card is None:
-            raise ConfigError([f"dataset.config_overrides: {error}"]) from error
-        names = assets.available("dataset.name", card.name)
+        names = assets.available("dataset.name", card.name if card else "")
         fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
         raise ConfigError([fault]) from error
 
@@ -155,13 +159,6 @@ def _with_tokenizer(
         name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
         section = replace(section, name=name)
     return replace(config, tokenizer=section)
-
-
-def _check_decoder(section: DecoderSection) -> None:
-    try:
-        find_decoder(section.name, section.config)
-    except LanguageModelError as error:
-        raise ConfigError([f"decoder.config.lm: {error}"]) from error
 
 
 def _with_model(
@@ -253,3 +250,37 @@ def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrCon
         raise ConfigError([fault])
     accumulation = replace(config.trainer.grad_accumulation, num_batches=num_batches)
     return replace(config, trainer=replace(config.trainer, grad_accumulation=accumulation))
+
+
+def recorder_faults(section: WandbConfig) -> list[str]:
+    """Return why Weights & Biases, if enabled, cannot be used here.
+
+    Its library would try to reach its server for ever, before the first step.
+    """
+    if not section.enabled:
+        return []
+    key, spec = "common.metric_recorders.wandb.enabled", find_spec("wandb")
+    # A directory ``wandb``, as its runs leave one, is a package without an origin.
+    if spec is None or not spec.origin:
+        return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
+    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
+    is_online = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
+    if is_online and rank_info().rank == 0 and not _answers(server):
+        fix = "WANDB_MODE=offline records it in OUTDIR/wandb, and `wandb sync` uploads it later"
+        return [f"{key}: {server} does not answer within {_ANSWER_SECONDS} s; {fix}"]
+    return []
+
+
+def _answers(url: str) -> bool:
+    """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
+
+    def ask() -> None:
+        try:
+            urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
+        except HTTPError as error:
+            error.close()
+
+    try:
+        return ends_in_time(ask, _ANSWER_SECONDS)
+    except OSError:
+        return False

@@ -36,7 +36,6 @@ from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
@@ -63,7 +62,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 continuing.tidy(output_dir)
                 continuing.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
-                write_own_tokenizer(output_dir, resolved)
+                record.write_own_tokenizer(output_dir, resolved)
             history = run_directory.validation_scores(output_dir, config.regime.score_metric)
             stopper = PatienceStopper(config.regime.early_stopping_patience, history)
             if not stopper.exhausted:
@@ -129,7 +128,7 @@ class AsrRecipe(TrainRecipe):
         head = cast(Linear, module.final_proj)
         if config.model.head != FULL:
             own = context.output_dir / CHECKPOINTS / TOKENIZER
-            slice_head(head, self._resolved.tokenizer_file, own)
+            learning.slice_head(head, self._resolved.tokenizer_file, own)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             _share_encoder(context, module, masks=masking["use_masking"])
         learning.keep_layers(module, config.model.keep_layers)
