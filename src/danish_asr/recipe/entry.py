@@ -94,11 +94,7 @@ def refuse(error: DanishAsrError) -> NoReturn:
 
 
 def read_configuration(request: Request) -> Tree:
-    """Merge the files and overrides; name, once, the keys whose values have no effect here.
-
-    Raises:
-        ConfigError: A file cannot be read.
-    """
+    """Merge the files and overrides; name, once, the keys whose values have no effect here."""
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
     if rank_info().rank == 0:

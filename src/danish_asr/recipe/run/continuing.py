@@ -1,8 +1,4 @@
-"""Guards the start of a run: one run in a directory, and nothing of another one is overwritten.
-
-Each check raises RunError before anything is written; `tidy` and `fit_to_processes` then prepare a
-run that continues.
-"""
+"""How a run continues in its directory: checks raise RunError before anything is written."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -47,12 +43,9 @@ _MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile
 
 @contextmanager
 def locked(directory: Path, rank: int = 0) -> Iterator[None]:
-    """Be the only run that writes in ``directory``, on any host; create it if it does not exist.
+    """Be the only run that writes in ``directory``, which is created, or raise RunError.
 
     The first rank takes the lock (`base.files.take`); the other ranks continue when it has it.
-
-    Raises:
-        RunError: Another process is writing in the directory, or it cannot be written.
     """
     if rank == 0:
         lease = take(directory, error=RunError, advice=_ADVICE, work="run")
@@ -100,11 +93,7 @@ def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
 
 
 def check_processes(output_dir: Path, processes: int) -> str | None:
-    """Compare the number of processes with that which saved the run; return a note on a change.
-
-    Raises:
-        RunError: The model was sharded over another number of processes.
-    """
+    """Return a note on another number of processes; RunError if the run cannot have it."""
     folder, saved = _saved_ranks(output_dir)
     if saved in {0, processes}:
         return None

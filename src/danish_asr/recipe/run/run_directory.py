@@ -79,10 +79,7 @@ def best_step(output_dir: Path) -> int | None:
 
 
 def weights_digest(run: Path, step: int) -> str | None:
-    """Return a digest of a checkpoint's weights; None: there are none.
-
-    Of the checksums that the files have for each tensor, so that it takes no time.
-    """
+    """Return a digest of a checkpoint's weights, from the checksums in its files; None: no file."""
     files = sorted((run / CHECKPOINTS / f"step_{step}" / "model").rglob("*.pt"))
     content = sha256()
     for file in files:
@@ -109,8 +106,7 @@ def read_evaluation(path: Path) -> dict[str, Any]:
 def evaluation_of(predictions: Path) -> dict[str, Any]:
     """Return the ``evaluation.json`` beside a file; empty if there is none or it names another.
 
-    Raises:
-        PredictionsError: It is broken, or the file is not the one that was evaluated.
+    PredictionsError if it is broken, or the file is not the one that was evaluated.
     """
     file = predictions.parent / EVALUATION
     if not file.is_file():
@@ -165,11 +161,7 @@ def evaluations(run: Path) -> list[Evaluation]:
 
 
 def predictions_of(path: Path) -> Path:
-    """Return the predictions file that a path means: the first evaluation of a run's directory.
-
-    Raises:
-        PredictionsError: It is a directory without an evaluation.
-    """
+    """Return the predictions file that a path means: itself, or a run's first evaluation."""
     if not path.is_dir():
         return path
     if (path / PREDICTIONS).is_file():

@@ -73,9 +73,7 @@ class _Faults(list[str]):
 
 
 def resolve(config: AsrConfig, *, where: str) -> Resolved:
-    """Open what a configuration names, and complete it; the one that comes in is not changed.
-
-    Errors call it ``where``.
+    """Open what a configuration names, and complete a copy of it; errors call it ``where``.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
@@ -148,10 +146,7 @@ def _open_dataset(
 def _with_tokenizer(
     config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
 ) -> AsrConfig:
-    """Return a configuration with its tokenizer.
-
-    A checkpoint of a run has the run's, else it is the one that is named, or that of a card.
-    """
+    """Return a configuration with its tokenizer: the run's, the one that is named, or a card's."""
     section, checkpoints = config.tokenizer, config.common.assets.prev_checkpoint_dir
     if checkpoints is not None and (checkpoints / TOKENIZER).is_file():
         section = replace(section, name=None, path=checkpoints / TOKENIZER)
@@ -164,10 +159,7 @@ def _with_tokenizer(
 def _with_model(
     config: AsrConfig, assets: Assets, card: AssetCard | None, size: int | None
 ) -> AsrConfig:
-    """Check the model, and return a configuration with the size of a new head.
-
-    ``size`` is that of the tokenizer, if there is one.
-    """
+    """Check the model, and return a configuration with the ``size`` of the tokenizer's head."""
     description = assets.describe_model(config.model, card)
     if description.has_new_head and not config.trains:
         raise ConfigError(["model: it is an encoder without a head; train it first"])
@@ -228,12 +220,9 @@ def _parameter_faults(config: AsrConfig, description: ModelDescription) -> Itera
 
 
 def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:
-    """Set the batches in a step of each process from ``trainer.effective_audio_minutes``.
+    """Set the batches in a step of a process from ``trainer.effective_audio_minutes``.
 
-    ``processes`` is by default their number in this run.
-
-    Raises:
-        ConfigError: No number of batches has so much audio.
+    ConfigError if no number of batches has so much audio. ``processes``: None for those here.
     """
     minutes, task = config.trainer.effective_audio_minutes, config.dataset.asr_task_config
     if minutes is None:
@@ -253,10 +242,7 @@ def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrCon
 
 
 def recorder_faults(section: WandbConfig) -> list[str]:
-    """Return why Weights & Biases, if enabled, cannot be used here.
-
-    Its library would try to reach its server for ever, before the first step.
-    """
+    """Return why Weights & Biases cannot be used: it would wait for its server for ever."""
     if not section.enabled:
         return []
     key, spec = "common.metric_recorders.wandb.enabled", find_spec("wandb")

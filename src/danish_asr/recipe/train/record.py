@@ -157,10 +157,7 @@ def complete_model_card(
 
 
 def write_model_card(output_dir: Path) -> None:
-    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
-
-    The run's tokenizer is copied beside the card.
-    """
+    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one."""
     run, step = output_dir.resolve(), run_directory.best_step(output_dir)
     if step is None:
         return

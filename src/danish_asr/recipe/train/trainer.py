@@ -1,4 +1,4 @@
-"""Training that stops at a signal or at its time limit, saved, so that it can be continued.
+"""Training that stops at a signal or at its time limit, on all ranks after the same step, saved.
 
 fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
 before it exits. Here the data reader calls ``_before_step``, which may end the run, and
@@ -33,10 +33,7 @@ from danish_asr.recipe.train.validation import AsrValidationUnit
 
 @final
 class StoppableTraining(StoppableTask):
-    """Runs fairseq2's trainer and ends it early, on all ranks after the same step, saved.
-
-    A running validation is interrupted, and the run that continues begins with it.
-    """
+    """Runs fairseq2's trainer; a validation that was interrupted runs when the run continues."""
 
     def __init__(
         self,
@@ -91,16 +88,17 @@ class StoppableTraining(StoppableTask):
 
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
-        regime = self._regime
-        if regime.num_data_epochs:
+        if self._regime.num_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
         return self._skipped_validation_stops(step) or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
+        if self.validator is None:
+            return False
         done = [row["Step"] for row in validations(self._output_dir)]
-        missing = self.validator is not None and self._is_due("validate", step) and step not in done
-        if self.validator is None or not broadcast_flag(self._gang, missing):
+        is_missing = self._is_due(self._regime.validate_every_n_steps, step) and step not in done
+        if not broadcast_flag(self._gang, is_missing):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
@@ -110,22 +108,17 @@ class StoppableTraining(StoppableTask):
         self.validator.reset()
         if score is None:
             return False
-        if self._is_due("checkpoint", step):
+        if self._is_due(self._regime.checkpoint_every_n_steps, step):
             self._checkpoints.save_score(step, score)
         stops = False
         if self._stopper is not None and self._gang.rank == 0:  # only the first rank has the score
             stops = self._stopper.should_stop(step, score)
         return broadcast_flag(self._gang, stops)
 
-    def _is_due(self, what: str, step: int) -> bool:
-        regime = self._regime
-        if step == regime.num_steps or self._has_read_all:
-            return True
-        for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
-            every = getattr(regime, f"{what}_every_n_{unit}")
-            if every and count and count % every == 0:
-                return True
-        return False
+    def _is_due(self, every: int | None, step: int) -> bool:
+        """Whether what is done after so many steps, and at the end, is due after a step."""
+        is_last = step == self._regime.num_steps or self._has_read_all
+        return is_last or (every is not None and step % every == 0)
 
     @property
     def _has_read_all(self) -> bool:
@@ -166,11 +159,7 @@ class StoppableTraining(StoppableTask):
             log.info(text, self._regime.num_steps, max(new["base_lrs"]))
 
     def stop(self) -> NoReturn:
-        """End the run, between two steps, with a checkpoint of the last one.
-
-        Raises:
-            TaskStopException: The same command continues the run.
-        """
+        """End the run with a checkpoint of its last step, and TaskStopException."""
         step = self.step_nr
         log.info("Stopping after step {}.", step)
         self._stopped = True

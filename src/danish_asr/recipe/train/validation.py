@@ -36,10 +36,9 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
-    """Measures loss, WER and CER over all rows together, and those of groups.
+    """Measures loss, WER and CER of all rows, and WER and CER of groups, under a text ``profile``.
 
-    ``profile`` is the text normalisation of the scores. A group is a split by its name, or
-    ``dialect/<name>``; the worst dialect gives ``worst_group_wer``.
+    A group is a split by its name, or ``dialect/<name>``.
     """
 
     TITLE: ClassVar = "Validation"
@@ -188,7 +187,7 @@ def _table(by_group: Mapping[str, ErrorCounts]) -> str:
 class PatienceStopper(EarlyStopper):
     """Ends training after ``patience`` validations in a row without a new best score; None: never.
 
-    ``history`` are the scores of the run's validations so far, oldest first; higher is better.
+    ``history``: the scores of the validations so far, oldest first; higher is better.
     """
 
     def __init__(self, patience: int | None, history: Iterable[float] = ()) -> None:
