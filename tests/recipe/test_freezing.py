@@ -5,24 +5,22 @@ from pathlib import Path
 import pytest
 
 from tests.recipe.running import (
+    TWO_BATCHES,
     changed,
     losses,
     saved_optimizer,
+    small,
     train,
     train_with_two,
     weights,
 )
 
-# Dropout is drawn per process; without it runs can be compared.
-SMALL = "num_encoder_layers: 3, model_dim: 32, dropout_p: 0.0"
-MODEL = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
 STAGED = (
-    MODEL,
+    small(num_encoder_layers=3),
     *("trainer.freeze_encoder_layers=1", "trainer.unfreeze={0: head, 2: top 1, 3: all}"),
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
     "regime.keep_last_n_checkpoints=4",
 )
-TWICE = "trainer.grad_accumulation.num_batches=2"
 HEAD = ("final_proj.",)
 TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 
@@ -31,7 +29,7 @@ TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     """One of three layers never learns; first the head learns, then the top layer, then all."""
     run = tmp_path_factory.mktemp("runs") / "staged"
-    assert train(run, dataset, *STAGED, TWICE) == 0
+    assert train(run, dataset, *STAGED, TWO_BATCHES) == 0
     return run
 
 

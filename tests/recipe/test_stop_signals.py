@@ -66,29 +66,6 @@ def test_a_stop_signal_in_the_imports_ends_with_the_status_that_starts_a_job_aga
     assert "SIGUSR1" in printed
 
 
-ENDS_SLOWLY = """
-import pathlib, sys, time
-from danish_asr.base.stops import exit_at_stops
-class Slow:
-    def __del__(self, sleep=time.sleep, began=pathlib.Path(sys.argv[1]).touch):
-        began()
-        sleep(1)
-exit_at_stops()
-slow = Slow()
-sys.exit(3)
-"""
-
-
-def test_a_stop_signal_after_the_end_does_not_change_the_status(tmp_path: Path) -> None:
-    began = tmp_path / "began"
-    process = subprocess.Popen([sys.executable, "-c", ENDS_SLOWLY, str(began)], cwd=ROOT)
-    while not began.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 3
-
-
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
     number: signal.Signals, capfd: pytest.CaptureFixture[str]

@@ -87,31 +87,30 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
 
 
 @pytest.mark.parametrize(
-    ("values", "steps"),
+    ("values", "validated", "saved"),
     [
-        (["validate_every_n_data_epochs=1", "publish_metrics_every_n_steps=5"], [5, 10]),
-        (["validate_every_n_steps=4", "checkpoint_every_n_steps=4"], [4, 8, 10]),
+        ({"validate_every_n_data_epochs": 1, "publish_metrics_every_n_steps": 5}, 5, [5, 10]),
+        ({"validate_every_n_steps": 2, "publish_metrics_every_n_steps": 2}, 2, [4, 8, 10]),
     ],
 )
 def test_a_validation_that_was_stopped_runs_when_the_run_continues(
-    values: list[str],
-    steps: list[int],
+    values: dict[str, int],
     tmp_path: Path,
     dataset: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    validated: int,
+    saved: list[int],
 ) -> None:
-    names = ("validate", "checkpoint")
-    never = [f"regime.{name}_every_n_steps=null" for name in names]
-    own = (*TWO_EPOCHS, *never, *(f"regime.{value}" for value in values))
-    own = (*own, "regime.keep_last_n_checkpoints=3")
-    run = tmp_path / "run"
+    run, values = tmp_path / "run", {"keep_last_n_checkpoints": 3, **values}
+    own = (*TWO_EPOCHS, *(f"regime.{name}={value}" for name, value in values.items()))
     with monkeypatch.context() as patch:
         signal_at_batch(patch, AsrValidationUnit, 1, signal.SIGTERM)
         assert train(run, dataset, *own) == EXIT_STOPPED
     assert metrics(run, "valid") == []
     assert train(run, dataset, *own) == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == steps
-    assert list(checkpoint_scores(run)) == steps
+    assert [row["Step"] for row in metrics(run, "valid")] == [*range(validated, 11, validated)]
+    assert checkpoint_steps(run) == list(checkpoint_scores(run)) == saved
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(

@@ -27,7 +27,6 @@ def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
 @pytest.mark.parametrize(
     ("values", "warns"),
     [
-        ({}, False),
         ({"lr_scheduler.config.num_warmup_steps": 100}, False),
         ({"lr_scheduler.config.num_warmup_steps": 500}, True),
         ({"lr_scheduler.config.stage_ratio": [0.1, 0.4, 0.5]}, False),

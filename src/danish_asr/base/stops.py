@@ -5,7 +5,6 @@ takes steps (`recipe.train.ending`). Imports are few and light: an entry point c
 before it imports anything else.
 """
 
-import atexit
 import os
 import signal
 import sys
@@ -26,8 +25,7 @@ _left: Final[list[Future[object]]] = []
 def exit_at_stops() -> None:
     """Let a stop signal end this process at once, with status 75, and Ctrl-C with 130.
 
-    For the time of imports: an exception in an import of C code aborts the process. When all is
-    done these signals are ignored: the interpreter restores their defaults, and takes seconds.
+    For the time of imports: an exception in an import of C code aborts the process.
     """
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
@@ -36,8 +34,6 @@ def exit_at_stops() -> None:
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
         os._exit(EXIT_STOPPED)
 
-    atexit.unregister(_handle_by)
-    atexit.register(_handle_by, signal.SIG_IGN)
     _handle_by(leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 
