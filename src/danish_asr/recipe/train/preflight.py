@@ -193,18 +193,18 @@ def _model_faults(
 
 
 def _layer_faults(config: AsrConfig, layers: int) -> Iterator[str]:
-    """Compare the encoder layers that are kept, frozen and freed with those that there are."""
-    kept = config.model.keep_layers
-    if kept and kept[-1] >= layers:
-        yield f"model.keep_layers must be below {layers}, the encoder layers, but is {kept[-1]}"
+    """Compare the encoder layers that a training keeps, freezes and frees with those there are."""
     if not config.trains:
         return
-    layers, frozen = len(kept) or layers, config.trainer.freeze_encoder_layers
-    if frozen > layers:
-        yield f"trainer.freeze_encoder_layers must be at most {layers}, but is {frozen}"
-    top = max((top_layers(what) or 0 for what in config.trainer.unfreeze.values()), default=0)
-    if top > layers:
-        yield f"trainer.unfreeze must name at most {layers} encoder layers, but names {top}"
+    tops = [top_layers(what) or 0 for what in config.trainer.unfreeze.values()]
+    needed = {
+        "model.keep_layers": max(config.model.keep_layers, default=-1) + 1,
+        "trainer.freeze_encoder_layers": config.trainer.freeze_encoder_layers,
+        "trainer.unfreeze": max(tops, default=0),
+    }
+    for key, number in needed.items():
+        if number > layers:
+            yield f"{key} must name at most {layers} encoder layers, but names {number}"
 
 
 def _parameter_faults(config: AsrConfig, description: ModelDescription) -> Iterator[str]:
