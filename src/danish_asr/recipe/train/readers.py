@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
@@ -155,9 +155,16 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
     def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
         self._readers, self.indices = readers, indices
         self.interrupted: Callable[[], bool] = lambda: False
-        # Each reader begins with its largest batch, and the first one with the largest of all.
-        self._order = sorted(readers, key=lambda name: -readers[name].largest_memory())
-        self._left = list(self._order)
+        self._left = self._batches()
+
+    def _batches(self) -> Iterator[list[Seq2SeqBatch]]:
+        # A reader begins with its largest batch, and the first one with the largest of all.
+        for name in sorted(self._readers, key=lambda name: -self._readers[name].largest_memory()):
+            for batches in self._readers[name]:
+                for batch in batches:
+                    example = cast(dict[str, Any], batch.example)
+                    example["split"] = [name] * batch.num_examples
+                yield batches
 
     @override
     def __iter__(self) -> Self:
@@ -168,23 +175,13 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         if self.interrupted():
             self.reset()
             raise ValidationInterrupted
-        while self._left:
-            try:
-                batches = next(self._readers[self._left[0]])
-            except StopIteration:
-                del self._left[0]
-                continue
-            for batch in batches:
-                example = cast(dict[str, Any], batch.example)
-                example["split"] = [self._left[0]] * batch.num_examples
-            return batches
-        raise StopIteration
+        return next(self._left)
 
     @override
     def reset(self) -> None:
         for reader in self._readers.values():
             reader.reset()
-        self._left = list(self._order)
+        self._left = self._batches()
 
     @override
     def state_dict(self) -> dict[str, object]:

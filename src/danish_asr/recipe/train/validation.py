@@ -79,8 +79,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
-        counts = cast(Tensor, values.pop("errors"))
-        by_group = scored(counts, (ALL, *self._groups))
+        by_group = cast(dict[str, ErrorCounts], values.pop("errors"))
         log.info("{}, text profile {}\n{}", self.TITLE, self._profile, _table(by_group))
         values.update(rates_of(by_group))
 
@@ -111,15 +110,14 @@ def open_validation(
 
 
 @final
-class ErrorRates(Metric[Tensor]):
+class ErrorRates(Metric[dict[str, ErrorCounts]]):
     """Integer error counts of :data:`ALL` and of ``groups``, added up over batches and ranks."""
 
     def __init__(
         self, groups: Sequence[str], profile: str, *, device: torch.device | None = None
     ) -> None:
         super().__init__(device=device)
-        self.groups: Final = (ALL, *groups)
-        self._profile = profile
+        self.groups, self._profile = (ALL, *groups), profile
         self.counts: Tensor
         self._add_state("counts", torch.zeros((len(self.groups), _WIDTH), dtype=torch.int64))
 
@@ -140,9 +138,10 @@ class ErrorRates(Metric[Tensor]):
         return self
 
     @override
-    def compute(self) -> Tensor:
-        """Return the counts: one row per group, columns as ``ErrorCounts.to_tuple``."""
-        return self.counts
+    def compute(self) -> dict[str, ErrorCounts]:
+        """Return the counts of the groups that have rows."""
+        pairs = zip(self.groups, map(ErrorCounts.from_tuple, self.counts.tolist()), strict=True)
+        return {group: errors for group, errors in pairs if errors.rows}
 
     @override
     @torch.inference_mode()
@@ -152,14 +151,8 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
-    """The counts of each group that has rows."""
-    pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
-    return {group: errors for group, errors in pairs if errors.rows}
-
-
 def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
-    """Rates in percent: ``wer``, ``cer``, those of each group, and that of the worst dialect."""
+    """Rates in percent: ``wer``, ``cer``, those of groups, and that of the worst dialect."""
     rates, dialects = {}, []
     for group, errors in by_group.items():
         suffix = "" if group == ALL else f"/{group}"
