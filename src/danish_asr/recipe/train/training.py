@@ -30,6 +30,7 @@ from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import continuing, run_directory
+from danish_asr.recipe.run.advice import CHANCE
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
@@ -85,12 +86,11 @@ def write_configuration(config: AsrConfig, output_dir: Path) -> None:
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
-    # Also for fairseq2's own wer, whose score of 0 it would print as -0.
-    for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
+    titles = {**run_directory.SCORE_TITLES, "chance": CHANCE}
+    for priority, (name, title) in enumerate(titles.items(), start=200):
+        # Also for fairseq2's own wer, whose score of 0 it would print as -0.
         descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
-    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
-    container.collection.register_instance(MetricDescriptor, chance)
 
 
 def _format_score(value: object) -> str:
