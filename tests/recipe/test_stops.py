@@ -87,30 +87,30 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
 
 
 @pytest.mark.parametrize(
-    ("values", "validated", "saved"),
-    [
-        ({"validate_every_n_data_epochs": 1, "publish_metrics_every_n_steps": 5}, 5, [5, 10]),
-        ({"validate_every_n_steps": 2, "publish_metrics_every_n_steps": 2}, 2, [4, 8, 10]),
-    ],
+    ("every", "reports", "steps", "scored"),
+    [("data_epochs=1", 5, [5, 10], [5, 10]), ("steps=2", 2, [2, 4, 6, 8, 10], [4, 8])],
 )
 def test_a_validation_that_was_stopped_runs_when_the_run_continues(
-    values: dict[str, int],
     tmp_path: Path,
     dataset: Path,
     monkeypatch: pytest.MonkeyPatch,
     *,
-    validated: int,
-    saved: list[int],
+    every: str,
+    reports: int,
+    steps: list[int],
+    scored: list[int],
 ) -> None:
-    run, values = tmp_path / "run", {"keep_last_n_checkpoints": 3, **values}
-    own = (*TWO_EPOCHS, *(f"regime.{name}={value}" for name, value in values.items()))
+    run, own = tmp_path / "run", [*TWO_EPOCHS, f"regime.publish_metrics_every_n_steps={reports}"]
+    if every.startswith("data_epochs"):
+        own += [f"regime.{name}_every_n_steps=null" for name in ("validate", "checkpoint")]
+    own += [f"regime.validate_every_n_{every}", "regime.keep_last_n_checkpoints=3"]
     with monkeypatch.context() as patch:
         signal_at_batch(patch, AsrValidationUnit, 1, signal.SIGTERM)
         assert train(run, dataset, *own) == EXIT_STOPPED
     assert metrics(run, "valid") == []
     assert train(run, dataset, *own) == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == [*range(validated, 11, validated)]
-    assert checkpoint_steps(run) == list(checkpoint_scores(run)) == saved
+    assert [row["Step"] for row in metrics(run, "valid")] == steps
+    assert list(checkpoint_scores(run)) == scored
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
