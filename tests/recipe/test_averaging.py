@@ -8,7 +8,7 @@ import torch
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import from_yaml
 from danish_asr.inference.model import load_model
-from danish_asr.recipe.train.averaging import average
+from danish_asr.recipe.train.record import average
 from tests.recipe.running import copy_until, evaluate, train, weights
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.recipe.run.continuing import tidy
 from danish_asr.recipe.run.run_directory import (
     checkpoint_scores,
     checkpoint_steps,
     resumable_steps,
+    tidy,
     validation_scores,
 )
 

@@ -32,7 +32,7 @@ from danish_asr.recipe.evaluate.results import about_evaluation, write_results
 from danish_asr.recipe.evaluate.selection import Selection, select
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
-from danish_asr.recipe.run.continuing import locked
+from danish_asr.recipe.run.run_directory import locked
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (

@@ -1,4 +1,4 @@
-"""What a run has on the disk: room for its checkpoints, where it ran, its tokenizer and its cards.
+"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards; its average.
 
 The tokenizer, ``OUTDIR/checkpoints/tokenizer.model``, is a copy, or that of a head that
 ``model.head: danish`` has reduced to the symbols of the training text. Whatever takes the run takes
@@ -9,7 +9,7 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 import sentencepiece
 import torch
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from torch import Tensor
 from torch.nn import Module
 
 from danish_asr import __version__
@@ -38,6 +39,13 @@ from danish_asr.recipe.train.preflight import Resolved
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
 _TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
 """If one of them is used, all are kept: other texts may have what a training text lacks."""
+
+
+_COPIED: Final = (
+    *(run_directory.CONFIG_FILE, run_directory.ENVIRONMENT),
+    *(f"{CHECKPOINTS}/{run_directory.MODEL_CARD}", f"{CHECKPOINTS}/{run_directory.TOKENIZER}"),
+)
+"""What an average takes of its run."""
 
 
 class CheckpointSpace(NamedTuple):
@@ -171,3 +179,50 @@ def write_model_card(output_dir: Path) -> None:
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
     log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))
+
+
+def average(run: Path, last: int) -> Path:
+    """Write the mean of a run's ``last`` kept checkpoints as the run ``<run>-last-<n>`` beside it.
+
+    The new run has one checkpoint, under the step of the newest one. Returns its directory.
+
+    Raises:
+        RunError: ``run`` is not a run, has too few checkpoints or sharded ones, or the new
+            directory exists.
+    """
+    run = run.absolute()
+    if missing := [name for name in _COPIED if not (run / name).is_file()]:
+        raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
+    steps = run_directory.checkpoint_steps(run)
+    if len(steps) < last:
+        raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
+    average_run = run.with_name(f"{run.name}-last-{last}")
+    if average_run.exists():
+        raise RunError(f"{average_run} exists; delete it to average again")
+    files = [_weights_file(run, step) for step in steps[-last:]]
+    mean = _mean(files)
+    weights = average_run / files[-1].relative_to(run)
+    weights.parent.mkdir(parents=True)
+    for name in _COPIED:
+        shutil.copyfile(run / name, average_run / name)
+    torch.save(mean, weights)
+    write_model_card(average_run)
+    return average_run
+
+
+def _weights_file(run: Path, step: int) -> Path:
+    folder = run / CHECKPOINTS / f"step_{step}" / "model"
+    files = list(folder.rglob("sdp_*.pt"))
+    if len(files) != 1:
+        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
+    return files[0]
+
+
+def _mean(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of each tensor, summed in float64, in the type that it has in the files."""
+    sums: dict[str, Tensor] = {}
+    for file in files:
+        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+        for name, value in state.items():
+            sums[name] = sums.get(name, 0) + value.double()
+    return {name: (total / len(files)).to(state[name].dtype) for name, total in sums.items()}

@@ -29,7 +29,7 @@ from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.models.cards import open_tokenizer
-from danish_asr.recipe.run import continuing, run_directory
+from danish_asr.recipe.run import run_directory
 from danish_asr.recipe.run.advice import CHANCE
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, readers, record
@@ -55,13 +55,13 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            continuing.check_continuation(output_dir, unstructure(config))
-            if note := continuing.check_processes(output_dir, processes):
+            run_directory.check_continuation(output_dir, unstructure(config))
+            if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
-        with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
+        with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
             if rank == 0:
-                continuing.tidy(output_dir)
-                continuing.fit_to_processes(output_dir, processes)
+                run_directory.tidy(output_dir)
+                run_directory.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 record.write_own_tokenizer(output_dir, resolved)
             history = run_directory.validation_scores(output_dir, config.regime.score_metric)
