@@ -80,9 +80,9 @@ class _Console(Handler):
 
 
 def _is_for_users(record: LogRecord) -> bool:
-    message = record.getMessage()
-    if record.name == log.logger.name or fairseq2_log.is_enabled_for_debug():
+    if record.name == log.logger.name:
         return True
+    message = record.getMessage()
     if record.levelno >= WARNING:
         return not _IGNORED.match(message)
     return _SHOWN.match(message) is not None
@@ -146,8 +146,6 @@ class RunReport(MetricRecorder):
         yield f"lr {rate:.1e}"
         yield f"audio {minutes:.2f} min"
         yield f"{seconds:.2f} s/step"
-        if memory := float(values.get("peak_reserved_mem_bytes", 0)):
-            yield f"GPU {memory / _GIB:.1f} GiB"
         if self._end:
             yield f"ETA {timedelta(seconds=round(seconds * (self._end - step)))}"
 

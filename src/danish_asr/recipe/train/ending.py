@@ -33,11 +33,9 @@ _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file
 _DISK_FULL: Final = "The disk or quota is full: free some space; the same command continues"
 _OUT_OF_MEMORY: Final = (
     "The GPU's memory is too small for a batch. What helps, the cheapest first: "
-    "model.head=danish, optimizer.name=adamw_8bit, "
-    "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
-    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR), "
-    "optimizer.name=adamw_offload, trainer.freeze_encoder_layers; `danish-asr plan` says how much. "
-    "In validation, lower dataset.valid_max_num_elements"
+    "model.head=danish, optimizer.name=adamw_8bit, dataset.asr_task_config.max_num_elements, "
+    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR); `danish-asr plan` "
+    "says how much. In validation, lower dataset.valid_max_num_elements"
 )
 _ONLY_TENSORS: Final = (
     "Only tensors are read from a model's file: if you trust this one, load it where it was made "
