@@ -117,7 +117,7 @@ def write_own_tokenizer(run: Path, resolved: Resolved) -> None:
     content = resolved.tokenizer_file.read_bytes()
     if resolved.config.model.head != FULL:
         indices = resolved.rows.train.values()
-        texts = {text for index in indices for text in index.rows[TARGET]}
+        texts = (text for index in indices for text in index.rows[TARGET])
         content = sliced_tokenizer(content, texts)
     with publish(file) as stream:
         stream.write(content)
