@@ -81,7 +81,7 @@ def resolve(config: AsrConfig, *, where: str) -> Resolved:
     try:
         return _resolved(config)
     except ConfigError as error:
-        raise ConfigError([*dict.fromkeys(error.faults)], where=where) from error.__cause__
+        raise ConfigError(error.faults, where=where) from error.__cause__
 
 
 def _resolved(config: AsrConfig) -> Resolved:
@@ -91,36 +91,30 @@ def _resolved(config: AsrConfig) -> Resolved:
     section = replace(config.common.assets, extra_paths=assets.extra_paths)
     config = replace(config, common=replace(config.common, assets=section))
 
-    faults = _Faults()
-    dataset_card = model_card = data = file = tokenizer = None
-    if config.dataset.name:
-        dataset_card = faults.attempt(assets.find, "dataset.name", config.dataset.name)
-    if dataset_card is not None or not config.dataset.name:
+    faults, data = _Faults(), None
+    dataset, model, encoder = config.dataset.name, config.model.name, config.pretrained_encoder.name
+    dataset_card = faults.attempt(assets.find, "dataset.name", dataset) if dataset else None
+    if dataset_card is not None or not dataset:
         data = faults.attempt(_open_dataset, assets, config, dataset_card)
-    if config.model.name:
-        model_card = faults.attempt(assets.find, "model.name", config.model.name)
-    if encoder := config.pretrained_encoder.name:
+    model_card = faults.attempt(assets.find, "model.name", model) if model else None
+    if encoder:
         faults.attempt(assets.find, "pretrained_encoder.name", encoder)
-
-    config = _with_tokenizer(config, model_card, dataset_card)
-    # Otherwise the card that names it may be the one that is missing.
-    if config.tokenizer.path or config.tokenizer.name or not faults:
-        file = faults.attempt(assets.tokenizer_file, config.tokenizer)
-    if file is not None:
-        tokenizer = faults.attempt(open_tokenizer, file)
-    if model_card is not None or not config.model.name:
-        size = tokenizer.vocab_info.size if tokenizer else None
-        config = faults.attempt(_with_model, config, assets, model_card, size) or config
     if config.trains:
         faults.extend(optimizer_faults(config.optimizer.name))
-        config = faults.attempt(with_accumulation, config) or config
     faults.attempt(transforms_of_training, config.dataset)
     faults.attempt(find_decoder, config.decoder.name, config.decoder.config)
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
-    if faults or file is None or tokenizer is None or data is None:
+    if faults or data is None:
         raise ConfigError(faults)
-    dataset, rows = data
-    return Resolved(config, file, tokenizer, dataset.root, rows)
+
+    config = _with_tokenizer(config, model_card, dataset_card)
+    file = assets.tokenizer_file(config.tokenizer)
+    tokenizer = open_tokenizer(file)
+    config = _with_model(config, assets, model_card, tokenizer.vocab_info.size)
+    if config.trains:
+        config = with_accumulation(config)
+    opened, rows = data
+    return Resolved(config, file, tokenizer, opened.root, rows)
 
 
 def dump(config: AsrConfig, *, where: str) -> None:
@@ -156,9 +150,7 @@ def _with_tokenizer(
     return replace(config, tokenizer=section)
 
 
-def _with_model(
-    config: AsrConfig, assets: Assets, card: AssetCard | None, size: int | None
-) -> AsrConfig:
+def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size: int) -> AsrConfig:
     """Check the model, and return a configuration with the ``size`` of the tokenizer's head."""
     description = assets.describe_model(config.model, card)
     if description.has_new_head and not config.trains:
@@ -177,17 +169,17 @@ def _with_model(
 
 
 def _model_faults(
-    config: AsrConfig, description: ModelDescription, card: AssetCard | None, size: int | None
+    config: AsrConfig, description: ModelDescription, card: AssetCard | None, size: int
 ) -> Iterator[str]:
     """Check the masking, the weights and the head, which has the ``size`` of the tokenizer."""
     model = description.config
     yield from masking_faults(config.masking, model, description.card_config if card else None)
     if card is not None and (fault := weights_fault(card)):
         yield fault
-    if card is not None and size not in {None, model.target_vocab_size}:
+    if card is not None and size != model.target_vocab_size:
         yield head_fault(card.name, size, model.target_vocab_size)
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
-    if description.has_new_head and size not in {None, configured}:
+    if description.has_new_head and size != configured:
         rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
         yield f"model.config_overrides.target_vocab_size {rule}"
 
