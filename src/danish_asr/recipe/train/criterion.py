@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag
-from fairseq2.metrics.aggregation import Mean, Sum
+from fairseq2.metrics.aggregation import Mean
+from fairseq2.metrics.common import add_seq2seq_batch_metrics, update_seq2seq_batch_metrics
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
 from fairseq2.nn.fsdp import FSDP1Module, FSDP2Module
@@ -23,16 +24,6 @@ from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.learning import Freezing
-
-_SUMS: Final = (
-    "num_examples",
-    "num_elements",
-    "num_source_elements",
-    "num_target_elements",
-    "total_num_examples",
-    "total_num_elements",
-    "padding",
-)
 
 
 @final
@@ -49,8 +40,7 @@ class CtcCriterion:
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that training, validation and evaluation share."""
         metric_bag.add("loss", Mean())
-        for name in _SUMS:
-            metric_bag.add(name, Sum())
+        add_seq2seq_batch_metrics(metric_bag)
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Training: return the loss, in nats, summed over the utterances of a batch: a scalar."""
@@ -74,8 +64,7 @@ class CtcCriterion:
             raise RunFailedError(self._explain(batch))
         characters = sum(batch.target_seq_lens)
         metric_bag.get("loss", Mean).update(loss.detach() / characters, weight=characters)
-        for name in _SUMS:
-            metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
+        update_seq2seq_batch_metrics(metric_bag, batch)
 
     def _explain(self, batch: Seq2SeqBatch) -> str:
         """Say which utterances make the loss NaN or infinite."""
