@@ -48,7 +48,10 @@ class Request:
     @property
     def where(self) -> str:
         """What the configuration comes from, for messages."""
-        return " with ".join([*map(str, self.config_files), "the command line"])
+        sources = [*map(str, self.config_files)]
+        if self.dataset or self.overrides or not sources:
+            sources.append("the command line")
+        return " with ".join(sources)
 
 
 def run(recipe: str, request: Request) -> Path | None:
