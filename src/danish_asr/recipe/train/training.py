@@ -86,8 +86,8 @@ def write_configuration(config: AsrConfig, output_dir: Path) -> None:
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
-    titles = {**run_directory.SCORE_TITLES, "chance": CHANCE}
-    for priority, (name, title) in enumerate(titles.items(), start=200):
+    titles = {"chance": CHANCE, **run_directory.SCORE_TITLES}
+    for priority, (name, title) in enumerate(titles.items(), start=199):
         # Also for fairseq2's own wer, whose score of 0 it would print as -0.
         descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
