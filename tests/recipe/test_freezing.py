@@ -1,4 +1,4 @@
-"""Frozen layers: their weights stay, and the optimizer has no state for them."""
+"""What learns when: frozen layers, without a state in the optimizer, and stages of a run."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from tests.recipe.running import (
     TWO_BATCHES,
     changed,
     losses,
+    metrics,
     saved_optimizer,
     small,
     train,
@@ -60,3 +61,17 @@ def test_two_processes_freeze_what_one_does(
     train_with_two(run, dataset, *STAGED, *overrides)
     assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
     assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
+
+
+SIX_STEPS = (small(), TWO_BATCHES, "regime.num_steps=6", "dataset.valid_split=null")
+STAGES = "trainer.stages={2: {where: gender = 'male', lr: 1e-4}, 3: {subset: 12}}"
+
+
+def test_a_stage_changes_the_rate_from_its_first_step_on(tmp_path: Path, dataset: Path) -> None:
+    plain, staged = tmp_path / "plain", tmp_path / "staged"
+    assert train(plain, dataset, *SIX_STEPS) == 0
+    assert train(staged, dataset, *SIX_STEPS, STAGES) == 0
+    rates = [row["Learning Rate"] for row in metrics(plain, "train")]
+    rates[2] *= 1e-4 / 3e-3
+    assert [row["Learning Rate"] for row in metrics(staged, "train")] == pytest.approx(rates)
+    assert losses(staged)[:2] == losses(plain)[:2]
