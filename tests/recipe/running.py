@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from tests.forks import in_processes
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "demo.yaml"
+TWO_BATCHES = "trainer.grad_accumulation.num_batches=2"
 RECIPE = "workflows.recipes.wav2vec2.asr"
+
+
+def small(**sizes: float) -> str:
+    """A model without dropout, which is drawn per process, so that runs can be compared."""
+    sizes = {"num_encoder_layers": 1, "model_dim": 32, "dropout_p": 0.0} | sizes
+    text = ", ".join(f"{name}: {value}" for name, value in sizes.items())
+    return f"model.config_overrides={{encoder_config: {{{text}}}}}"
 
 
 def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> list[str]:
@@ -38,14 +47,8 @@ def arguments(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) 
     ]
 
 
-def train_main(args: Sequence[str]) -> None:
-    """Train in this process, as the program does."""
-    run_as_upstream("train", args)
-
-
-def eval_main(args: Sequence[str]) -> None:
-    """Evaluate in this process, as the program does."""
-    run_as_upstream("evaluate", args)
+train_main = partial(run_as_upstream, "train")
+eval_main = partial(run_as_upstream, "evaluate")
 
 
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:

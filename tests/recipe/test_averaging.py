@@ -8,8 +8,7 @@ import torch
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import from_yaml
 from danish_asr.inference.model import load_model
-from danish_asr.recipe.train.averaging import average
-from danish_asr.report.runs import find_runs
+from danish_asr.recipe.train.record import average
 from tests.recipe.running import copy_until, evaluate, train, weights
 
 
@@ -39,11 +38,6 @@ def test_the_average_is_evaluated_transcribed_with_and_trained_on_like_a_run(
     assert torch.equal(state["final_proj.weight"], weights(folder, 4)["final_proj.weight"])
     own = ("model={path: " + str(folder) + ", config_overrides: null}", "regime.num_steps=2")
     assert train(run.parent / "next", dataset, *own) == 0
-
-
-def test_the_average_is_listed_with_its_run(run: Path) -> None:
-    folder = average(run, 2)
-    assert {listed.name for listed in find_runs(run.parent)} == {run.name, folder.name}
 
 
 def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(run: Path) -> None:

@@ -16,10 +16,7 @@ from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, Tokenizer
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.readers import (
-    check_symbols,
-    waveform_dtype,
-)
+from danish_asr.recipe.train.readers import check_symbols, waveform_dtype
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
@@ -35,19 +32,18 @@ def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "best", "found"),
+    ("loss", "best", "key"),
     [
         (10.5, math.inf, None),  # a new head
-        (500.0, math.inf, "500.00 nats per character; chance is 9.00"),
-        (2_276.0, 2.0, "is 2,276.00 nats per character and was 2.00: the run diverges"),
+        (500.0, math.inf, "dataset.asr_task_config.normalize_audio"),
+        (4.2, 1.3, "trainer.max_grad_norm"),
         (0.9, 0.1, None),
-        (4.2, 1.3, "was 1.30: the run diverges"),
     ],
 )
-def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, found: str | None) -> None:
+def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, key: str | None) -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
     warning = loss_warning(loss, 9.0, best)
-    assert (found is None and warning is None) or (found or "") in str(warning)
+    assert (warning is None) if key is None else (key in str(warning))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None
 @pytest.mark.parametrize(
     "error",
     [
-        FileNotFoundError(errno.ENOENT, "No such file", "lm/3gram.arpa"),
         PermissionError(errno.EACCES, "Permission denied", "lm/3gram.arpa"),
         EOFError("Ran out of input"),
         RuntimeError("PytorchStreamReader failed reading zip archive: no central directory"),

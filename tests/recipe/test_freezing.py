@@ -1,28 +1,27 @@
-"""Frozen layers: their weights stay, and the optimizer has no state for them."""
+"""What learns when: frozen layers, without a state in the optimizer, and stages of a run."""
 
 from pathlib import Path
 
 import pytest
 
 from tests.recipe.running import (
+    TWO_BATCHES,
     changed,
     losses,
+    metrics,
     saved_optimizer,
+    small,
     train,
     train_with_two,
     weights,
 )
 
-# Dropout is drawn per process; without it runs can be compared.
-SMALL = "num_encoder_layers: 3, model_dim: 32, dropout_p: 0.0"
-MODEL = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
 STAGED = (
-    MODEL,
+    small(num_encoder_layers=3),
     *("trainer.freeze_encoder_layers=1", "trainer.unfreeze={0: head, 2: top 1, 3: all}"),
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
     "regime.keep_last_n_checkpoints=4",
 )
-TWICE = "trainer.grad_accumulation.num_batches=2"
 HEAD = ("final_proj.",)
 TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 
@@ -31,7 +30,7 @@ TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
     """One of three layers never learns; first the head learns, then the top layer, then all."""
     run = tmp_path_factory.mktemp("runs") / "staged"
-    assert train(run, dataset, *STAGED, TWICE) == 0
+    assert train(run, dataset, *STAGED, TWO_BATCHES) == 0
     return run
 
 
@@ -62,3 +61,17 @@ def test_two_processes_freeze_what_one_does(
     train_with_two(run, dataset, *STAGED, *overrides)
     assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
     assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
+
+
+SIX_STEPS = (small(), TWO_BATCHES, "regime.num_steps=6", "dataset.valid_split=null")
+STAGES = "trainer.stages={2: {where: gender = 'male', lr: 1e-4}, 3: {subset: 12}}"
+
+
+def test_a_stage_changes_the_rate_from_its_first_step_on(tmp_path: Path, dataset: Path) -> None:
+    plain, staged = tmp_path / "plain", tmp_path / "staged"
+    assert train(plain, dataset, *SIX_STEPS) == 0
+    assert train(staged, dataset, *SIX_STEPS, STAGES) == 0
+    rates = [row["Learning Rate"] for row in metrics(plain, "train")]
+    rates[2] *= 1e-4 / 3e-3
+    assert [row["Learning Rate"] for row in metrics(staged, "train")] == pytest.approx(rates)
+    assert losses(staged)[:2] == losses(plain)[:2]

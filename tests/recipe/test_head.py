@@ -13,8 +13,7 @@ from torch.nn.functional import log_softmax
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
-from danish_asr.recipe.train.averaging import average
-from danish_asr.recipe.train.own_tokenizer import sliced_tokenizer
+from danish_asr.recipe.train.record import average, sliced_tokenizer
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
 from tests.recipe.running import copy_until, evaluate, train

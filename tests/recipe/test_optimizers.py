@@ -7,20 +7,12 @@ import pytest
 import torch
 
 from danish_asr.recipe.train.learning import OffloadedAdamW
-from tests.recipe.running import (
-    changed,
-    losses,
-    train,
-    train_with_two,
-    weights,
-)
+from tests.recipe.running import TWO_BATCHES, changed, losses, small, train, train_with_two, weights
 
 # Large enough that half of most matrices has the 4096 elements from which 8 bits are used.
-SMALL = "num_encoder_layers: 1, model_dim: 96, dropout_p: 0.0"
-MODEL = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
+MODEL = small(model_dim=96)
 EIGHT_BITS = "optimizer.name=adamw_8bit"
 OFFLOADED = "optimizer.name=adamw_offload"
-TWO_BATCHES = "trainer.grad_accumulation.num_batches=2"
 SETTINGS: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.1}
 SHARDED = "trainer.data_parallelism=fsdp"
 

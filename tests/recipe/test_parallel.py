@@ -14,19 +14,18 @@ from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_step
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from tests.forks import in_processes
 from tests.recipe.running import (
+    TWO_BATCHES,
     arguments,
     copy_until,
     losses,
+    small,
     train,
     train_main,
     train_with_two,
     weights,
 )
 
-# Dropout is drawn per process; without it runs can be compared.
-SMALL = "num_encoder_layers: 1, model_dim: 32, dropout_p: 0.0"
-PLAIN = f"model.config_overrides={{encoder_config: {{{SMALL}}}}}"
-TWICE = "trainer.grad_accumulation.num_batches=2"
+PLAIN = small()
 
 
 def test_two_processes_compute_the_gradients_of_one_with_twice_the_accumulation(
@@ -35,7 +34,7 @@ def test_two_processes_compute_the_gradients_of_one_with_twice_the_accumulation(
     # With this epsilon, Adam's step is proportional to the gradient and does not amplify rounding.
     linear = ["optimizer.config={eps: 1.0, lr: 0.02}", "lr_scheduler={name: passthrough}"]
     short = [PLAIN, *linear, "regime.num_steps=2", "dataset.valid_split=null"]
-    assert train(tmp_path / "one", dataset, TWICE, *short) == 0
+    assert train(tmp_path / "one", dataset, TWO_BATCHES, *short) == 0
     train_with_two(tmp_path / "two", dataset, *short)
     one, two = (weights(tmp_path / name, 2) for name in ("one", "two"))
     torch.testing.assert_close(two, one, rtol=0, atol=5e-7)

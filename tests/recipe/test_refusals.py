@@ -11,8 +11,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import WandbConfig
 from danish_asr.recipe.entry import Request, read_configuration
-from danish_asr.recipe.train.preflight import resolve
-from danish_asr.recipe.train.record import recorder_faults
+from danish_asr.recipe.train.preflight import recorder_faults, resolve
 from tests.recipe.running import arguments, train
 
 

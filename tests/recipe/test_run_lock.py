@@ -16,8 +16,7 @@ from filelock import SoftFileLease
 from danish_asr.base import files
 from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, RunError
 from danish_asr.base.files import LOCK_FILE
-from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.run.run_directory import checkpoint_steps
+from danish_asr.recipe.run.run_directory import checkpoint_steps, locked
 from tests.recipe.running import RECIPE, arguments, start, train, wait_for
 
 LONG = [f"regime.{key}=4000" for key in ("num_steps", "validate_every_n_steps")]

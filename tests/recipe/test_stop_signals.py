@@ -8,13 +8,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from types import SimpleNamespace
 
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
-from danish_asr.base.stops import STOP_SIGNALS, run_passing_on
-from danish_asr.recipe import entry
+from danish_asr.base.stops import STOP_SIGNALS, exception_at_stops, run_passing_on
 from danish_asr.recipe.train.ending import on_stop_signals
 from tests.recipe.running import CONFIG, ROOT
 
@@ -68,36 +66,14 @@ def test_a_stop_signal_in_the_imports_ends_with_the_status_that_starts_a_job_aga
     assert "SIGUSR1" in printed
 
 
-ENDS_SLOWLY = """
-import pathlib, sys, time
-from danish_asr.base.stops import exit_at_stops
-class Slow:
-    def __del__(self, sleep=time.sleep, began=pathlib.Path(sys.argv[1]).touch):
-        began()
-        sleep(1)
-exit_at_stops()
-slow = Slow()
-sys.exit(3)
-"""
-
-
-def test_a_stop_signal_after_the_end_does_not_change_the_status(tmp_path: Path) -> None:
-    began = tmp_path / "began"
-    process = subprocess.Popen([sys.executable, "-c", ENDS_SLOWLY, str(began)], cwd=ROOT)
-    while not began.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 3
-
-
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     released = []
 
-    def load(*_: object) -> None:
+    @exception_at_stops()
+    def load() -> None:
         try:
             with suppress(KeyboardInterrupt, SystemExit):
                 signal.raise_signal(number)
@@ -106,9 +82,8 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
             released.append(number)
 
     before = [signal.getsignal(other) for other in STOP_SIGNALS]
-    monkeypatch.setattr(entry, "import_module", lambda _: SimpleNamespace(run=load))
     with pytest.raises((KeyboardInterrupt, SystemExit)) as stopped:
-        entry.run(entry.TRAIN, entry.Request(output_dir=None, config_files=[CONFIG]))
+        load()
     assert released == [number]
     assert [signal.getsignal(other) for other in STOP_SIGNALS] == before
     if number != signal.SIGINT:
@@ -118,12 +93,12 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
 
 HELD = """
 import sys, threading, time
-from danish_asr.base.stops import close_in_time, exit_if_held
+from danish_asr.base.stops import ends_in_time, exit_if_held
 def wait_for_a_server():
     threading.Thread(target=time.sleep, args=[600]).start()
     time.sleep(600)
-assert close_in_time(lambda: None, 60)
-assert not close_in_time(wait_for_a_server, 0.5)
+assert ends_in_time(lambda: None, 60)
+assert not ends_in_time(wait_for_a_server, 0.5)
 print("saved")
 exit_if_held(75)
 """

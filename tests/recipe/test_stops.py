@@ -87,31 +87,30 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
 
 
 @pytest.mark.parametrize(
-    ("values", "steps"),
-    [
-        (["validate_every_n_data_epochs=1", "publish_metrics_every_n_steps=5"], [5, 10]),
-        (["validate_every_n_steps=4", "checkpoint_every_n_steps=4"], [4, 8, 10]),
-    ],
+    ("every", "reports", "steps", "scored"),
+    [("data_epochs=1", 5, [5, 10], [5, 10]), ("steps=2", 2, [2, 4, 6, 8, 10], [4, 8])],
 )
 def test_a_validation_that_was_stopped_runs_when_the_run_continues(
-    values: list[str],
-    steps: list[int],
     tmp_path: Path,
     dataset: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    every: str,
+    reports: int,
+    steps: list[int],
+    scored: list[int],
 ) -> None:
-    names = ("validate", "checkpoint")
-    never = [f"regime.{name}_every_n_steps=null" for name in names]
-    own = (*TWO_EPOCHS, *never, *(f"regime.{value}" for value in values))
-    own = (*own, "regime.keep_last_n_checkpoints=3")
-    run = tmp_path / "run"
+    run, own = tmp_path / "run", [*TWO_EPOCHS, f"regime.publish_metrics_every_n_steps={reports}"]
+    if every.startswith("data_epochs"):
+        own += [f"regime.{name}_every_n_steps=null" for name in ("validate", "checkpoint")]
+    own += [f"regime.validate_every_n_{every}", "regime.keep_last_n_checkpoints=3"]
     with monkeypatch.context() as patch:
         signal_at_batch(patch, AsrValidationUnit, 1, signal.SIGTERM)
         assert train(run, dataset, *own) == EXIT_STOPPED
     assert metrics(run, "valid") == []
     assert train(run, dataset, *own) == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == steps
-    assert list(checkpoint_scores(run)) == steps
+    assert [row["Step"] for row in metrics(run, "valid")] == steps
+    assert list(checkpoint_scores(run)) == scored
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
@@ -127,15 +126,15 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     tmp_path: Path, dataset: Path
 ) -> None:
     """TRAPS, training: upstream takes the epoch that a run is in for one that has ended."""
-    whole = tmp_path / "whole"
-    assert train(whole, dataset, *TWO_EPOCHS) == 0
-    steps = checkpoint_steps(whole)
-    run = copy_until(8, whole, tmp_path / "run")
+    straight = tmp_path / "straight"
+    assert train(straight, dataset, *TWO_EPOCHS) == 0
+    steps = checkpoint_steps(straight)
+    run = copy_until(8, straight, tmp_path / "run")
     assert train(run, dataset, *TWO_EPOCHS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
     assert train(run, dataset, *TWO_EPOCHS) == 0
-    assert same_weights(run, whole, steps[-1])
+    assert same_weights(run, straight, steps[-1])
     rows = metrics(run, "valid")
-    assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(whole, "valid")]
+    assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(straight, "valid")]
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
     assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
 
@@ -145,10 +144,10 @@ def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
 ) -> None:
     """TRAPS, training: upstream restores the length of the schedule with its position."""
     longer = ["regime.num_steps=6", "dataset.valid_split=null"]
-    whole, run = tmp_path / "whole", copy_until(2, finished_run, tmp_path / "run")
+    straight, run = tmp_path / "straight", copy_until(2, finished_run, tmp_path / "run")
     rates = {}
-    for folder in (whole, run):
+    for folder in (straight, run):
         assert train(folder, dataset, *longer) == 0
         rates[folder] = [row["Learning Rate"] for row in metrics(folder, "train")]
-    assert rates[run][2:] == pytest.approx(rates[whole][2:])
+    assert rates[run][2:] == pytest.approx(rates[straight][2:])
     assert len(rates[run]) == 6

@@ -48,7 +48,7 @@ def test_a_run_directory_is_complete(finished_run: Path) -> None:
     assert row["WER of the worst dialect"] == max(row[key] for key in dialects)
     (begun,) = json.loads((finished_run / "environment.json").read_text())
     assert begun["packages"]["torch"] == version("torch")
-    assert set(begun) >= {"danish_asr", "command", "python", "platform", "gpus", "git"}
+    assert set(begun) >= {"danish_asr", "command", "python", "platform", "gpus"}
 
 
 def test_a_model_from_scratch_trains_its_feature_extractor_unless_it_is_frozen(
@@ -77,10 +77,9 @@ def test_gradients_are_clipped_unless_a_run_says_otherwise(
 
 def test_the_learning_rate_ends_with_the_last_step(finished_run: Path) -> None:
     """TRAPS, training: in other stacks the schedule has a length of its own."""
-    rates = [row["Learning Rate"] for row in metrics(finished_run, "train")]
     config = read_yaml(finished_run / "config.yaml")
-    peak = config["optimizer"]["config"]["lr"]
-    assert rates[-1] == pytest.approx(peak * config["lr_scheduler"]["config"]["final_lr_scale"])
+    last = config["optimizer"]["config"]["lr"] * config["lr_scheduler"]["config"]["final_lr_scale"]
+    assert metrics(finished_run, "train")[-1]["Learning Rate"] == pytest.approx(last)
 
 
 def test_a_run_that_was_killed_continues_bit_for_bit(

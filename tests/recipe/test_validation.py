@@ -17,7 +17,7 @@ from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import SCORE_TITLES
 from danish_asr.recipe.train.training import AsrRecipe
-from danish_asr.recipe.train.validation import ErrorRates, rates_of, scored
+from danish_asr.recipe.train.validation import ErrorRates, rates_of
 from tests.recipe.running import metrics, train
 
 
@@ -28,7 +28,7 @@ def rates(*rows: tuple[str, str], profile: str = "raw") -> dict[str, float]:
     for part, group, (reference, hypothesis) in zip(parts, groups, rows, strict=True):
         part.update([reference], [hypothesis], [[group]])
     parts[0].merge_state(parts[1:])
-    return rates_of(scored(parts[0].compute(), parts[0].groups))
+    return rates_of(parts[0].compute())
 
 
 def test_counts_of_processes_add_up_and_the_worst_dialect_is_one_of_them() -> None:

@@ -21,15 +21,12 @@ def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
 ) -> None:
     reports = [{"Step": step, LOSS: loss} for step, loss in enumerate(losses)]
     validations = [{"Step": step, WER: rate} for step, rate in enumerate(rates)]
-    line = overfitting(reports, validations, WER, {"masking.time": 0.5})
-    assert (line is not None) is warns
-    assert "masking.time" not in str(line)
+    assert (overfitting(reports, validations, WER) is not None) is warns
 
 
 @pytest.mark.parametrize(
     ("values", "warns"),
     [
-        ({}, False),
         ({"lr_scheduler.config.num_warmup_steps": 100}, False),
         ({"lr_scheduler.config.num_warmup_steps": 500}, True),
         ({"lr_scheduler.config.stage_ratio": [0.1, 0.4, 0.5]}, False),

@@ -5,12 +5,11 @@ takes steps (`recipe.train.ending`). Imports are few and light: an entry point c
 before it imports anything else.
 """
 
-import atexit
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -20,14 +19,13 @@ from danish_asr.base.errors import EXIT_STOPPED
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
-_closings: Final[list[Future[object]]] = []
+_left: Final[list[Future[object]]] = []
 
 
 def exit_at_stops() -> None:
     """Let a stop signal end this process at once, with status 75, and Ctrl-C with 130.
 
-    For the time of imports: an exception in an import of C code aborts the process. When all is
-    done these signals are ignored: the interpreter restores their defaults, and takes seconds.
+    For the time of imports: an exception in an import of C code aborts the process.
     """
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
@@ -36,8 +34,6 @@ def exit_at_stops() -> None:
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
         os._exit(EXIT_STOPPED)
 
-    atexit.unregister(_handle_by)
-    atexit.register(_handle_by, signal.SIG_IGN)
     _handle_by(leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 
@@ -108,20 +104,21 @@ def discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def close_in_time(close: Callable[[], object], seconds: float) -> bool:
-    """Call ``close`` and return whether it ended in time; what it raises is raised.
+def ends_in_time(call: Callable[[], object], seconds: float) -> bool:
+    """Call ``call`` and return whether it ended in time; what it raises is raised.
 
     One that has not ended, such as a library that waits for its server, is left behind, and
     `exit_if_held` keeps it from holding the process.
     """
     pool = ThreadPoolExecutor(1)
-    closing = pool.submit(close)
+    ending = pool.submit(call)
     pool.shutdown(wait=False)
-    _closings.append(closing)
-    closed, _ = wait([closing], seconds)
-    for ended in closed:
-        ended.result()
-    return bool(closed)
+    _left.append(ending)
+    try:
+        ending.result(seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 def exit_if_held(status: int) -> None:
@@ -129,7 +126,7 @@ def exit_if_held(status: int) -> None:
 
     To be called when locks and files are released.
     """
-    if not all(closing.done() for closing in _closings):
+    if not all(ending.done() for ending in _left):
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

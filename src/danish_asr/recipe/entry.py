@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
 
+from danish_asr.base import stops
 from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, merge, parse_override, read_yaml, value_of
 from danish_asr.base.errors import (
@@ -19,12 +20,6 @@ from danish_asr.base.errors import (
     ConfigError,
     DanishAsrError,
     DatasetError,
-)
-from danish_asr.base.stops import (
-    exception_at_stops,
-    exit_at_stops,
-    exit_if_held,
-    handlers_kept,
 )
 from danish_asr.recipe.config.load import ineffective_keys, load
 
@@ -53,21 +48,20 @@ class Request:
     @property
     def where(self) -> str:
         """What the configuration comes from, for messages."""
-        on_the_line = bool(self.dataset or self.overrides)
-        sources = [*map(str, self.config_files), *["the command line"] * on_the_line]
-        return " with ".join(sources) or "the configuration"
+        sources = [*map(str, self.config_files)]
+        if self.dataset or self.overrides or not sources:
+            sources.append("the command line")
+        return " with ".join(sources)
 
 
 def run(recipe: str, request: Request) -> Path | None:
     """Check the configuration's keys, then run the module ``recipe`` with it.
 
-    Returns where an evaluation has written its results.
-
-    Exits with status 0 when it is complete, 75 when it stopped early at a signal or its time limit
-    and the same command continues it, 2 when the configuration is refused, 1 otherwise.
+    Returns where an evaluation has written its results. Exits with status 75 when it stopped early
+    and the same command continues it, 2 when the configuration is refused, 1 when it failed.
     """
-    with handlers_kept():
-        exit_at_stops()
+    with stops.handlers_kept():
+        stops.exit_at_stops()
         stop_with_launcher()
         if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported
             os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
@@ -77,17 +71,14 @@ def run(recipe: str, request: Request) -> Path | None:
             load(_checked_early(recipe, tree), where=request.where)
         except ConfigError as error:
             refuse(error)
-        if sys.stderr.isatty() and os.environ.get("LOCAL_RANK", "0") == "0":
-            note("loading PyTorch and fairseq2, checking the configuration")
         module = import_module(f"danish_asr.{recipe}")
         try:
-            with exception_at_stops():
-                results: Path | None = module.run(request, tree)
+            results: Path | None = module.run(request, tree)
         except SystemExit as end:
-            exit_if_held(end.code if isinstance(end.code, int) else EXIT_FAILED)
+            stops.exit_if_held(end.code if isinstance(end.code, int) else EXIT_FAILED)
             raise
         if results is None:  # else the caller scores them first
-            exit_if_held(0)
+            stops.exit_if_held(0)
     return results
 
 
@@ -106,11 +97,7 @@ def refuse(error: DanishAsrError) -> NoReturn:
 
 
 def read_configuration(request: Request) -> Tree:
-    """Merge the files and overrides; name, once, the keys whose values have no effect here.
-
-    Raises:
-        ConfigError: A file cannot be read.
-    """
+    """Merge the files and overrides; name, once, the keys whose values have no effect here."""
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
     if rank_info().rank == 0:
@@ -144,21 +131,18 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
     from danish_asr.base.schema import CARDS_DIR, VERSION_DIR  # noqa: PLC0415
     from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
 
-    fault = "" if root.is_dir() else f"{root.resolve()}: no such directory"
+    root = root.resolve()
     try:
-        name = "" if fault else read_inventory(root).name
+        name = read_inventory(root).name
     except DatasetError as error:
-        fault = str(error)
-    if fault:
-        raise ConfigError([f"--dataset: {fault}"], where="the command line")
+        raise ConfigError([f"--dataset: {error}"], where="the command line") from None
     paths = value_of(below, "common.assets.extra_paths")
     paths = paths if isinstance(paths, list) else []
     # A copy has a card of the same name, and names the place of the original.
     others = [path for path in paths if not Path(str(path), f"{name}.yaml").is_file()]
-    data = {"data": str((root / VERSION_DIR).resolve())}
     return {
-        "common": {"assets": {"extra_paths": [*others, str((root / CARDS_DIR).resolve())]}},
-        "dataset": {"name": name, "config_overrides": data},
+        "common": {"assets": {"extra_paths": [*others, str(root / CARDS_DIR)]}},
+        "dataset": {"name": name, "config_overrides": {"data": str(root / VERSION_DIR)}},
     }
 
 

@@ -167,7 +167,7 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
 
 def dialects_of(run: Run) -> list[_Dialect]:
     """Return the dialects of the validations, the worst of the best validation first."""
-    best: Mapping[str, Any] = best_validation(run.scored, run.score)[1] if run.scored else {}
+    best: Mapping[str, Any] = best_validation(run.scored, run.score) if run.scored else {}
     dialects = []
     for key in dict.fromkeys(key for row in run.validations for key in row):
         if key.startswith(_DIALECT):

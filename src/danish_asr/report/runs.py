@@ -122,7 +122,7 @@ class Run:
         """The best validation so far, if there is one."""
         if not self.scored:
             return None
-        _, row = best_validation(self.scored, self.score)
+        row = best_validation(self.scored, self.score)
         return BestModel(row[self.score], row["Step"], row.get(LOSS, inf))
 
     @property

@@ -32,8 +32,8 @@ from danish_asr.recipe.evaluate.results import about_evaluation, write_results
 from danish_asr.recipe.evaluate.selection import Selection, select
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
-from danish_asr.recipe.run.continuing import locked
-from danish_asr.recipe.train.console import hide_progress_bar, log
+from danish_asr.recipe.run.run_directory import locked
+from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
     StoppableTask,
@@ -61,7 +61,6 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
 
     `danish_asr.recipe.entry.run` has the exit statuses.
     """
-    hide_progress_bar()
     output_dir = cast(Path, request.output_dir)
     with exit_on_error():
         selection = select(output_dir, tree, where=request.where)

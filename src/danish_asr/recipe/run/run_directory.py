@@ -1,15 +1,21 @@
-"""A run's output directory: the names of its files, its checkpoints, scores and metrics."""
+"""A run's output directory: its files, checkpoints, scores and metrics; how a run continues in it.
+
+The checks of a run that continues raise RunError before anything is written.
+"""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
-from danish_asr.base.errors import PredictionsError, RunError
-from danish_asr.base.files import sha256_of
+from danish_asr.base.cluster import wait_for_first_rank
+from danish_asr.base.config_tree import flatten, read_yaml
+from danish_asr.base.errors import DanishAsrError, PredictionsError, RunError
+from danish_asr.base.files import publish_text, sha256_of, take
 from danish_asr.recipe.run.advice import LOSS
 
 CONFIG_FILE: Final = "config.yaml"
@@ -23,8 +29,6 @@ EVALUATION: Final = "evaluation.json"
 """What was evaluated, with the name and the SHA-256 of the predictions file beside it."""
 
 PREDICTIONS_SHA256: Final = "predictions_sha256"
-"""The key of that hash in ``evaluation.json``."""
-
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
@@ -60,12 +64,9 @@ def resumable_steps(output_dir: Path) -> list[int]:
 def checkpoint_scores(output_dir: Path) -> dict[int, float]:
     """Return the validation score of each complete checkpoint that has one; higher is better."""
     folder = output_dir / CHECKPOINTS / "scores"
-    scores = {}
-    for step in checkpoint_steps(output_dir):
-        score = read_score(folder / f"step_{step}.txt")
-        if score is not None:
-            scores[step] = score
-    return scores
+    steps = checkpoint_steps(output_dir)
+    scores = {step: read_score(folder / f"step_{step}.txt") for step in steps}
+    return {step: score for step, score in scores.items() if score is not None}
 
 
 def read_score(file: Path) -> float | None:
@@ -85,14 +86,11 @@ def best_step(output_dir: Path) -> int | None:
 
 
 def weights_digest(run: Path, step: int) -> str | None:
-    """Return a digest of a checkpoint's weights; None: there are none.
-
-    Of the checksums that the files have for each tensor, so that it takes no time.
-    """
+    """Return a digest of a checkpoint's weights, from the checksums in its files; None: no file."""
     files = sorted((run / CHECKPOINTS / f"step_{step}" / "model").rglob("*.pt"))
     content = sha256()
     for file in files:
-        with suppress(OSError, BadZipFile), ZipFile(file) as archive:
+        with ZipFile(file) as archive:
             for entry in archive.infolist():
                 _, _, name = entry.filename.partition("/")  # below the name of the file
                 content.update(f"{name} {entry.file_size} {entry.CRC}\n".encode())
@@ -107,16 +105,15 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
     if not isinstance(about, dict):
-        found = type(about).__name__
-        raise PredictionsError(f"{path}: expected a JSON object, found {found}; {advice}")
+        kind = type(about).__name__
+        raise PredictionsError(f"{path}: expected a JSON object, found {kind}; {advice}")
     return about
 
 
 def evaluation_of(predictions: Path) -> dict[str, Any]:
     """Return the ``evaluation.json`` beside a file; empty if there is none or it names another.
 
-    Raises:
-        PredictionsError: It is broken, or the file is not the one that was evaluated.
+    PredictionsError if it is broken, or the file is not the one that was evaluated.
     """
     file = predictions.parent / EVALUATION
     if not file.is_file():
@@ -141,42 +138,37 @@ class Evaluation(NamedTuple):
 
     @property
     def is_of_own_test(self) -> bool:
-        """Whether it is of the whole test split of the run's own dataset, decoded greedily."""
+        """Whether it is of the full test split of the run's own dataset, decoded greedily."""
         return (
             [*(self.about.get("rows_in_split") or ())] == ["test"]
             and not {"where", "decoder"} & {*self.about}
             and not any("@" in part for part in self.predictions.parts[-4:])
         )
 
+    @property
+    def rank(self) -> tuple[bool, ...]:
+        """What evaluations of a run are sorted by: those of its own test split come first.
+
+        Of several, the best checkpoint's come first; those with a condition or a decoder last.
+        """
+        about = self.about
+        is_best = about.get("checkpoint") == "best"
+        return not self.is_of_own_test, "where" in about, "decoder" in about, not is_best
+
 
 def evaluations(run: Path) -> list[Evaluation]:
-    """Return the finished evaluations of a run: those of its own test split come first.
-
-    Of several, the best checkpoint's come first; those with a decoder or a condition last.
-    """
-    files = [file.with_name(PREDICTIONS) for file in (run / "eval").rglob(EVALUATION)]
-    made = [
-        Evaluation(file, read_evaluation(file.with_name(EVALUATION)))
-        for file in sorted(files)
-        if file.is_file()
+    """Return the finished evaluations of a run, sorted by their rank."""
+    files = [
+        file for file in (run / "eval").rglob(EVALUATION) if file.with_name(PREDICTIONS).is_file()
     ]
-    special = ("where", "decoder")
-    return sorted(
-        made,
-        key=lambda one: (
-            not one.is_of_own_test,
-            *(key in one.about for key in special),
-            one.about.get("checkpoint") != "best",
-        ),
-    )
+    made = [
+        Evaluation(file.with_name(PREDICTIONS), read_evaluation(file)) for file in sorted(files)
+    ]
+    return sorted(made, key=lambda evaluation: evaluation.rank)
 
 
 def predictions_of(path: Path) -> Path:
-    """Return the predictions file that a path means: the first evaluation of a run's directory.
-
-    Raises:
-        PredictionsError: It is a directory without an evaluation.
-    """
+    """Return the predictions file that a path means: itself, or a run's first evaluation."""
     if not path.is_dir():
         return path
     if (path / PREDICTIONS).is_file():
@@ -207,12 +199,6 @@ def check_model(model: str | Path) -> Path:
     return path
 
 
-def own_tokenizer(run: Path) -> Path | None:
-    """Return the file of the run's own tokenizer (`train.own_tokenizer`), if any."""
-    file = run / CHECKPOINTS / TOKENIZER
-    return file if file.is_file() else None
-
-
 def recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the lines of a metrics file, and what they hold, without those that a kill has cut."""
     text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
@@ -235,5 +221,131 @@ def validations(output_dir: Path) -> list[dict[str, Any]]:
 
 def validation_scores(output_dir: Path, metric: str) -> list[float]:
     """Return the score of each validation so far, oldest first; higher is better."""
-    title = SCORE_TITLES.get(metric, metric)
+    title = SCORE_TITLES[metric]
     return [-float(row[title]) for row in validations(output_dir) if title in row]
+
+
+_ADVICE: Final = (
+    "Wait for its end, or stop it there with kill and wait until it has saved; the same command "
+    "then continues the run. Or name another OUTDIR."
+)
+
+_MAY_CHANGE: Final = (
+    *("regime.", "gang.", "evaluator.", "common."),
+    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
+    *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
+    "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
+    # A step of two processes takes what one takes in two batches.
+    *("trainer.grad_accumulation.", "trainer.activation_checkpointing."),
+    "trainer.max_wall_minutes",
+)
+"""Keys and sections that a run may change when it continues. All others shape the weights, the
+data or the saved state."""
+
+_MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile")
+"""Exceptions to :data:`_MAY_CHANGE`."""
+
+
+@contextmanager
+def locked(directory: Path, rank: int = 0) -> Iterator[None]:
+    """Be the only run that writes in ``directory``, which is created, or raise RunError.
+
+    The first rank takes the lock (`base.files.take`); the other ranks continue when it has it.
+    """
+    if rank == 0:
+        lease = take(directory, error=RunError, advice=_ADVICE, work="run")
+    try:
+        wait_for_first_rank(rank)
+        yield
+    finally:
+        if rank == 0:
+            lease.release()
+
+
+@contextmanager
+def noted(output_dir: Path) -> Iterator[None]:
+    """Keep the message of an error that ends a run; delete that of an earlier start."""
+    (output_dir / FAILED).unlink(missing_ok=True)
+    try:
+        yield
+    except DanishAsrError as error:
+        with suppress(DanishAsrError):  # the disk may be full
+            publish_text(output_dir / FAILED, f"{error}\n")
+        raise
+
+
+def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
+    """Refuse, with RunError, to continue a run with another configuration.
+
+    Before the first checkpoint anything may change.
+    """
+    steps = resumable_steps(output_dir)
+    if not steps:
+        return
+    now, before = dict(flatten(config)), dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
+    changed = [
+        f"  - {key} was {before.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+        and (key in _MUST_STAY or not key.startswith(_MAY_CHANGE))
+    ]
+    if changed:
+        raise RunError(
+            f"{output_dir} holds a run at step {steps[-1]} with another configuration:\n"
+            + "\n".join(changed)
+            + "\nStart the new run in another OUTDIR, or restore these values to continue."
+        )
+
+
+def check_processes(output_dir: Path, processes: int) -> str | None:
+    """Return a note on another number of processes; RunError if the run cannot have it."""
+    folder, saved = _saved_ranks(output_dir)
+    if saved in {0, processes}:
+        return None
+    shards = len(list(folder.glob("model/pp_00/tp_00/sdp_*.pt")))
+    if shards > 1:
+        raise RunError(
+            f"{output_dir} was saved by {saved} processes with the model sharded over {shards}; it "
+            f"cannot continue with {processes}. Continue with {saved}, or start a new run."
+        )
+    return (
+        f"the run was saved by {saved} processes and continues with {processes}. A step has as "
+        f"much audio as before if trainer.grad_accumulation.num_batches is {saved / processes:g} "
+        "times that of before"
+    )
+
+
+def tidy(output_dir: Path) -> None:
+    """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
+
+    A damaged score is deleted too: fairseq2 would refuse it. The metrics files then hold each step
+    once, in complete lines.
+    """
+    for unfinished in (output_dir / CHECKPOINTS).glob("step_*.tmp"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    for score in (output_dir / CHECKPOINTS / "scores").glob("*.txt"):
+        if read_score(score) is None:
+            score.unlink()
+    last = max(resumable_steps(output_dir), default=0)
+    for file in (output_dir / METRICS).rglob("*.jsonl"):
+        publish_text(file, "".join(line for line, row in recorded(file) if row["Step"] <= last))
+
+
+def fit_to_processes(output_dir: Path, processes: int) -> None:
+    """Let a run continue with more processes than it was saved with.
+
+    fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
+    reader's position counts the batches of all processes, and only the random state of the trainer
+    differs between them: new processes take the first one's.
+    """
+    folder, saved = _saved_ranks(output_dir)
+    for rank in range(saved, processes if saved else 0):
+        for state in ("trainer/rank", "data_reader/dp"):
+            shutil.copyfile(folder / f"{state}_00.pt", folder / f"{state}_{rank:02d}.pt")
+
+
+def _saved_ranks(output_dir: Path) -> tuple[Path, int]:
+    """Return the checkpoint that a run continues from and the processes that saved it, 0: none."""
+    step = max(resumable_steps(output_dir), default=0)
+    folder = output_dir / CHECKPOINTS / f"step_{step}"
+    return folder, len(list((folder / "trainer").glob("rank_*.pt")))

@@ -8,19 +8,14 @@ Symptom without: its kernels fail on a DTensor. When the version moves: see whet
 sharded parameters; tests/recipe/test_optimizers.py fails if the two methods are no longer called.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast, final
 
+from bitsandbytes.optim import adamw
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from typing_extensions import override
-
-# On some CPUs its import warns of a package that only 4-bit inference needs.
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-
-from bitsandbytes.optim import adamw  # noqa: E402
 
 
 @final

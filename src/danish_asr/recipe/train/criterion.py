@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.metrics import MetricBag
-from fairseq2.metrics.aggregation import Mean, Sum
+from fairseq2.metrics.aggregation import Mean
+from fairseq2.metrics.common import add_seq2seq_batch_metrics, update_seq2seq_batch_metrics
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
 from fairseq2.nn.fsdp import FSDP1Module, FSDP2Module
@@ -24,23 +25,10 @@ from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.learning import Freezing
 
-_SUMS: Final = (
-    "num_examples",
-    "num_elements",
-    "num_source_elements",
-    "num_target_elements",
-    "total_num_examples",
-    "total_num_elements",
-    "padding",
-)
-
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, which fairseq2 computes, and its metrics.
-
-    Called, it gives the loss of training; `with_logits` is for validation and evaluation. Both
-    record the metric ``loss``, in nats per character.
+    """The CTC loss of a model, which fairseq2 computes, and its metric, in nats per character.
 
     Raises:
         RunFailedError: The loss is NaN or infinite.
@@ -52,8 +40,7 @@ class CtcCriterion:
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
         """Add the metrics that training, validation and evaluation share."""
         metric_bag.add("loss", Mean())
-        for name in _SUMS:
-            metric_bag.add(name, Sum())
+        add_seq2seq_batch_metrics(metric_bag)
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Training: return the loss, in nats, summed over the utterances of a batch: a scalar."""
@@ -77,8 +64,7 @@ class CtcCriterion:
             raise RunFailedError(self._explain(batch))
         characters = sum(batch.target_seq_lens)
         metric_bag.get("loss", Mean).update(loss.detach() / characters, weight=characters)
-        for name in _SUMS:
-            metric_bag.get(name, Sum).update(getattr(batch, name.removeprefix("total_")))
+        update_seq2seq_batch_metrics(metric_bag, batch)
 
     def _explain(self, batch: Seq2SeqBatch) -> str:
         """Say which utterances make the loss NaN or infinite."""
@@ -134,7 +120,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
     ) -> None:
         self._criterion, self._freezing = criterion, freezing
         self._num_frames, self._vocabulary = num_frames, vocabulary
-        self._stage: float | None = None
+        self._stage: int | None = None
         self._is_first_batch = False
 
     @override
@@ -149,7 +135,7 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         if len(self._freezing.stages) > 1:
             count = sum(p.numel() for p in model.parameters() if p.requires_grad)
             part = self._freezing.stages[stage]
-            log.info("From step {} on, {} learns: {:,} parameters.", int(stage) + 1, part, count)
+            log.info("From step {} on, {} learns: {:,} parameters.", stage + 1, part, count)
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
@@ -161,23 +147,22 @@ class AsrTrainUnit(TrainUnit[Seq2SeqBatch]):
         self, batch: Seq2SeqBatch, metric_bag: MetricBag
     ) -> tuple[Tensor, int | None]:
         loss = self._criterion(batch, metric_bag)
-        chance = self._record_chance(batch, metric_bag)
+        chance, characters = self._chance(batch), sum(batch.target_seq_lens)
+        metric_bag.get("chance", Mean).update(chance, weight=characters)
         if self._is_first_batch:
             self._is_first_batch = False
-            self._report_first(loss.item() / sum(batch.target_seq_lens), chance.item())
+            self._report_first(loss.item() / characters, chance.item())
         # The number of utterances normalises the gradient, over all batches and ranks of the step.
         return loss, batch.batch_size
 
     @torch.no_grad()
-    def _record_chance(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
+    def _chance(self, batch: Seq2SeqBatch) -> Tensor:
         # Unlike ``torch.tensor``, ``to_tensor`` awaits no GPU.
-        device, frames = batch.target_seqs.device, self._num_frames(np.array(batch.source_seq_lens))
-        frames_there = to_tensor(frames.tolist(), device=device)
-        lengths = to_tensor(batch.target_seq_lens, device=device)
-        loss = chance_loss(frames_there, batch.target_seqs, lengths, self._vocabulary)
-        characters = sum(batch.target_seq_lens)
-        metric_bag.get("chance", Mean).update(loss / characters, weight=characters)
-        return loss / characters
+        targets, num_frames = batch.target_seqs, self._num_frames(np.array(batch.source_seq_lens))
+        frames = to_tensor(num_frames.tolist(), device=targets.device)
+        lengths = to_tensor(batch.target_seq_lens, device=targets.device)
+        loss = chance_loss(frames, targets, lengths, self._vocabulary)
+        return loss / sum(batch.target_seq_lens)
 
     def _report_first(self, loss: float, chance: float) -> None:
         text = "First loss: {:.3f} nats per character; chance, with {} symbols: {:.3f}"

@@ -20,16 +20,8 @@ from fairseq2.utils.stopwatch import Stopwatch
 from torch.cuda import OutOfMemoryError
 from typing_extensions import override
 
-from danish_asr.base.errors import (
-    EXIT_FAILED,
-    EXIT_REFUSED,
-    EXIT_STOPPED,
-    ConfigError,
-    DanishAsrError,
-    RunFailedError,
-    refused_content,
-)
-from danish_asr.base.stops import at_stops, close_in_time, exception_at_stops, interrupted
+from danish_asr.base import errors, stops
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
 from danish_asr.recipe.train.console import log
@@ -41,11 +33,9 @@ _TORCH_CANNOT_WRITE: Final = re.compile("PytorchStreamWriter|unexpected pos|file
 _DISK_FULL: Final = "The disk or quota is full: free some space; the same command continues"
 _OUT_OF_MEMORY: Final = (
     "The GPU's memory is too small for a batch. What helps, the cheapest first: "
-    "model.head=danish, optimizer.name=adamw_8bit, "
-    "dataset.asr_task_config.max_num_elements with trainer.grad_accumulation.num_batches, "
-    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR), "
-    "optimizer.name=adamw_offload, trainer.freeze_encoder_layers; `danish-asr plan` says how much. "
-    "In validation, lower dataset.valid_max_num_elements"
+    "model.head=danish, optimizer.name=adamw_8bit, dataset.asr_task_config.max_num_elements, "
+    "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR); `danish-asr plan` "
+    "says how much. In validation, lower dataset.valid_max_num_elements"
 )
 _ONLY_TENSORS: Final = (
     "Only tensors are read from a model's file: if you trust this one, load it where it was made "
@@ -65,7 +55,7 @@ def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         request_stop()
 
-    with at_stops(handle):
+    with stops.at_stops(handle):
         yield
 
 
@@ -83,12 +73,10 @@ class StoppableTask(Task):
     def must_stop(self) -> bool:
         """Return whether a stop was requested on any rank, or the time limit is reached."""
         late = self._watch.get_elapsed_time() >= self._max_seconds
-        return self._any_rank(self._stop_requested or late)
-
-    def _any_rank(self, flag: bool) -> bool:
+        here = self._stop_requested or late
         if self._gang.size == 1:
-            return flag  # without waiting for the GPU
-        return all_sum(self._gang, int(flag)).item() > 0
+            return here  # without waiting for the GPU
+        return all_sum(self._gang, int(here)).item() > 0
 
     @override
     def request_stop(self) -> None:
@@ -102,7 +90,7 @@ class StoppableTask(Task):
     @override
     def close(self) -> None:
         # W&B waits here until its server has all metrics, and for ever if that is gone.
-        if not close_in_time(self.inner.close, _CLOSE_SECONDS):
+        if not stops.ends_in_time(self.inner.close, _CLOSE_SECONDS):
             log.warning("The recorders of metrics have not ended in {} s.", _CLOSE_SECONDS)
 
 
@@ -145,7 +133,7 @@ def _messages(chain: Sequence[BaseException]) -> str:
     """The messages of an error and its causes, one a line; fairseq2 lists every parameter."""
     lines = []
     for error in chain:
-        text = refused_content(error) if isinstance(error, UnpicklingError) else str(error)
+        text = errors.refused_content(error) if isinstance(error, UnpicklingError) else str(error)
         lines.append(shorten(text or type(error).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))
 
@@ -154,20 +142,21 @@ def _messages(chain: Sequence[BaseException]) -> str:
 def exit_on_error() -> Iterator[None]:
     """Exit with the status of an early stop or an error; only a bug gives a traceback."""
     try:
-        with exception_at_stops():
+        with stops.exception_at_stops():
             yield
     except TaskStopException:
         log.info("Stopped before the end; run the same command again.")
-        sys.exit(EXIT_STOPPED)
+        sys.exit(errors.EXIT_STOPPED)
     except DanishAsrError as error:
-        # Every process finds the same faults in a configuration.
+        # Every process has the same faults in a configuration.
         is_config = isinstance(error.__cause__ or error, ConfigError)
         if not is_config or os.environ.get("LOCAL_RANK", "0") == "0":
-            # Not through the log, which would break the paths that a message names.
+            # Not through the log, which has a time before the first line.
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(EXIT_FAILED if isinstance(error, RunFailedError) else EXIT_REFUSED)
+        failed = isinstance(error, RunFailedError)
+        sys.exit(errors.EXIT_FAILED if failed else errors.EXIT_REFUSED)
     except KeyboardInterrupt:
-        interrupted()
+        stops.interrupted()
     except Exception:  # noqa: BLE001 - the end of the program
         log.exception("The run failed with an unexpected error.")
-        sys.exit(EXIT_FAILED)
+        sys.exit(errors.EXIT_FAILED)

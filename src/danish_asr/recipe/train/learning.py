@@ -3,13 +3,15 @@
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, final
 
+import sentencepiece
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
+from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
@@ -27,7 +29,7 @@ from danish_asr.base.errors import MissingExtraError
 from danish_asr.recipe.config import training_sections as sections
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.config.training_sections import OPTIMIZERS, GroupConfig
+from danish_asr.recipe.train.console import log
 
 _WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
 """What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
@@ -41,31 +43,27 @@ class Freezing:
     Parts that never learn are frozen before DDP or FSDP wraps the model: then no process waits for
     their gradients, the backward pass ends above them and the optimizer has no state for them.
 
-    ``epoch`` is the number of steps in an epoch; where it is not known yet, only the order of the
-    stages counts.
+    ``epoch``: the steps in an epoch; where they are unknown, only the order of the stages counts.
 
     Attributes:
         stages: What learns after so many steps, from step 0 on: ``head``, ``top <n>`` or ``all``.
     """
 
-    def __init__(self, config: AsrConfig, epoch: int = 1) -> None:
+    def __init__(self, config: AsrConfig, epoch: int = 1_000_000) -> None:
         section, model = config.trainer, config.model
         self._layers = section.freeze_encoder_layers
         self._feature_extractor = section.freeze_feature_extractor
         if self._feature_extractor is None:  # then it is frozen if it is pretrained
             pretrained = model.name or model.path or config.pretrained_encoder.name
             self._feature_extractor = bool(pretrained)
-        stages = {in_steps(first, epoch): part for first, part in section.unfreeze.items()}
-        self.stages = dict(sorted(stages.items())) or {0: ALL_LAYERS}
-        if not section.unfreeze and section.freeze_encoder_for_n_steps:
+        unfreeze = section.unfreeze
+        self.stages = {math.floor(in_steps(first, epoch)): unfreeze[first] for first in unfreeze}
+        if section.freeze_encoder_for_n_steps:
             self.stages = {0: HEAD, section.freeze_encoder_for_n_steps: ALL_LAYERS}
+        elif not self.stages:
+            self.stages = {0: ALL_LAYERS}
 
-    @property
-    def later_steps(self) -> frozenset[int]:
-        """The numbers of steps after which a stage begins, but for the first one."""
-        return frozenset(math.floor(first) for first in self.stages if first > 0)
-
-    def stage(self, step: int) -> float:
+    def stage(self, step: int) -> int:
         """The key of the stage that a step, counted from 1, belongs to."""
         return max(first for first in self.stages if first < step)
 
@@ -78,7 +76,7 @@ class Freezing:
             for part in (model.encoder_frontend, model.masker, *lowest):
                 freeze_parameters(part)
 
-    def begin(self, stage: float, model: Wav2Vec2AsrModel) -> None:
+    def begin(self, stage: int, model: Wav2Vec2AsrModel) -> None:
         """Let the parts of a stage learn, and freeze all others."""
         learning = self.stages[stage]
         for part in (model.encoder_frontend, model.masker, model.encoder):
@@ -90,37 +88,50 @@ class Freezing:
 
 
 def keep_layers(model: Wav2Vec2AsrModel, kept: Sequence[int]) -> None:
-    """Reduce the encoder to the layers ``kept``, if any; before DDP or FSDP wraps the model."""
+    """Reduce the encoder to the layers ``kept``; none: all stay."""
     if kept:
         model.encoder.layers = ModuleList([model.encoder.layers[number] for number in kept])
 
 
+def slice_head(head: Linear, full: Path, own: Path) -> None:
+    """Reduce a model's head from one tokenizer to another; before DDP or FSDP wraps it."""
+    before, pieces = head.output_dim, _pieces(full)
+    kept = [pieces.index(piece) for piece in _pieces(own)]
+    for name, parameter in list(head.named_parameters()):
+        setattr(head, name, Parameter(parameter.detach()[kept]))
+    head.output_dim = len(kept)
+    log.info("The head keeps {:,} of {:,} symbols; its tokenizer: {}", head.output_dim, before, own)
+
+
+def _pieces(file: Path) -> list[str]:
+    model = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    return [model.id_to_piece(number) for number in range(model.get_piece_size())]
+
+
 def register_optimizer(container: DependencyContainer, name: str) -> None:
     """Register the optimizer ``optimizer.name`` in fairseq2's container, unless it is there."""
-    code = OPTIMIZERS[name].code
-    if code is not None:
-        factory = partial(_create, code)
-        register_component(
-            container, Optimizer, name, config_kls=sections.AdamWConfig, factory=factory
-        )
+    code = sections.OPTIMIZERS[name].code
+    if code is None:
+        return
 
+    def create(resolver: DependencyResolver, config: object) -> Optimizer:
+        settings = dict(vars(config))
+        groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
+        optimizer: Optimizer = resolve_name(code)(groups, **settings)
+        return optimizer
 
-def _create(code: str, resolver: DependencyResolver, config: object) -> Optimizer:
-    settings = dict(vars(config))
-    groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-    optimizer: Optimizer = resolve_name(code)(groups, **settings)
-    return optimizer
+    register_component(container, Optimizer, name, config_kls=sections.AdamWConfig, factory=create)
 
 
 def optimizer_faults(name: str) -> list[str]:
     """Return why the optimizer ``optimizer.name`` cannot be used here."""
-    extra = OPTIMIZERS[name].extra
+    extra = sections.OPTIMIZERS[name].extra
     if extra is None or find_spec(extra) is not None:
         return []
     return [f"optimizer.name: {MissingExtraError(name, extra)}"]
 
 
-def group_faults(groups: Sequence[GroupConfig], names: Iterable[str]) -> Iterator[str]:
+def group_faults(groups: Sequence[sections.GroupConfig], names: Iterable[str]) -> Iterator[str]:
     """Yield the groups that match none of a model's parameters, by their ``names``."""
     remaining = set(names)
     parts = ", ".join(sorted({name.split(".")[0] for name in remaining}))

@@ -5,6 +5,7 @@ and spans of channels by zeros. fairseq2's own masker refuses rows that are not 
 and gives every row of a batch the number of spans of the shortest.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, final
 
@@ -22,30 +23,28 @@ from danish_asr.recipe.train.console import log
 
 def effective_masking(section: MaskingSection, model: Wav2Vec2AsrConfig) -> MaskingSection:
     """Return the section with its nulls filled in from a model's configuration."""
-    usual = MaskingSection(
+    of_model = MaskingSection(
         time=model.max_temporal_mask_prob if model.use_masking else 0.0,
         time_span=model.temporal_mask_span_len,
         channel=model.max_spatial_mask_prob if model.use_masking else 0.0,
         channel_span=model.spatial_mask_span_len,
     )
-    return replace(usual, **{key: v for key, v in vars(section).items() if v is not None})
+    return replace(of_model, **{key: v for key, v in vars(section).items() if v is not None})
 
 
 def masking_faults(
     section: MaskingSection, model: Wav2Vec2AsrConfig, trained: Wav2Vec2AsrConfig | None = None
-) -> list[str]:
+) -> Iterator[str]:
     """Compare the section with a model's configuration, and that with the one of its checkpoint."""
-    faults = []
     if trained is not None and model.use_masking and not trained.use_masking:
-        faults.append(
+        yield (
             "model.config_overrides.use_masking must be left out: the checkpoint has no mask "
             "embedding; set masking.time and masking.channel instead"
         )
     masking, channels = effective_masking(section, model), model.encoder_config.model_dim
     if masking.channel and masking.channel_span and masking.channel_span >= channels:
         rule = f"must be below the model's {channels} channels, but is {masking.channel_span}"
-        faults.append(f"masking.channel_span {rule}")
-    return faults
+        yield f"masking.channel_span {rule}"
 
 
 def install_masker(

@@ -1,8 +1,8 @@
-"""The data readers of a run: one for the training split, one for all validation splits."""
+"""The data readers of a run: one for training, one for all splits of a validation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self, cast, final
 
 import torch
@@ -20,7 +20,7 @@ from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, 
 from danish_asr.recipe.train.console import log
 
 _RISKY: Final = 5.0
-"""Times the batch in training that validation may not have memory for."""
+"""Times the size of a batch in training that validation may not have memory for."""
 
 
 class ReaderSetup(NamedTuple):
@@ -42,12 +42,9 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig) -> None:
     section = config.dataset
     if section.train_where:
         log.info("{:,} rows of {} where {}", len(index), section.train_split, section.train_where)
-    if index.audio.decoded_shards:
-        log.info(
-            "{:,} Parquet files have no column encoded_size, or compressed audio, so reading is "
-            "slower; `danish-asr convert` writes both as they are read fastest",
-            index.audio.decoded_shards,
-        )
+    if slow := index.audio.decoded_shards:
+        text = "{:,} Parquet files were not written by this version of convert, and are read slower"
+        log.info(text, slow)
     check_symbols(count_unknown(index, Targets(tokenizer)), config)
 
 
@@ -55,12 +52,11 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
     if not unknown.unknown:
         return
-    limit = config.dataset.max_unknown_share
-    name = config.tokenizer.name or config.tokenizer.path
+    limit, name = config.dataset.max_unknown_share, config.tokenizer.name or config.tokenizer.path
+    symbols = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
     text = (
         f"{unknown.share:.2%} of the training text is unknown to the tokenizer '{name}': "
-        f"{' '.join(repr(symbol) for symbol, _ in unknown.symbols[:20])}; "
-        "dataset.text_profile=coral may leave them out, or another tokenizer has them"
+        f"{symbols}; dataset.text_profile=coral may leave them out, or another tokenizer has them"
     )
     if unknown.share > limit:
         raise ConfigError([f"dataset.max_unknown_share is {limit:.2%}, but {text}"])
@@ -70,15 +66,13 @@ def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
 def training_reader(
     setup: ReaderSetup, config: AsrConfig, indices: Mapping[int, Index]
 ) -> BatchReader:
-    """Open the rows of each stage: filtered, mixed, shuffled and augmented; logs what remains."""
+    """Open the rows of all stages: filtered, mixed, shuffled and augmented; logs what remains."""
     readers = {}
-    stages = config.stages()
-    ends = [*stages, config.regime.num_steps][1:]
-    for (first, stage), end in zip(stages.items(), ends, strict=True):
+    for first, stage in config.stages().items():
         if config.trainer.stages:
             log.info("The stage that begins after step {:,}:", first)
         readers[first] = open_reader(setup, stage, indices[first], training=True)
-        _report(readers[first], end and end - first)
+        _report(readers[first], None if config.trainer.stages else config.regime.num_steps)
     reader = readers.pop(0)
     for first, later in readers.items():
         reader.add_stage(first, later)
@@ -135,10 +129,10 @@ def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
 
     Autocast reduces the precision inside the model, after the first layer has the waveform.
     """
-    trainer = config.trainer
+    trainer, precision = config.trainer, config.trainer.mixed_precision
     sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if config.trains and sharded and trainer.mixed_precision.mode == "static":
-        return cast(torch.dtype, getattr(torch, trainer.mixed_precision.dtype))
+    if config.trains and sharded and precision.mode == "static":
+        return cast(torch.dtype, getattr(torch, precision.dtype))
     return torch.float32
 
 
@@ -150,21 +144,27 @@ class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an e
 class SplitsReader(DataReader[Seq2SeqBatch]):
     """Reads several splits one after the other, so that one score covers all of their rows.
 
-    fairseq2 adds up the scores of its validation units. Each batch's ``example["split"]`` is the
-    name of the split in the configuration.
+    The ``example["split"]`` of a batch is the name of the split in the configuration.
 
     Attributes:
-        indices: The rows of each split, by name.
-        interrupted: Called before each batch; if it returns True, which it must do on every rank,
+        indices: The rows of splits, by name.
+        interrupted: Called before a batch; if it returns True, which it must do on every rank,
             :class:`ValidationInterrupted` is raised instead.
     """
 
     def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
         self._readers, self.indices = readers, indices
         self.interrupted: Callable[[], bool] = lambda: False
-        # Each reader begins with its largest batch, and the first one with the largest of all.
-        self._order = sorted(readers, key=lambda name: -readers[name].largest_memory())
-        self._left = list(self._order)
+        self._left = self._batches()
+
+    def _batches(self) -> Iterator[list[Seq2SeqBatch]]:
+        # A reader begins with its largest batch, and the first one with the largest of all.
+        for name in sorted(self._readers, key=lambda name: -self._readers[name].largest_memory()):
+            for batches in self._readers[name]:
+                for batch in batches:
+                    example = cast(dict[str, Any], batch.example)
+                    example["split"] = [name] * batch.num_examples
+                yield batches
 
     @override
     def __iter__(self) -> Self:
@@ -175,23 +175,13 @@ class SplitsReader(DataReader[Seq2SeqBatch]):
         if self.interrupted():
             self.reset()
             raise ValidationInterrupted
-        while self._left:
-            try:
-                batches = next(self._readers[self._left[0]])
-            except StopIteration:
-                del self._left[0]
-                continue
-            for batch in batches:
-                example = cast(dict[str, Any], batch.example)
-                example["split"] = [self._left[0]] * batch.num_examples
-            return batches
-        raise StopIteration
+        return next(self._left)
 
     @override
     def reset(self) -> None:
         for reader in self._readers.values():
             reader.reset()
-        self._left = list(self._order)
+        self._left = self._batches()
 
     @override
     def state_dict(self) -> dict[str, object]:

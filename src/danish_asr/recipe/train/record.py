@@ -1,49 +1,51 @@
-"""What a run has on the disk: room for its checkpoints, where it ran, and a card of its best model.
+"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards; its average.
 
-fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name.
+The tokenizer, ``OUTDIR/checkpoints/tokenizer.model``, is a copy, or that of a head that
+``model.head: danish`` has reduced to the symbols of the training text. Whatever takes the run takes
+it. fairseq2's own card for a run's checkpoints has neither a tokenizer nor a usable name.
 """
 
 import json
-import os
 import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import distributions
-from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final, NamedTuple
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
+import sentencepiece
 import torch
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
+from torch import Tensor
 from torch.nn import Module
 
 from danish_asr import __version__
-from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import MissingExtraError, RunError
-from danish_asr.base.files import publish_json, publish_text, to_yaml
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import publish, publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
+from danish_asr.recipe.config.values import FULL
+from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
-from danish_asr.recipe.run.run_directory import (
-    CHECKPOINTS,
-    ENVIRONMENT,
-    MODEL_CARD,
-    TOKENIZER,
-    best_step,
-    checkpoint_steps,
-)
+from danish_asr.recipe.run import run_directory
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, TOKENIZER
 from danish_asr.recipe.train.console import log
+from danish_asr.recipe.train.preflight import Resolved
 
-_ANSWER_SECONDS: Final = 5
+_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
+_TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
+"""If one of them is used, all are kept: other texts may have what a training text lacks."""
+
+
+_COPIED: Final = (
+    *(run_directory.CONFIG_FILE, run_directory.ENVIRONMENT),
+    *(f"{CHECKPOINTS}/{run_directory.MODEL_CARD}", f"{CHECKPOINTS}/{run_directory.TOKENIZER}"),
+)
+"""What an average takes of its run."""
 
 
 class CheckpointSpace(NamedTuple):
@@ -72,7 +74,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
-    written = len(checkpoint_steps(output_dir)) if output_dir else 0
+    written = len(run_directory.checkpoint_steps(output_dir)) if output_dir else 0
     count = max(kept + 1 - written, 1)
     complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
     total = count * model + complete * state
@@ -91,46 +93,9 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
         )
 
 
-def recorder_faults(section: WandbConfig) -> list[str]:
-    """Return why Weights & Biases, if enabled, cannot be used here.
-
-    Its library would try to reach its server for ever, before the first step.
-    """
-    if not section.enabled:
-        return []
-    key, spec = "common.metric_recorders.wandb.enabled", find_spec("wandb")
-    # A directory ``wandb``, as its runs leave one, is a package without an origin.
-    if spec is None or not spec.origin:
-        return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
-    server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
-    needs_server = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}
-    if rank_info().rank == 0 and needs_server and not _answers(server):
-        fix = "WANDB_MODE=offline records it in OUTDIR/wandb, and `wandb sync` uploads it later"
-        return [f"{key}: {server} does not answer within {_ANSWER_SECONDS} s; {fix}"]
-    return []
-
-
-def _answers(url: str) -> bool:
-    """Whether a server answers in time, with whatever status; a look-up of its name may hang."""
-    answers = list[str]()
-
-    def ask() -> None:
-        with suppress(OSError):
-            try:
-                urlopen(url, timeout=_ANSWER_SECONDS).close()  # noqa: S310
-            except HTTPError as error:
-                error.close()
-            answers.append(url)
-
-    asking = Thread(target=ask, daemon=True)
-    asking.start()
-    asking.join(_ANSWER_SECONDS)
-    return bool(answers)
-
-
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
-    file = output_dir / ENVIRONMENT
+    file = output_dir / run_directory.ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
         "danish_asr": __version__,
@@ -140,18 +105,49 @@ def write_environment(output_dir: Path) -> None:
         "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "git": _git_state(),
     }
     publish_json(file, [*starts, start])
 
 
-def _git_state() -> str | None:
-    """The commit of a checkout, with ``-dirty`` if files were changed; None: an installed wheel."""
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    try:
-        return subprocess.check_output(git, stderr=subprocess.DEVNULL, text=True).strip()  # noqa: S603
-    except (OSError, subprocess.CalledProcessError):
-        return None
+def write_own_tokenizer(run: Path, resolved: Resolved) -> None:
+    """Write the tokenizer of a run that begins; one that continues keeps what it has."""
+    file = run / CHECKPOINTS / TOKENIZER
+    if file.is_file() and run_directory.resumable_steps(run):
+        return
+    content = resolved.tokenizer_file.read_bytes()
+    if resolved.config.model.head != FULL:
+        indices = resolved.rows.train.values()
+        texts = (text for index in indices for text in index.rows[TARGET])
+        content = sliced_tokenizer(content, texts)
+    with publish(file) as stream:
+        stream.write(content)
+
+
+def sliced_tokenizer(tokenizer: bytes, targets: Iterable[str]) -> bytes:
+    """Return a SentencePiece model with the pieces that the targets need, in the same order.
+
+    Control symbols, the unknown symbol and index 0, the CTC blank, stay; so do all letters or
+    digits if one of them is used.
+    """
+    from sentencepiece import sentencepiece_model_pb2 as proto  # noqa: PLC0415 - slow
+
+    encoder = sentencepiece.SentencePieceProcessor(model_proto=tokenizer)
+    words = {word for text in targets for word in text.split(" ")}
+    characters = set().union(*words)
+    groups = [group for group in _TOGETHER if not characters.isdisjoint(group)]
+    texts = [*words, " ".join(["", *"".join(groups), ""])]  # also the space
+    used = {0}.union(*encoder.encode(texts))
+    model: Any = proto.ModelProto.FromString(tokenizer)  # type: ignore[attr-defined]
+    kept = [
+        piece
+        for number, piece in enumerate(model.pieces)
+        if number in used or encoder.is_control(number) or encoder.is_unknown(number)
+    ]
+    del model.pieces[:]
+    model.pieces.extend(kept)
+    model.trainer_spec.vocab_size = len(kept)
+    model.DiscardUnknownFields()  # self-tests, which may use other pieces
+    return bytes(model.SerializeToString())
 
 
 def complete_model_card(
@@ -169,11 +165,8 @@ def complete_model_card(
 
 
 def write_model_card(output_dir: Path) -> None:
-    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
-
-    The run's tokenizer is copied beside the card.
-    """
-    run, step = output_dir.resolve(), best_step(output_dir)
+    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one."""
+    run, step = output_dir.resolve(), run_directory.best_step(output_dir)
     if step is None:
         return
     folder = run / CARDS_DIR
@@ -186,3 +179,50 @@ def write_model_card(output_dir: Path) -> None:
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
     log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))
+
+
+def average(run: Path, last: int) -> Path:
+    """Write the mean of a run's ``last`` kept checkpoints as the run ``<run>-last-<n>`` beside it.
+
+    The new run has one checkpoint, under the step of the newest one. Returns its directory.
+
+    Raises:
+        RunError: ``run`` is not a run, has too few checkpoints or sharded ones, or the new
+            directory exists.
+    """
+    run = run.absolute()
+    if missing := [name for name in _COPIED if not (run / name).is_file()]:
+        raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
+    steps = run_directory.checkpoint_steps(run)
+    if len(steps) < last:
+        raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
+    average_run = run.with_name(f"{run.name}-last-{last}")
+    if average_run.exists():
+        raise RunError(f"{average_run} exists; delete it to average again")
+    files = [_weights_file(run, step) for step in steps[-last:]]
+    mean = _mean(files)
+    weights = average_run / files[-1].relative_to(run)
+    weights.parent.mkdir(parents=True)
+    for name in _COPIED:
+        shutil.copyfile(run / name, average_run / name)
+    torch.save(mean, weights)
+    write_model_card(average_run)
+    return average_run
+
+
+def _weights_file(run: Path, step: int) -> Path:
+    folder = run / CHECKPOINTS / f"step_{step}" / "model"
+    files = list(folder.rglob("sdp_*.pt"))
+    if len(files) != 1:
+        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
+    return files[0]
+
+
+def _mean(files: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of each tensor, summed in float64, in the type that it has in the files."""
+    sums: dict[str, Tensor] = {}
+    for file in files:
+        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+        for name, value in state.items():
+            sums[name] = sums.get(name, 0) + value.double()
+    return {name: (total / len(files)).to(state[name].dtype) for name, total in sums.items()}

@@ -1,4 +1,4 @@
-"""Training that stops at a signal or at its time limit, saved, so that it can be continued.
+"""Training that stops at a signal or at its time limit, on all ranks after the same step, saved.
 
 fairseq2's own trainer looks at a stop request only if ``num_steps`` is not set, and validates
 before it exits. Here the data reader calls ``_before_step``, which may end the run, and
@@ -21,13 +21,7 @@ from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.recipe.validator import Validator
 from typing_extensions import override
 
-from danish_asr.base.errors import RunFailedError
-from danish_asr.base.fairseq2_private import (
-    delete_together,
-    save_between_steps,
-    set_data_epoch,
-    wrap_validator,
-)
+from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.run.run_directory import validations
@@ -39,10 +33,7 @@ from danish_asr.recipe.train.validation import AsrValidationUnit
 
 @final
 class StoppableTraining(StoppableTask):
-    """Runs fairseq2's trainer and ends it early, on all ranks after the same step, saved.
-
-    A running validation is interrupted, and the run that continues begins with it.
-    """
+    """Runs fairseq2's trainer; a validation that was interrupted runs when the run continues."""
 
     def __init__(
         self,
@@ -72,9 +63,9 @@ class StoppableTraining(StoppableTask):
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
         self.inner = self._trainer = context.create_trainer(unit, reader, units, readers)
         if validation is not None:
-            wrap_validator(self._trainer, partial(_StoppingValidator, self))
+            fairseq2_private.wrap_validator(self._trainer, partial(_StoppingValidator, self))
             validation[1].interrupted = self.must_stop
-        delete_together(self._trainer, self._checkpoints, self._gang)
+        fairseq2_private.delete_together(self._trainer, self._checkpoints, self._gang)
 
     @override
     def run(self) -> None:
@@ -97,16 +88,17 @@ class StoppableTraining(StoppableTask):
 
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
-        regime = self._regime
-        if regime.num_data_epochs:
+        if self._regime.num_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
         return self._skipped_validation_stops(step) or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
+        if self.validator is None:
+            return False
         done = [row["Step"] for row in validations(self._output_dir)]
-        missing = self.validator is not None and self._is_due("validate", step) and step not in done
-        if self.validator is None or not broadcast_flag(self._gang, missing):
+        is_missing = self._is_due(self._regime.validate_every_n_steps, step) and step not in done
+        if not broadcast_flag(self._gang, is_missing):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
@@ -116,22 +108,17 @@ class StoppableTraining(StoppableTask):
         self.validator.reset()
         if score is None:
             return False
-        if self._is_due("checkpoint", step):
+        if self._is_due(self._regime.checkpoint_every_n_steps, step):
             self._checkpoints.save_score(step, score)
         stops = False
         if self._stopper is not None and self._gang.rank == 0:  # only the first rank has the score
             stops = self._stopper.should_stop(step, score)
         return broadcast_flag(self._gang, stops)
 
-    def _is_due(self, what: str, step: int) -> bool:
-        regime = self._regime
-        if step == regime.num_steps or self._has_read_all:
-            return True
-        for unit, count in (("steps", step), ("data_epochs", self._reader.epochs_just_ended)):
-            every = getattr(regime, f"{what}_every_n_{unit}")
-            if every and count and count % every == 0:
-                return True
-        return False
+    def _is_due(self, every: int | None, step: int) -> bool:
+        """Whether what is done after so many steps, and at the end, is due after a step."""
+        is_last = step == self._regime.num_steps or self._has_read_all
+        return is_last or (every is not None and step % every == 0)
 
     @property
     def _has_read_all(self) -> bool:
@@ -144,7 +131,8 @@ class StoppableTraining(StoppableTask):
 
     def _before_step(self) -> None:
         step = self.step_nr
-        set_data_epoch(self._trainer, self._reader.epoch + 1, self._regime.num_data_epochs)
+        last_epoch = self._regime.num_data_epochs
+        fairseq2_private.set_data_epoch(self._trainer, self._reader.epoch + 1, last_epoch)
         self._reader.step = step
         if step in self._lr_factors or (self._saved_step is not None and not self.began):
             self._follow_schedule(step)
@@ -171,25 +159,15 @@ class StoppableTraining(StoppableTask):
             log.info(text, self._regime.num_steps, max(new["base_lrs"]))
 
     def stop(self) -> NoReturn:
-        """End the run, between two steps, with a checkpoint of the last one.
-
-        Raises:
-            TaskStopException: The same command continues the run.
-            RunFailedError: The time limit is too short even for a validation.
-        """
+        """End the run with a checkpoint of its last step, and TaskStopException."""
         step = self.step_nr
-        if not (self.began or self._any_rank(self._stop_requested)):
-            raise RunFailedError(
-                "the validation takes longer than trainer.max_wall_minutes; raise it, or validate "
-                "on fewer rows (dataset.valid_subset)"
-            )
         log.info("Stopping after step {}.", step)
         self._stopped = True
         self._checkpoints.maybe_complete_save_operation(blocking=True)
         # A regime that saves only models would leave nothing to continue from.
         complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)
         if self.began and not broadcast_flag(self._gang, complete):
-            save_between_steps(self._trainer)
+            fairseq2_private.save_between_steps(self._trainer)
         raise TaskStopException
 
 

@@ -29,28 +29,22 @@ from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.models.cards import open_tokenizer
-from danish_asr.recipe.run import continuing, run_directory
+from danish_asr.recipe.run import run_directory
+from danish_asr.recipe.run.advice import CHANCE
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
-from danish_asr.recipe.train import learning, record
-from danish_asr.recipe.train.console import RunReport, configure_console, hide_progress_bar, log
+from danish_asr.recipe.train import learning, readers, record
+from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.own_tokenizer import slice_head, write_own_tokenizer
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
-from danish_asr.recipe.train.readers import (
-    ReaderSetup,
-    check_text,
-    model_frames,
-    training_reader,
-)
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
 
 def run(request: cli.Request, tree: Tree) -> None:
     """Train; `danish_asr.recipe.entry.run` has the exit statuses."""
-    hide_progress_bar()
     output_dir = cast(Path, request.output_dir)  # only a dump needs none
     with exit_on_error():
         config = load(tree, where=request.where)
@@ -61,17 +55,15 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            continuing.check_name(output_dir, config.dataset.name)
-            continuing.check_continuation(output_dir, unstructure(config))
-            batches = config.trainer.grad_accumulation.num_batches
-            if note := continuing.check_processes(output_dir, processes, batches):
+            run_directory.check_continuation(output_dir, unstructure(config))
+            if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
-        with continuing.locked(output_dir, rank), continuing.noted(output_dir), explained():
+        with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
             if rank == 0:
-                continuing.tidy(output_dir)
-                continuing.fit_to_processes(output_dir, processes)
+                run_directory.tidy(output_dir)
+                run_directory.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
-                write_own_tokenizer(output_dir, resolved)
+                record.write_own_tokenizer(output_dir, resolved)
             history = run_directory.validation_scores(output_dir, config.regime.score_metric)
             stopper = PatienceStopper(config.regime.early_stopping_patience, history)
             if not stopper.exhausted:
@@ -94,12 +86,11 @@ def write_configuration(config: AsrConfig, output_dir: Path) -> None:
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
-    # Also for fairseq2's own wer, whose score of 0 it would print as -0.
-    for priority, (name, title) in enumerate(run_directory.SCORE_TITLES.items(), start=200):
+    titles = {"chance": CHANCE, **run_directory.SCORE_TITLES}
+    for priority, (name, title) in enumerate(titles.items(), start=199):
+        # Also for fairseq2's own wer, whose score of 0 it would print as -0.
         descriptor = MetricDescriptor(name, title, priority, _format_score)
         container.collection.register_instance(MetricDescriptor, descriptor)
-    chance = MetricDescriptor("chance", "Chance (nats per character)", 91, format_as_float)
-    container.collection.register_instance(MetricDescriptor, chance)
 
 
 def _format_score(value: object) -> str:
@@ -137,7 +128,7 @@ class AsrRecipe(TrainRecipe):
         head = cast(Linear, module.final_proj)
         if config.model.head != FULL:
             own = context.output_dir / CHECKPOINTS / TOKENIZER
-            slice_head(head, self._resolved.tokenizer_file, own)
+            learning.slice_head(head, self._resolved.tokenizer_file, own)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             _share_encoder(context, module, masks=masking["use_masking"])
         learning.keep_layers(module, config.model.keep_layers)
@@ -163,11 +154,11 @@ class AsrRecipe(TrainRecipe):
         tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
-            check_text(rows.train[first], tokenizer, stage)
+            readers.check_text(rows.train[first], tokenizer, stage)
         learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
-        reader = training_reader(setup, config, rows.train)
+        reader = readers.training_reader(setup, config, rows.train)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.validate_every_n_data_epochs:
             config = replace(config, regime=config.regime.with_steps(epoch))
@@ -176,7 +167,7 @@ class AsrRecipe(TrainRecipe):
             of_fairseq2 = context.config.as_(Fairseq2Config).regime
             of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
         freezing = learning.Freezing(config, epoch)
-        reader.frees_layers = freezing.later_steps
+        reader.frees_layers = freezing.stages
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validation = None
         if rows.valid:

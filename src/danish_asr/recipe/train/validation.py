@@ -1,4 +1,4 @@
-"""What validation measures, and when it ends training: WER and CER, all rows and per group."""
+"""What validation measures, and when it ends training: WER and CER, of all rows and of groups."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
@@ -36,10 +36,9 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
-    """Measures loss, WER and CER over all rows together, and those of groups.
+    """Measures loss, WER and CER of all rows, and WER and CER of groups, under a text ``profile``.
 
-    ``profile`` is the text normalisation of the scores. A group is a split by its name, or
-    ``dialect/<name>``; the worst dialect gives ``worst_group_wer``.
+    A group is a split by its name, or ``dialect/<name>``.
     """
 
     TITLE: ClassVar = "Validation"
@@ -80,10 +79,8 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
-        counts = cast(Tensor, values.pop("errors"))
-        by_group = scored(counts, (ALL, *self._groups))
-        lines = "\n".join(_table(by_group))
-        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, lines)
+        by_group = cast(dict[str, ErrorCounts], values.pop("errors"))
+        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, _table(by_group))
         values.update(rates_of(by_group))
 
     @property
@@ -99,13 +96,13 @@ def open_validation(
     decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
     dialects = [name for index in indices.values() for name in index.rows["dialect"]]
     rows = Counter(name or UNKNOWN_DIALECT for name in dialects)
-    few = [f"{name} ({count})" for name, count in sorted(rows.items()) if count < _FEW]
+    few = ", ".join(f"{name} ({rows[name]})" for name in sorted(rows) if rows[name] < _FEW)
     if few and config.regime.score_metric == "worst_group_wer":
-        log.warning(
+        text = (
             "regime.score_metric=worst_group_wer: chance decides which dialect is the worst, since "
-            "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer",
-            *(_FEW, ", ".join(few)),
+            "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer"
         )
+        log.warning(text, _FEW, few)
     groups = [*indices] if len(indices) > 1 else []
     groups += [f"{_DIALECT}{name}" for name in sorted(rows)]
     unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
@@ -113,18 +110,14 @@ def open_validation(
 
 
 @final
-class ErrorRates(Metric[Tensor]):
-    """Integer error counts per group, added up over batches and ranks; rates come at the end.
-
-    ``groups`` are counted beside :data:`ALL`; they must be the same on every rank.
-    """
+class ErrorRates(Metric[dict[str, ErrorCounts]]):
+    """Integer error counts of :data:`ALL` and of ``groups``, added up over batches and ranks."""
 
     def __init__(
         self, groups: Sequence[str], profile: str, *, device: torch.device | None = None
     ) -> None:
         super().__init__(device=device)
-        self.groups: Final = (ALL, *groups)
-        self._profile = profile
+        self.groups, self._profile = (ALL, *groups), profile
         self.counts: Tensor
         self._add_state("counts", torch.zeros((len(self.groups), _WIDTH), dtype=torch.int64))
 
@@ -145,9 +138,10 @@ class ErrorRates(Metric[Tensor]):
         return self
 
     @override
-    def compute(self) -> Tensor:
-        """Return the counts: one row per group, columns as ``ErrorCounts.to_tuple``."""
-        return self.counts
+    def compute(self) -> dict[str, ErrorCounts]:
+        """Return the counts of the groups that have rows."""
+        pairs = zip(self.groups, map(ErrorCounts.from_tuple, self.counts.tolist()), strict=True)
+        return {group: errors for group, errors in pairs if errors.rows}
 
     @override
     @torch.inference_mode()
@@ -157,14 +151,8 @@ class ErrorRates(Metric[Tensor]):
         return self
 
 
-def scored(counts: Tensor, groups: Sequence[str]) -> dict[str, ErrorCounts]:
-    """The counts of each group that has rows."""
-    pairs = zip(groups, map(ErrorCounts.from_tuple, counts.tolist()), strict=True)
-    return {group: errors for group, errors in pairs if errors.rows}
-
-
 def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
-    """Rates in percent: ``wer``, ``cer``, those of each group, and that of the worst dialect."""
+    """Rates in percent: ``wer``, ``cer``, those of groups, and that of the worst dialect."""
     rates, dialects = {}, []
     for group, errors in by_group.items():
         suffix = "" if group == ALL else f"/{group}"
@@ -178,22 +166,21 @@ def rates_of(by_group: Mapping[str, ErrorCounts]) -> dict[str, float]:
     return rates
 
 
-def _table(by_group: Mapping[str, ErrorCounts]) -> list[str]:
+def _table(by_group: Mapping[str, ErrorCounts]) -> str:
     """The rates as a plain table: all rows first, then the groups, the worst WER on top."""
     lines = [f"{'group':28} {'WER %':>7} {'CER %':>7} {'rows':>8} {'words':>9}"]
-    for group, errors in sorted(
-        by_group.items(), key=lambda item: (item[0] != ALL, -item[1].wer())
-    ):
+    for group in sorted(by_group, key=lambda group: (group != ALL, -by_group[group].wer())):
+        errors = by_group[group]
         rates = f"{100 * errors.wer():>7.2f} {100 * errors.cer():>7.2f}"
         lines.append(f"{group:28} {rates} {errors.rows:>8,} {errors.words.reference_length:>9,}")
-    return lines
+    return "\n".join(lines)
 
 
 @final
 class PatienceStopper(EarlyStopper):
     """Ends training after ``patience`` validations in a row without a new best score; None: never.
 
-    ``history`` are the scores of the run's validations so far, oldest first; higher is better.
+    ``history``: the scores of the validations so far, oldest first; higher is better.
     """
 
     def __init__(self, patience: int | None, history: Iterable[float] = ()) -> None:
