@@ -10,8 +10,7 @@ import pytest
 from danish_asr.base.config_tree import flatten, merge, nested
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.keys import defaults, table
-from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
-from danish_asr.recipe.config.upstream import ONLY_DEFAULT
+from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
 from danish_asr.recipe.entry import Request, read_configuration
 
 SOUND = {"model": {"name": "m"}, "dataset": {"name": "d"}}

@@ -8,13 +8,11 @@ here imports transformers: a configuration is the mapping in its ``config.json``
 `to_hugging_face` and `to_hugging_face_config` are the way back, for the export.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
@@ -68,7 +66,7 @@ _SIZES: Final = {
     "feature_extractor_bias": "conv_bias",
 }
 
-FIXED: Final[Mapping[str, object]] = {
+_FIXED: Final[Mapping[str, object]] = {
     "feat_extract_norm": "layer",
     "do_stable_layer_norm": True,
     "hidden_act": "gelu",
@@ -78,33 +76,10 @@ FIXED: Final[Mapping[str, object]] = {
 }
 """What makes both libraries compute the same; other values have no counterpart in fairseq2."""
 
-DEFAULTS: Final[Mapping[str, Any]] = {
-    **FIXED,
-    "feat_extract_norm": "group",
-    "do_stable_layer_norm": False,
-    "adapter_attn_dim": None,
-    "conv_bias": False,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "num_conv_pos_embeddings": 128,
-    "num_conv_pos_embedding_groups": 16,
-    "conv_dim": [512] * 7,
-    "conv_kernel": [10, 3, 3, 3, 3, 2, 2],
-    "conv_stride": [5, 2, 2, 2, 2, 2, 2],
-}
-"""Of ``Wav2Vec2Config``, for keys that a ``config.json`` leaves out."""
-
 _WITH_HEAD: Final = "Wav2Vec2ForCTC"
 _KINDS: Final = (_WITH_HEAD, "Wav2Vec2ForPreTraining", "Wav2Vec2Model")
 
 _CHECKPOINT: Final = "model.pt"
-
-
-def is_hugging_face(path: Path) -> bool:
-    """Whether a directory may be a model of transformers."""
-    return (path / "config.json").is_file()
 
 
 def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
@@ -119,10 +94,10 @@ def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
         ConfigError: The architecture, the symbols or the files cannot be used, with the reasons.
     """
     path = path.resolve()
-    config = {**DEFAULTS, **_read(path, "config.json")}
+    config = _read(path, "config.json")
     kind = (config.get("architectures") or ["Wav2Vec2Model"])[0]
     weights = [*sorted(path.glob("*.safetensors"))] or [path / "pytorch_model.bin"]
-    faults = _import_faults(path, config)
+    faults = list(_import_faults(config))
     if kind not in _KINDS:
         faults.append(f"architectures must be one of {', '.join(_KINDS)}, but is {kind}")
     if not weights[0].exists():
@@ -130,7 +105,7 @@ def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
     if faults:
         raise ConfigError([f"model.path {path}: {fault}" for fault in faults])
     tokenizer, rows = _symbols(path, config) if kind == _WITH_HEAD else (b"", [-1])
-    encoder_config = from_hugging_face_config(config)
+    encoder_config = _encoder_config(config)
     settings = {"use_masking": False, "target_vocab_size": len(rows)}
     card: dict[str, Any] = {
         "name": f"{path.name}-hf",
@@ -144,25 +119,15 @@ def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
     states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
     content = f"{to_yaml(card)}{rows}{path}{states}".encode() + tokenizer
     folder = cache / "danish-asr" / "hugging-face" / hashlib.sha256(content).hexdigest()[:16]
-    with _alone(folder):
-        if not (folder / _CHECKPOINT).is_file():
-            state = _converted(weights, rows, int(encoder_config["model_dim"]))
-            with publish(folder / _CHECKPOINT) as stream:
-                torch.save({"model": state}, stream)
+    if not (folder / _CHECKPOINT).is_file():
+        state = _converted(weights, rows, int(encoder_config["model_dim"]))
         if tokenizer:
             with publish(folder / "tokenizer.model") as stream:
                 stream.write(tokenizer)
         publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
+        with publish(folder / _CHECKPOINT) as stream:
+            torch.save({"model": state}, stream)
     return folder, card
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait for other processes that convert the same directory."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict[str, Tensor]:
@@ -186,39 +151,28 @@ def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict
     return {**state, "final_proj.weight": weight, "final_proj.bias": bias}
 
 
-def _import_faults(path: Path, config: Mapping[str, Any]) -> list[str]:
-    """Why a model of transformers has no counterpart in fairseq2."""
-    rules = {"model_type": "wav2vec2", **FIXED, "adapter_attn_dim": None}
-    faults = [
-        f"{key} must be {value}, but is {config.get(key)}"
-        for key, value in rules.items()
-        if config.get(key) != value
-    ]
-    processor = _read(path, "processor_config.json").get("feature_extractor", {})  # transformers 5
-    if not {**processor, **_read(path, "preprocessor_config.json")}.get("do_normalize", True):
-        faults.append("do_normalize of the feature extractor must be true, but is false")
-    return faults
+def _import_faults(config: Mapping[str, Any]) -> Iterator[str]:
+    """Why a model of transformers has no counterpart in fairseq2; old ones lack a key or two."""
+    rules = {"model_type": "wav2vec2", **_FIXED, "adapter_attn_dim": None}
+    for key, value in rules.items():
+        if config.get(key, value) != value:
+            yield f"{key} must be {value}, but is {config[key]}"
 
 
 def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
     """Return a tokenizer of the characters in ``vocab.json``, and the row of each symbol."""
     vocab = _read(path, "vocab.json")
     settings = {**_read(path, "special_tokens_map.json"), **_read(path, "tokenizer_config.json")}
-    if not vocab or not all(isinstance(row, int) for row in vocab.values()):
-        raise ConfigError([f"model.path {path}: expected vocab.json with the row of each symbol"])
     special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
     for key, default in special.items():
         token = settings.get(key, default)
         special[key] = str(token["content"] if isinstance(token, dict) else token)
     space = settings.get("word_delimiter_token", "|")
-    lower = bool(settings.get("do_lower_case"))
-    characters = {
-        token.lower() if lower else token: row
-        for token, row in vocab.items()
-        if token not in {*special.values(), space, " "}
-    }
-    if longer := [token for token in characters if len(token) > 1]:
-        rule = f"vocab.json must have characters only, but has {', '.join(longer[:5])}"
+    control = {*special.values(), space, " "}
+    characters = {token: row for token, row in vocab.items() if token not in control}
+    longer = [token for token in characters if len(token) > 1]
+    if longer or not vocab:
+        rule = f"vocab.json must have the rows of characters, but has {', '.join(longer) or 'none'}"
         raise ConfigError([f"model.path {path}: {rule}"])
     tokenizer = build_char_tokenizer(characters)
     rows = {"<s>": config["pad_token_id"], "</s>": vocab.get(special["eos_token"], -1)}
@@ -231,14 +185,11 @@ def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
 
 def _read(path: Path, name: str) -> dict[str, Any]:
     file = path / name
-    try:
-        content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise ConfigError([f"model.path: {file} is not JSON: {error}"]) from error
-    return content if isinstance(content, dict) else {}
+    content: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
+    return content
 
 
-def from_hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def _encoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of ``Wav2Vec2EncoderConfig``.
 
     Dropout is as in omniASR's architectures, so that fine-tuning is comparable.
@@ -281,19 +232,14 @@ def export_faults(config: Wav2Vec2EncoderConfig) -> list[str]:
         "layer_norm_features": False,
         "feature_extractor_layer_norm_convs": True,
         "norm_order": TransformerNormOrder.PRE,
-        "use_fbank": False,
         "use_conformer": False,
         "pos_encoder_type": "conv",
-        "pos_encoder_depth": 1,
     }
-    faults = [
+    return [
         f"{key} must be {value}, but is {getattr(config, key)}"
         for key, value in rules.items()
         if getattr(config, key) != value
     ]
-    if config.feature_dim == config.model_dim:  # fairseq2 then leaves the projection out
-        faults.append(f"feature_dim and model_dim must differ, but both are {config.model_dim}")
-    return faults
 
 
 def to_hugging_face_config(config: Wav2Vec2EncoderConfig, vocab_size: int) -> dict[str, Any]:
@@ -301,7 +247,7 @@ def to_hugging_face_config(config: Wav2Vec2EncoderConfig, vocab_size: int) -> di
     dims, kernels, strides = zip(*config.feature_extractor_layer_descs, strict=True)
     return {
         **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
-        **FIXED,
+        **_FIXED,
         "conv_dim": list(dims),
         "conv_kernel": list(kernels),
         "conv_stride": list(strides),

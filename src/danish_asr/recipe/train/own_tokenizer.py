@@ -15,7 +15,7 @@ from fairseq2.nn import Linear
 from torch.nn import Parameter
 
 from danish_asr.base.files import publish
-from danish_asr.recipe.config.values import FULL
+from danish_asr.recipe.config.schema import FULL
 from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER, resumable_steps
 from danish_asr.recipe.train.console import log

@@ -33,7 +33,6 @@ from danish_asr.recipe.models.cards import (
     head_fault,
     open_tokenizer,
     tokenizer_of,
-    weights_fault,
     with_named_model,
 )
 from danish_asr.recipe.run.run_directory import own_tokenizer
@@ -209,11 +208,9 @@ def _build_without_memory(config: AsrConfig, description: ModelDescription) -> M
 def _model_faults(
     config: AsrConfig, description: ModelDescription, card: AssetCard | None, size: int | None
 ) -> Iterator[str]:
-    """Check the masking, the weights and the head, which has the ``size`` of the tokenizer."""
+    """Check the masking and the head, which has the ``size`` of the tokenizer."""
     model = description.config
     yield from masking_faults(config.masking, model, description.card_config if card else None)
-    if card is not None and (fault := weights_fault(card)):
-        yield fault
     if card is not None and size not in {None, model.target_vocab_size}:
         yield head_fault(card.name, size, model.target_vocab_size)
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
