@@ -25,10 +25,7 @@ class Code:
 @pytest.fixture
 def foreign(tmp_path: Path, finished_run: Path) -> Path:
     """A copy of a finished run; beside it, ``ran`` would be made by its code."""
-    run = shutil.copytree(finished_run, tmp_path / "foreign")
-    card = run / "cards" / "finished.yaml"
-    card.write_text(card.read_text().replace(str(finished_run), str(run)))
-    return run
+    return shutil.copytree(finished_run, tmp_path / "foreign")
 
 
 def put_code(run: Path, kind: str = "model") -> None:
@@ -66,11 +63,11 @@ def test_a_card_that_lets_code_run_is_refused(
 ) -> None:
     """TRAPS, names: a card with `restrict: false` makes fairseq2 run the code in a checkpoint."""
     put_code(foreign)
-    for card in (foreign / "checkpoints" / "model.yaml", foreign / "cards" / "finished.yaml"):
-        card.write_text(card.read_text() + "restrict: false\n")
+    card = foreign / "checkpoints" / "model.yaml"
+    card.write_text(card.read_text() + "restrict: false\n")
     status = use(foreign, dataset, foreign.with_name("other"))
     assert (status, foreign.with_name("ran").exists()) == (2, False)
-    assert re.search(rf"{foreign}/\S+, has restrict: False", capsys.readouterr().err)
+    assert "restrict: False" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("use", [scored, started_from])

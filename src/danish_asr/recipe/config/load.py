@@ -46,33 +46,29 @@ dataset:
 )
 """Keys of upstream that would change the model, the rows or the labels: their one value here."""
 
-WITHOUT_EFFECT: Final = [
-    f"{section}.{name}"
-    for section, names in {
-        "model": "dtype mmap compile compile_options",
-        "pretrained_encoder": "dtype mmap compile compile_options",
-        "dataset": "manifest_storage_config task_mode",
-        "dataset.mixture_parquet_storage_config": "beta_language dataset_summary_path "
-        "fragment_loading fragment_streaming max_workers num_prefetch pa_cpu_count "
-        "parquet_path_name sampling_seed sync_batches sync_mode",
-        "dataset.asr_task_config": "batch_size npc num_prefetch seed unified_audio_feature_keys",
-        "gang": "tensor_parallel_size high_priority",
-        "trainer": "fsdp fp16_loss_scale gc_every_n_steps grad_check anomaly_detection",
-        "trainer.grad_accumulation": "no_sync",
-        "optimizer.config": "amsgrad maximize capturable differentiable impl",
-        "lr_scheduler.config": "cycle_len cycle_mul lr_mul",
-        "regime": "validate_at_start validate_after_n_data_epochs checkpoint_after_n_data_epochs "
-        "checkpoint_every_n_data_epochs publish_metrics_after_n_data_epochs "
-        "publish_metrics_every_n_data_epochs export_hugging_face",
-        "common": "cluster debug no_sweep_dir profilers sweep_format",
-        "common.torch": "allow_tf32 bf16_reduced_precision default_sdpa fp16_reduced_precision "
-        "compiled_region_activation_memory_budget",
-        "common.metric_recorders": "tensorboard",
-        "common.metric_recorders.wandb": "run_id run_name group job_type resume_mode",
-    }.items()
-    for name in names.split()
-]
-"""Keys and sections of upstream and fairseq2 that are accepted, and named in one note."""
+WITHOUT_EFFECT: Final = {
+    "model": "dtype mmap compile compile_options",
+    "pretrained_encoder": "dtype mmap compile compile_options",
+    "dataset": "manifest_storage_config task_mode",
+    "dataset.mixture_parquet_storage_config": "beta_language dataset_summary_path "
+    "fragment_loading fragment_streaming max_workers num_prefetch pa_cpu_count "
+    "parquet_path_name sampling_seed sync_batches sync_mode",
+    "dataset.asr_task_config": "batch_size npc num_prefetch seed unified_audio_feature_keys",
+    "gang": "tensor_parallel_size high_priority",
+    "trainer": "fsdp fp16_loss_scale gc_every_n_steps grad_check anomaly_detection",
+    "trainer.grad_accumulation": "no_sync",
+    "optimizer.config": "amsgrad maximize capturable differentiable impl",
+    "lr_scheduler.config": "cycle_len cycle_mul lr_mul",
+    "regime": "validate_at_start validate_after_n_data_epochs checkpoint_after_n_data_epochs "
+    "checkpoint_every_n_data_epochs publish_metrics_after_n_data_epochs "
+    "publish_metrics_every_n_data_epochs export_hugging_face",
+    "common": "cluster debug no_sweep_dir profilers sweep_format",
+    "common.torch": "allow_tf32 bf16_reduced_precision default_sdpa fp16_reduced_precision "
+    "compiled_region_activation_memory_budget",
+    "common.metric_recorders": "tensorboard",
+    "common.metric_recorders.wandb": "run_id run_name group job_type resume_mode",
+}
+"""Keys and sections of upstream and fairseq2, by section: accepted, and named in one note."""
 
 HEAD: Final = "head"
 ALL_LAYERS: Final = "all"
@@ -84,7 +80,7 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
     faults = [
         f"{key} must be {_as_yaml(only)}, but is {_as_yaml(value_of(tree, key))}"
         for key, only in ONLY_DEFAULT.items()
-        if value_of(tree, key) not in {None, only}
+        if value_of(tree, key) not in (None, only)
     ]
     ours = _ours(tree)
     config, of_sections = validated(AsrConfig, ours, "")
@@ -111,8 +107,8 @@ def unstructure(config: object) -> Tree:
 
 def ineffective_keys(tree: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys of a configuration that have no effect here."""
-    prefixes = tuple(f"{section}." for section in WITHOUT_EFFECT)
-    return [key for key, _ in flatten(tree) if f"{key}.".startswith(prefixes)]
+    ours = dict(flatten(_ours(tree)))
+    return [key for key, _ in flatten(tree) if key not in ours and key not in ONLY_DEFAULT]
 
 
 def top_layers(learning: str) -> int | None:
@@ -160,7 +156,7 @@ def _ours(tree: Mapping[str, Any], path: str = "") -> Tree:
     ours: Tree = {}
     for name, value in tree.items():
         key = join(path, name)
-        if key in WITHOUT_EFFECT or key in ONLY_DEFAULT:
+        if key in ONLY_DEFAULT or name in WITHOUT_EFFECT.get(path, "").split():
             continue
         own = _ours(value, key) if isinstance(value, Mapping) else value
         if own != {} or value == {}:

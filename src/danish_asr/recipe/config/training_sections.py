@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    Strict,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.text.profiles import normalizer

@@ -27,7 +27,7 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
-from danish_asr.base.config_tree import Tree, merge
+from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
@@ -155,18 +155,14 @@ class Assets:
             raise ConfigError([fault])
         return DanishAsrDataset(Path(config["data"]))
 
-    def model_family(self, card: AssetCard | None = None) -> ModelFamily:
-        """Return fairseq2's handler of the card's family; without a card that of CTC models."""
-        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
-        return self._container.resolve(ModelFamily, key=name)
-
     def describe_model(self, section: ModelSection, card: AssetCard | None) -> ModelDescription:
         """Describe the model in the card, or of ``model.arch``.
 
         Raises:
             ConfigError: There is none, or ``model.config_overrides`` do not fit it.
         """
-        family = self.model_family(card)
+        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+        family = self._container.resolve(ModelFamily, key=name)
         if card is not None:
             config = family.get_model_config(card)
         elif section.arch is not None:
@@ -272,15 +268,14 @@ def _open_named(name: str | None, section: AssetsConfig) -> OpenModel:
     if section.prev_checkpoint_dir is not None:
         named = TokenizerSection(path=section.prev_checkpoint_dir / TOKENIZER)
     tokenizer = open_tokenizer(assets.tokenizer_file(named))
-    family = assets.model_family(card)
-    settings: Any = family.get_model_config(card)
-    size = tokenizer.vocab_info.size
-    if size != settings.target_vocab_size:
-        raise ConfigError([head_fault(card.name, size, settings.target_vocab_size)])
+    described = assets.describe_model(ModelSection(), card)
+    size, rows = tokenizer.vocab_info.size, described.config.target_vocab_size
+    if size != rows:
+        raise ConfigError([head_fault(card.name, size, rows)])
     speech = speech_of(AsrConfig())
     if field := card.maybe_get_field(SPEECH):
         speech |= cast(Tree, field.value)
-    return OpenModel(card, family, tokenizer, **speech)
+    return OpenModel(card, described.family, tokenizer, **speech)
 
 
 def speech_of(config: AsrConfig) -> dict[str, Any]:
@@ -305,29 +300,27 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     path, assets = config.model.path, config.common.assets
     if path is None:
         return config
-    card: Tree | None = None
     if meant := meant_checkpoint(path):
         run, step = meant
-        name, checkpoints = f"checkpoint_step_{step}", (run / CHECKPOINTS).resolve()
-        assets = replace(assets, prev_checkpoint_dir=checkpoints)
-    else:
-        if cards := sorted((path / CARDS_DIR).glob("*.yaml")):
-            folder, name = cards[0].parent, cards[0].stem
-        elif (path / "config.json").is_file():
-            folder, card = import_model(path)
-            name = card["name"]
-        else:
-            places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
-            raise ConfigError([f"model.path {path} must be {places}"])
-        assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
-    model, section = replace(config.model, path=None, name=name), config.pretrained_encoder
-    if card is not None and "tokenizer" not in card:
-        changes = {key: card["model_config"][key] for key in ("use_masking", "encoder_config")}
-        overrides = merge(changes, model.config_overrides or {})
-        model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
-        section = replace(section, name=name)
-    common = replace(config.common, assets=assets)
-    return replace(config, model=model, pretrained_encoder=section, common=common)
+        checkpoints = (run / CHECKPOINTS).resolve()
+        common = replace(config.common, assets=replace(assets, prev_checkpoint_dir=checkpoints))
+        model = replace(config.model, path=None, name=f"checkpoint_step_{step}")
+        return replace(config, model=model, common=common)
+    folder = import_model(path) if (path / "config.json").is_file() else path / CARDS_DIR
+    cards = sorted(folder.glob("*.yaml"))
+    if not cards:
+        places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
+        raise ConfigError([f"model.path {path} must be {places}"])
+    card = read_yaml(cards[0])
+    assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
+    config = replace(config, common=replace(config.common, assets=assets))
+    if "tokenizer" in card:
+        return replace(config, model=replace(config.model, path=None, name=card["name"]))
+    changes = {key: card["model_config"][key] for key in ("use_masking", "encoder_config")}
+    overrides = merge(changes, config.model.config_overrides or {})
+    model = replace(config.model, path=None, arch="base_10h", config_overrides=overrides)
+    encoder = replace(config.pretrained_encoder, name=card["name"])
+    return replace(config, model=model, pretrained_encoder=encoder)
 
 
 def head_fault(name: str, symbols: int, rows: int) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
@@ -67,23 +67,23 @@ _SIZES: Final = {
 }
 
 _FIXED: Final[Mapping[str, object]] = {
+    "model_type": "wav2vec2",
     "feat_extract_norm": "layer",
     "do_stable_layer_norm": True,
     "hidden_act": "gelu",
     "feat_extract_activation": "gelu",
     "layer_norm_eps": 1e-5,
     "add_adapter": False,
+    "adapter_attn_dim": None,
 }
 """What makes both libraries compute the same; other values have no counterpart in fairseq2."""
 
 _WITH_HEAD: Final = "Wav2Vec2ForCTC"
 _KINDS: Final = (_WITH_HEAD, "Wav2Vec2ForPreTraining", "Wav2Vec2Model")
 
-_CHECKPOINT: Final = "model.pt"
 
-
-def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Convert a directory of Hugging Face, unless that is done; return the card and its directory.
+def import_model(path: Path) -> Path:
+    """Convert a directory of Hugging Face, unless that is done; return the directory of the card.
 
     It is ``$XDG_CACHE_HOME/danish-asr/hugging-face/<digest>``, with the weights once more. A
     ``Wav2Vec2ForCTC`` keeps its head and symbols, which get fairseq2's order, with the blank first.
@@ -93,41 +93,47 @@ def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         ConfigError: The architecture, the symbols or the files cannot be used, with the reasons.
     """
-    path = path.resolve()
+    files = sorted(path.resolve().iterdir())
+    states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    digest = hashlib.sha256(str(states).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "danish-asr" / "hugging-face" / digest
+    if not [*folder.glob("*.yaml")]:
+        try:
+            _convert(path.resolve(), folder)
+        except ConfigError as error:
+            raise ConfigError([f"model.path {path}: {fault}" for fault in error.faults]) from error
+    return folder
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Write the card last: without it the conversion is not complete."""
     config = _read(path, "config.json")
     kind = (config.get("architectures") or ["Wav2Vec2Model"])[0]
     weights = [*sorted(path.glob("*.safetensors"))] or [path / "pytorch_model.bin"]
-    faults = list(_import_faults(config))
+    faults = [
+        f"{key} must be {value}, but is {config[key]}"
+        for key, value in _FIXED.items()
+        if config.get(key, value) != value  # old models lack a key or two
+    ]
     if kind not in _KINDS:
         faults.append(f"architectures must be one of {', '.join(_KINDS)}, but is {kind}")
     if not weights[0].exists():
         faults.append("there is neither model.safetensors nor pytorch_model.bin")
     if faults:
-        raise ConfigError([f"model.path {path}: {fault}" for fault in faults])
-    tokenizer, rows = _symbols(path, config) if kind == _WITH_HEAD else (b"", [-1])
-    encoder_config = _encoder_config(config)
-    settings = {"use_masking": False, "target_vocab_size": len(rows)}
-    card: dict[str, Any] = {
-        "name": f"{path.name}-hf",
-        "model_family": WAV2VEC2_ASR_FAMILY,
-        "model_config": {**settings, "encoder_config": encoder_config},
-        "checkpoint": _CHECKPOINT,
-    }
-    if tokenizer:
+        raise ConfigError(faults)
+    encoder, rows = _encoder_config(config), [-1]
+    card: dict[str, Any] = {"name": f"{path.name}-hf", "model_family": WAV2VEC2_ASR_FAMILY}
+    if kind == _WITH_HEAD:
+        tokenizer, rows = _symbols(path, config)
+        with publish(folder / "tokenizer.model") as stream:
+            stream.write(tokenizer)
         card |= {"tokenizer_family": "char_tokenizer", "tokenizer": "tokenizer.model"}
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
-    content = f"{to_yaml(card)}{rows}{path}{states}".encode() + tokenizer
-    folder = cache / "danish-asr" / "hugging-face" / hashlib.sha256(content).hexdigest()[:16]
-    if not (folder / _CHECKPOINT).is_file():
-        state = _converted(weights, rows, int(encoder_config["model_dim"]))
-        if tokenizer:
-            with publish(folder / "tokenizer.model") as stream:
-                stream.write(tokenizer)
-        publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
-        with publish(folder / _CHECKPOINT) as stream:
-            torch.save({"model": state}, stream)
-    return folder, card
+    with publish(folder / "model.pt") as stream:
+        torch.save({"model": _converted(weights, rows, int(encoder["model_dim"]))}, stream)
+    settings = {"use_masking": False, "target_vocab_size": len(rows), "encoder_config": encoder}
+    card |= {"model_config": settings, "checkpoint": "model.pt"}
+    publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
 
 
 def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict[str, Tensor]:
@@ -140,7 +146,7 @@ def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict
             else:
                 state |= torch.load(file, map_location="cpu", weights_only=True)
         except (SafetensorError, UnpicklingError, RuntimeError, EOFError) as error:
-            raise ConfigError([f"model.path {file}: {refused_content(error)}"]) from error
+            raise ConfigError([f"{file.name}: {refused_content(error)}"]) from error
     state = _from_hugging_face(state)
     trained = torch.tensor(rows) >= 0
     weight, bias = torch.zeros(len(rows), width), torch.full((len(rows),), _NEVER)
@@ -149,14 +155,6 @@ def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict
         weight[trained] = state["final_proj.weight"][of_file].float()
         bias[trained] = state["final_proj.bias"][of_file].float()
     return {**state, "final_proj.weight": weight, "final_proj.bias": bias}
-
-
-def _import_faults(config: Mapping[str, Any]) -> Iterator[str]:
-    """Why a model of transformers has no counterpart in fairseq2; old ones lack a key or two."""
-    rules = {"model_type": "wav2vec2", **_FIXED, "adapter_attn_dim": None}
-    for key, value in rules.items():
-        if config.get(key, value) != value:
-            yield f"{key} must be {value}, but is {config[key]}"
 
 
 def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
@@ -172,8 +170,8 @@ def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
     characters = {token: row for token, row in vocab.items() if token not in control}
     longer = [token for token in characters if len(token) > 1]
     if longer or not vocab:
-        rule = f"vocab.json must have the rows of characters, but has {', '.join(longer) or 'none'}"
-        raise ConfigError([f"model.path {path}: {rule}"])
+        text = ", ".join(longer) or "none"
+        raise ConfigError([f"vocab.json must have the rows of characters, but has {text}"])
     tokenizer = build_char_tokenizer(characters)
     rows = {"<s>": config["pad_token_id"], "</s>": vocab.get(special["eos_token"], -1)}
     rows |= {"<unk>": vocab.get(special["unk_token"], -1), "<pad>": -1}
@@ -184,9 +182,9 @@ def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:
+    """A mapping in JSON; empty if there is no such file."""
     file = path / name
-    content: dict[str, Any] = json.loads(file.read_bytes()) if file.is_file() else {}
-    return content
+    return dict(json.loads(file.read_bytes())) if file.is_file() else {}
 
 
 def _encoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,8 +230,6 @@ def export_faults(config: Wav2Vec2EncoderConfig) -> list[str]:
         "layer_norm_features": False,
         "feature_extractor_layer_norm_convs": True,
         "norm_order": TransformerNormOrder.PRE,
-        "use_conformer": False,
-        "pos_encoder_type": "conv",
     }
     return [
         f"{key} must be {value}, but is {getattr(config, key)}"
