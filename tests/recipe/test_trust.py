@@ -63,8 +63,8 @@ def test_a_card_that_lets_code_run_is_refused(
 ) -> None:
     """TRAPS, names: a card with `restrict: false` makes fairseq2 run the code in a checkpoint."""
     put_code(foreign)
-    card = foreign / "checkpoints" / "model.yaml"
-    card.write_text(card.read_text() + "restrict: false\n")
+    for card in (foreign / "checkpoints" / "model.yaml", foreign / "cards" / "finished.yaml"):
+        card.write_text(card.read_text() + "restrict: false\n")
     status = use(foreign, dataset, foreign.with_name("other"))
     assert (status, foreign.with_name("ran").exists()) == (2, False)
     assert "restrict: False" in capsys.readouterr().err

@@ -38,9 +38,8 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
-    tree["regime"]["num_data_epochs"] = None  # `set_data_epoch` sets it
-    if config.regime.validate_every_n_data_epochs:  # the number of steps comes with the data
-        tree["regime"]["validate_every_n_data_epochs"] = None
+    # Epochs are set, or counted in steps, when the data is open.
+    tree["regime"] |= {"num_data_epochs": None, "validate_every_n_data_epochs": None}
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
     return Fairseq2Config(
         asr=config,
@@ -71,7 +70,7 @@ def _optimizer(config: AsrConfig) -> base.OptimizerSection:
 
 
 def _schedule(config: AsrConfig) -> base.LRSchedulerSection:
-    """The schedule as fairseq2 has it, which knows those with settings by the same class."""
+    """The schedule with fairseq2's settings, a class of the same name; others take ours."""
     name, settings = config.lr_scheduler.name, config.lr_scheduler.config
     kind = getattr(base, type(settings).__name__, None)
     section = _section(kind, unstructure(settings)) if kind else settings

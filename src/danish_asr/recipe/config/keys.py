@@ -74,9 +74,8 @@ def _keys(section: Any, path: str) -> Iterator[Key]:
         if is_dataclass(value):
             yield from _keys(value, key)
         else:
-            yield Key(
-                key, value, _words(fields[name]), " ".join(fields[name]["description"].split())
-            )
+            effect = " ".join(fields[name]["description"].split())
+            yield Key(key, value, _words(fields[name]), effect)
 
 
 def _words(schema: dict[str, Any]) -> str:
@@ -94,13 +93,11 @@ def help_text(name: str, width: int = 80) -> str:
     """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
     lines = []
     for row in table():
-        if row.key != name and not row.key.startswith(f"{name}."):
-            continue
-        if row.values:
-            lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
-            lines.append(fill(row.effect, width, initial_indent="    ", subsequent_indent="    "))
-        else:
-            lines.append(fill(row.effect, width))
+        if f"{row.key}.".startswith(f"{name}."):
+            indent = "    " if row.values else ""
+            if row.values:
+                lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
+            lines.append(fill(row.effect, width, initial_indent=indent, subsequent_indent=indent))
     return "\n".join(lines).strip("\n")
 
 
@@ -108,7 +105,8 @@ def near_keys(key: str) -> list[str]:
     """Return the key that an unknown one may mean, if any: of the same name or a similar one."""
     by_name: dict[str, list[str]] = {}
     for row in table():
-        by_name.setdefault(row.key.rpartition(".")[2], []).append(row.key)
+        if row.key != key:  # which other schedules may have
+            by_name.setdefault(row.key.rpartition(".")[2], []).append(row.key)
     similar = get_close_matches(key.rpartition(".")[2], by_name, n=1)
     return [near for name in similar for near in get_close_matches(key, by_name[name], 1, 0)]
 

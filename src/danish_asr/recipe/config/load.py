@@ -83,12 +83,11 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
         if value_of(tree, key) not in (None, only)
     ]
     ours = _ours(tree)
-    config, of_sections = validated(AsrConfig, ours, "")
-    name = value_of(ours, "lr_scheduler.name") or ScheduleSection.name
-    kind = SCHEDULES.get(str(name), dict)  # another name is a fault already
+    config, of_keys = validated(AsrConfig, ours, "")
+    kind = SCHEDULES.get(str(value_of(ours, "lr_scheduler.name") or ScheduleSection.name), dict)
     settings = value_of(ours, "lr_scheduler.config") or {}
     schedule, of_schedule = validated(kind, settings, "lr_scheduler.config")
-    faults += [*of_sections, *of_schedule]
+    faults += [*of_keys, *of_schedule]
     if not faults:
         config.lr_scheduler.config = schedule
         faults += _broken_rules(config)
@@ -202,8 +201,7 @@ def _broken_intervals(regime: RegimeSection) -> Iterator[str]:
     """Yield what fairseq2 would refuse in a traceback when the model is loaded."""
     if regime.validate_every_n_data_epochs is not None:  # sets the intervals later
         if regime.keep_checkpoint_every_n_steps is not None:
-            key = "regime.keep_checkpoint_every_n_steps"
-            yield f"{key} must be null with validate_every_n_data_epochs"
+            yield "regime.keep_checkpoint_every_n_steps must be null with validations by epochs"
         return
     for name, of in _MULTIPLES:
         interval, unit = getattr(regime, name), getattr(regime, of)

@@ -239,20 +239,6 @@ class TriStageLRConfig(Section):
 
 
 @dataclass(kw_only=True)
-class CosineAnnealingLRConfig(Section):
-    """Warm-up, then a cosine."""
-
-    num_warmup_steps: Count = 0
-    """Steps in which the rate rises."""
-
-    start_lr: Scale = 0.0
-    """The first rate."""
-
-    final_lr_scale: Scale = 0.2
-    """The last rate, as a part of `lr`."""
-
-
-@dataclass(kw_only=True)
 class MyleLRConfig(Section):
     """Warm-up, then the inverse square root of the step, from `lr` on."""
 
@@ -270,7 +256,6 @@ class ConstantRate(Section):
 
 SCHEDULES: Final[dict[str, type[Section]]] = {
     "tri_stage": TriStageLRConfig,
-    "cosine_annealing": CosineAnnealingLRConfig,
     "myle": MyleLRConfig,
     "passthrough": ConstantRate,
 }

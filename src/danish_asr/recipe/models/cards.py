@@ -54,11 +54,8 @@ SPEECH: Final = "danish_asr"
 
 DOWNLOAD_HINT: Final = (
     "`danish-asr fetch` with the same configuration gets it where there is internet access (on a "
-    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
-    "model of your own as model.path"
+    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both"
 )
-
-_converter = StandardValueConverter()
 
 _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
     "dataset.name": ("a dataset of speech", "dataset_family", [DATASET_FAMILY]),
@@ -117,10 +114,8 @@ class Assets:
             restrict = card.maybe_get_field("restrict")
             if restrict is None or restrict.value is True:
                 return card
-            fault = (
-                f"must be without restrict: {restrict.value}, which lets its checkpoint run code"
-            )
-            raise ConfigError([f"{key}: the card of '{name}' {fault}"])
+            rule = f"must be without restrict: {restrict.value}, as its checkpoint could run code"
+            raise ConfigError([f"{key}: the card of '{name}' {rule}"])
         fault = (
             f"{key} must be {_KINDS[key][0]}, and there is no '{name}'; available: "
             f"{self.available(key, name)}. Cards were also searched for in {self._searched}; "
@@ -151,8 +146,7 @@ class Assets:
         config = dict(cast(Tree, field.value)) if field else {}
         config |= cast(Tree, section.config_overrides or {})
         if "data" not in config:
-            fault = "dataset.name must say which dataset to read; or give --dataset DIR"
-            raise ConfigError([fault])
+            raise ConfigError(["dataset.name must say what to read; or give --dataset DIR"])
         return DanishAsrDataset(Path(config["data"]))
 
     def describe_model(self, section: ModelSection, card: AssetCard | None) -> ModelDescription:
@@ -165,18 +159,16 @@ class Assets:
         family = self._container.resolve(ModelFamily, key=name)
         if card is not None:
             config = family.get_model_config(card)
-        elif section.arch is not None:
-            config = family.maybe_get_arch_config(section.arch)
-            if config is None:
-                names = ", ".join(sorted(family.get_archs()))
-                fault = f"model.arch must be one of {names}, but is '{section.arch}'"
-                raise ConfigError([fault])
         else:
-            fault = "model.name, model.arch or model.path must say which model to train"
+            config = family.maybe_get_arch_config(section.arch or "")
+        if config is None:
+            rule = f"must be one of {', '.join(sorted(family.get_archs()))}"
+            fault = f"model.arch {rule}, or model.name or model.path given, but is {section.arch}"
             raise ConfigError([fault])
-        tree, overrides = cast(Tree, _converter.unstructure(config)), section.config_overrides or {}
+        converter, overrides = StandardValueConverter(), section.config_overrides or {}
+        tree = cast(Tree, converter.unstructure(config))
         try:
-            changed = _converter.structure(merge(tree, overrides), type(config))
+            changed = converter.structure(merge(tree, overrides), type(config))
         except StructureError as error:
             reason = error.__cause__ or error
             fault = f"model.config_overrides do not fit the model: {reason}"
@@ -251,23 +243,23 @@ def open_model(model: str | Path) -> OpenModel:
         RunError: The path is no directory.
     """
     path = check_model(model)
+    if meant := meant_checkpoint(path):
+        path = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
     section = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
     try:
-        config = with_named_model(AsrConfig(model=section))
-        return _open_named(config.model.name, config.common.assets)
+        return _opened(with_named_model(AsrConfig(model=section)))
     except ConfigError as error:
         raise ConfigError(error.faults, where=f"model {model}") from None
 
 
-def _open_named(name: str | None, section: AssetsConfig) -> OpenModel:
-    assets = Assets(section)
-    card = assets.find("model.name", name) if name else None
+def _opened(config: AsrConfig) -> OpenModel:
+    assets, checkpoints = Assets(config.common.assets), config.common.assets.prev_checkpoint_dir
+    card = assets.find("model.name", config.model.name) if config.model.name else None
     if card is None or tokenizer_of(card) is None:
         raise ConfigError(["it is an encoder without a head; train it first"])
-    named = TokenizerSection(name=tokenizer_of(card))
-    if section.prev_checkpoint_dir is not None:
-        named = TokenizerSection(path=section.prev_checkpoint_dir / TOKENIZER)
-    tokenizer = open_tokenizer(assets.tokenizer_file(named))
+    own = checkpoints / TOKENIZER if checkpoints else None
+    section = TokenizerSection(name=tokenizer_of(card), path=own)
+    tokenizer = open_tokenizer(assets.tokenizer_file(section))
     described = assets.describe_model(ModelSection(), card)
     size, rows = tokenizer.vocab_info.size, described.config.target_vocab_size
     if size != rows:
@@ -300,25 +292,24 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     path, assets = config.model.path, config.common.assets
     if path is None:
         return config
-    if meant := meant_checkpoint(path):
-        run, step = meant
-        checkpoints = (run / CHECKPOINTS).resolve()
-        common = replace(config.common, assets=replace(assets, prev_checkpoint_dir=checkpoints))
-        model = replace(config.model, path=None, name=f"checkpoint_step_{step}")
-        return replace(config, model=model, common=common)
     folder = import_model(path) if (path / "config.json").is_file() else path / CARDS_DIR
-    cards = sorted(folder.glob("*.yaml"))
-    if not cards:
+    if cards := sorted(folder.glob("*.yaml")):
+        card = read_yaml(cards[0])
+        assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
+    elif meant := meant_checkpoint(path):
+        run, step = meant
+        card = read_yaml(run / CHECKPOINTS / MODEL_CARD) | {"name": f"checkpoint_step_{step}"}
+        assets = replace(assets, prev_checkpoint_dir=(run / CHECKPOINTS).resolve())
+    else:
         places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
         raise ConfigError([f"model.path {path} must be {places}"])
-    card = read_yaml(cards[0])
-    assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
-    config = replace(config, common=replace(config.common, assets=assets))
+    model = replace(config.model, path=None, name=card["name"])
+    config = replace(config, model=model, common=replace(config.common, assets=assets))
     if "tokenizer" in card:
-        return replace(config, model=replace(config.model, path=None, name=card["name"]))
+        return config
     changes = {key: card["model_config"][key] for key in ("use_masking", "encoder_config")}
-    overrides = merge(changes, config.model.config_overrides or {})
-    model = replace(config.model, path=None, arch="base_10h", config_overrides=overrides)
+    overrides = merge(changes, model.config_overrides or {})
+    model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
     encoder = replace(config.pretrained_encoder, name=card["name"])
     return replace(config, model=model, pretrained_encoder=encoder)
 
