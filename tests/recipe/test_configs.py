@@ -46,10 +46,10 @@ def compare(file: Path, text: str) -> None:
 def test_the_configurations_resolve_to_the_golden_file() -> None:
     """What each file changes."""
     assert {file.stem for file in CONFIGS.glob("*.yaml")} == set(STACKS)
-    usual = dict(flatten(unstructure(AsrConfig())))
+    default = dict(flatten(unstructure(AsrConfig())))
     lines = []
     for name, (*below, own) in STACKS.items():
-        before = resolved(*below) if below else usual
+        before = resolved(*below) if below else default
         changed = {k: v for k, v in resolved(*below, own).items() if before[k] != v}
         lines += [f"[{name}]", *(f"{key}: {value}" for key, value in changed.items())]
     compare(GOLDEN, "".join(f"{line}\n" for line in lines))

@@ -67,13 +67,13 @@ def test_an_imported_model_writes_what_transformers_writes(tmp_path: Path, *, sa
     assert len({*text}) > 5
 
 
-def test_it_is_fine_tuned_and_evaluated_and_the_run_is_a_usual_one(
+def test_it_is_fine_tuned_and_evaluated_and_the_run_is_like_any_other(
     tmp_path: Path, dataset: Path
 ) -> None:
     symbols = [*"abcdefghijklmnopqrstuvwxyzæøå0123456789"]
     folder, run = save(tmp_path / "xlsr", Wav2Vec2ForCTC, symbols), tmp_path / "run"
-    usual = ["model.arch=null", "model.config_overrides=null", f"model.path={folder}"]
-    assert train(run, dataset, *usual) == 0
+    own = ["model.arch=null", "model.config_overrides=null", f"model.path={folder}"]
+    assert train(run, dataset, *own) == 0
     trained = weights(run, 4)["encoder_frontend.feature_extractor.layers.0.conv.weight"]
     theirs = Wav2Vec2ForCTC.from_pretrained(folder)
     torch.testing.assert_close(
@@ -81,11 +81,11 @@ def test_it_is_fine_tuned_and_evaluated_and_the_run_is_a_usual_one(
     )
     card = from_yaml((run / "checkpoints" / "model.yaml").read_text())
     assert card["model_family"] == "wav2vec2_asr"
-    assert evaluate(run, dataset, *usual) == 0
+    assert evaluate(run, dataset, *own) == 0
     assert (run / "eval" / "best" / "test" / "predictions.jsonl").is_file()
     assert load_model(run, device="cpu").tokenizer.vocab_info.size == 44
     # As it is, too.
-    assert evaluate(tmp_path / "as is", dataset, *usual, "evaluator.checkpoint=none") == 0
+    assert evaluate(tmp_path / "as is", dataset, *own, "evaluator.checkpoint=none") == 0
     assert (tmp_path / "as is" / "eval" / "xlsr" / "test" / "predictions.jsonl").is_file()
 
 
@@ -93,8 +93,8 @@ def test_an_encoder_gets_a_head_for_the_tokenizer_of_the_dataset(
     tmp_path: Path, dataset: Path
 ) -> None:
     folder, run = save(tmp_path / "xlsr", Wav2Vec2Model, []), tmp_path / "run"
-    usual = ["model.arch=null", "model.config_overrides=null", f"model.path={folder}"]
-    assert train(run, dataset, *usual) == 0
+    own = ["model.arch=null", "model.config_overrides=null", f"model.path={folder}"]
+    assert train(run, dataset, *own) == 0
     size = load_model(run, device="cpu").tokenizer.vocab_info.size
     assert weights(run, 4)["final_proj.weight"].shape == (size, 32)
     with pytest.raises(ConfigError, match=r"one fault:\n.*encoder without a head"):

@@ -95,8 +95,8 @@ def test_what_cannot_be_used_is_refused_with_what_could(
 
     TRAPS, training: so do a group that matches no parameter, and more layers than there are.
     """
-    found = refused(tmp_path / "run", dataset, override)
-    assert any(fault.startswith(key) and text in fault for fault in found)
+    faults_of_run = refused(tmp_path / "run", dataset, override)
+    assert any(fault.startswith(key) and text in fault for fault in faults_of_run)
 
 
 def test_a_recorder_without_its_library_is_refused(

@@ -8,7 +8,7 @@ refused, or left out with a note.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -93,8 +93,7 @@ def load(tree: Mapping[str, Any], *, where: str) -> AsrConfig:
         faults += _broken_rules(config)
     if faults:
         raise ConfigError(faults, where=where)
-    checked: AsrConfig = config
-    return checked
+    return cast(AsrConfig, config)
 
 
 def unstructure(config: object) -> Tree:
