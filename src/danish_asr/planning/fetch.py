@@ -40,7 +40,7 @@ class Download(NamedTuple):
 
 def fetch_configured(request: Request) -> None:
     """Fetch what a configuration names; of its values only names and paths of cards are used."""
-    config = load(read_configuration(request), where=request.where)
+    config = load({"dataset": {"name": ""}} | read_configuration(request), where=request.where)
     fetch(with_named_model(config), where=request.where)
 
 

@@ -95,7 +95,7 @@ def _checked_early(recipe: str, tree: Tree) -> Tree:
     """What is checked before PyTorch is imported: an evaluation takes the model from elsewhere."""
     if recipe == TRAIN:
         return tree
-    return {key: tree[key] for key in tree if key != "model"}
+    return merge({"dataset": {"name": ""}}, {key: tree[key] for key in tree if key != "model"})
 
 
 def refuse(error: DanishAsrError) -> NoReturn:

@@ -57,8 +57,7 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
 
 def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
     """Return a section of fairseq2 with those of our keys that it has."""
-    names = {field.name for field in fields(cast(Any, kind))}
-    own = {name: value for name, value in tree.items() if name in names}
+    own = {f.name: tree[f.name] for f in fields(cast(Any, kind)) if f.name in tree}
     return cast(SectionT, _converter.structure(own, kind))
 
 

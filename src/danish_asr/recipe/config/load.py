@@ -181,6 +181,8 @@ def _dotted_key(value: Any, parts: Sequence[int | str], path: str) -> str:
 def _broken_rules(config: AsrConfig) -> Iterator[str]:
     """Yield the rules between keys that do not hold."""
     model, trainer, regime = config.model, config.trainer, config.regime
+    if config.dataset.name is None:
+        yield "dataset.name must say which dataset to read; or give --dataset DIR"
     if model.head != FULL and not (model.name or model.path):
         yield "model.head must be full without a trained model (model.name or model.path)"
     if config.evaluator.where and not config.evaluator.label:

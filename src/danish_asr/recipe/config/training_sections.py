@@ -259,8 +259,7 @@ SCHEDULES: Final[dict[str, type[Section]]] = {
     "myle": MyleLRConfig,
     "passthrough": ConstantRate,
 }
-"""The settings in ``lr_scheduler.config`` by ``lr_scheduler.name``; classes have fairseq2's names.
-"""
+"""The settings of a schedule by ``lr_scheduler.name``; the classes have fairseq2's names."""
 
 WITHOUT_END: Final = ("myle", "passthrough")
 """The schedules that need no ``regime.num_steps``."""

@@ -162,9 +162,9 @@ class Assets:
         else:
             config = family.maybe_get_arch_config(section.arch or "")
         if config is None:
-            rule = f"must be one of {', '.join(sorted(family.get_archs()))}"
-            fault = f"model.arch {rule}, or model.name or model.path given, but is {section.arch}"
-            raise ConfigError([fault])
+            names = ", ".join(sorted(family.get_archs()))
+            rule = f"must be one of {names} without model.name or model.path"
+            raise ConfigError([f"model.arch {rule}, but is {section.arch}"])
         converter, overrides = StandardValueConverter(), section.config_overrides or {}
         tree = cast(Tree, converter.unstructure(config))
         try:
