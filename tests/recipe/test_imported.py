@@ -45,14 +45,10 @@ def save(folder: Path, kind: Any, symbols: list[str], *, safe: bool = True) -> P
     return folder
 
 
-def noise() -> torch.Tensor:
-    return torch.randn(40_000, generator=torch.Generator().manual_seed(5))
-
-
 @pytest.mark.parametrize("safe", [True, False])
 def test_an_imported_model_writes_what_transformers_writes(tmp_path: Path, *, safe: bool) -> None:
     folder = save(tmp_path / "m", Wav2Vec2ForCTC, CAPITALS, safe=safe)
-    samples = noise()
+    samples = torch.randn(40_000, generator=torch.Generator().manual_seed(5))
     theirs = Wav2Vec2ForCTC.from_pretrained(folder).eval()
     with torch.inference_mode():
         logits = theirs(torch.nn.functional.layer_norm(samples, samples.shape)[None]).logits
