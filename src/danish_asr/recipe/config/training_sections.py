@@ -190,8 +190,8 @@ class OptimizerKind(NamedTuple):
     def state_bytes(self, shape: Sequence[int]) -> int:
         """Return the bytes of the two moments of a tensor that learns."""
         elements = math.prod(shape)
-        if self.extra != "bitsandbytes" or elements < 4096:  # it keeps those of smaller ones too
-            return 8 * elements  # in float32
+        if self.extra != "bitsandbytes" or elements < 4096:
+            return 8 * elements  # in float32, as bitsandbytes keeps those of small tensors too
         # Two codes for each element, and two scales for each block of 256.
         return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
