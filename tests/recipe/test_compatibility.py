@@ -55,11 +55,11 @@ def bag_of(criterion: CtcCriterion) -> MetricBag:
 
 def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     model = Model(tiny())
-    given = batch()
-    own = model.module(*given.as_source_input(), *given.as_target_input())
+    example = batch()
+    own = model.module(*example.as_source_input(), *example.as_target_input())
     criterion = CtcCriterion(model)  # type: ignore[arg-type]
     bag = bag_of(criterion)
-    assert torch.equal(criterion(given, bag), own)
+    assert torch.equal(criterion(example, bag), own)
     assert bag.get("loss", Mean).compute().item() == pytest.approx(own.item() / 14)
 
 
@@ -73,17 +73,17 @@ def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
 @pytest.mark.parametrize("cause", ["audio", "loss", "weights"])
 def test_a_loss_that_is_not_finite_ends_the_run_and_names_the_utterances(cause: str) -> None:
     """TRAPS, training: one bad recording looks like a learning rate that is too high."""
-    model, given = Model(tiny()), batch()
+    model, example = Model(tiny()), batch()
     if cause == "weights":
         model.module.get_parameter("final_proj.weight").data.fill_(float("nan"))
         expected = "utterances: one, two. Lower the learning rate"
     else:
         # The largest number is finite, but its square is not.
-        given.source_seqs[1, 500] = float("nan") if cause == "audio" else 3e38
+        example.source_seqs[1, 500] = float("nan") if cause == "audio" else 3e38
         expected = "the audio of two holds NaN" if cause == "audio" else "the loss of two is NaN"
     criterion = CtcCriterion(model)  # type: ignore[arg-type]
     with pytest.raises(RunFailedError, match=expected):
-        criterion(given, bag_of(criterion))
+        criterion(example, bag_of(criterion))
 
 
 def test_a_dataset_of_upstreams_tools_trains(tmp_path: Path, dataset: Path) -> None:

@@ -36,23 +36,19 @@ def resolved(*names: str) -> dict[str, object]:
     return dict(flatten(unstructure(load(tree, where=names[-1]))))
 
 
-def compare(file: Path, text: str) -> None:
-    """Compare with a golden file; UPDATE_GOLDEN=1 writes it again."""
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(text)
-    assert text == file.read_text()
-
-
 def test_the_configurations_resolve_to_the_golden_file() -> None:
-    """What each file changes."""
+    """What each file changes; UPDATE_GOLDEN=1 writes it again."""
     assert {file.stem for file in CONFIGS.glob("*.yaml")} == set(STACKS)
-    usual = dict(flatten(unstructure(AsrConfig())))
+    default = dict(flatten(unstructure(AsrConfig())))
     lines = []
     for name, (*below, own) in STACKS.items():
-        before = resolved(*below) if below else usual
+        before = resolved(*below) if below else default
         changed = {k: v for k, v in resolved(*below, own).items() if before[k] != v}
         lines += [f"[{name}]", *(f"{key}: {value}" for key, value in changed.items())]
-    compare(GOLDEN, "".join(f"{line}\n" for line in lines))
+    text = "".join(f"{line}\n" for line in lines)
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 from typer.main import get_command
 
+from danish_asr.base.config_tree import nested
 from danish_asr.base.errors import ConfigError
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import SyntheticSpeaker
@@ -143,10 +144,7 @@ def test_each_key_command_and_file_of_the_guides_table_exists() -> None:
     keys = re.findall(rf"`((?:{sections})\.[\w.]+)`", text)
     assert len(keys) > 80
     for key in keys:
-        tree: Any = None
-        for part in reversed(key.split(".")):
-            tree = {part: tree}
-        assert not any("is not a key" in fault for fault in faults_of(tree)), key
+        assert not any("is not a key" in fault for fault in faults_of(nested(key, None))), key
     programs: Any = get_command(app)
     for line in re.findall(r"`danish-asr ([^`]+)`", text):
         name, *words = line.split()

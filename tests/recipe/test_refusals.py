@@ -1,9 +1,7 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -71,7 +69,7 @@ UNUSABLE = [
     ),
     ("trainer.stages={2: {where: gender = 'x'}}", "trainer.stages.2.where", ""),
     # TRAPS, names: upstream only warns of a missing path and continues without its cards.
-    ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads (not a directory)"),
+    ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads"),
     ("common.assets.prev_checkpoint_dir=../../etc", "common.assets.prev_checkpoint_dir", ""),
     ("model={name: nope}", "model.name", "omniASR_CTC_1B"),
     ("model={name: omniASR_LLM_300M}", "model.name", "not LLM models"),
@@ -96,8 +94,8 @@ def test_what_cannot_be_used_is_refused_with_what_could(
 
     TRAPS, training: so do a group that matches no parameter, and more layers than there are.
     """
-    found = refused(tmp_path / "run", dataset, override)
-    assert any(fault.startswith(key) and text in fault for fault in found)
+    faults_of_run = refused(tmp_path / "run", dataset, override)
+    assert any(fault.startswith(key) and text in fault for fault in faults_of_run)
 
 
 def test_a_recorder_without_its_library_is_refused(
@@ -116,25 +114,13 @@ def test_a_recorder_without_its_library_is_refused(
     assert missing.endswith("pip install 'danish-asr[wandb]'")
 
 
-class Answers(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self.send_error(404)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its library tries for ever, deaf to stop signals."""
     section = WandbConfig(enabled=True)
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
-        Thread(target=server.serve_forever, daemon=True).start()
-        assert recorder_faults(section) == []
-        server.shutdown()
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     (fault,) = recorder_faults(section)
     assert fault.startswith("common.metric_recorders.wandb.enabled")
     assert "WANDB_MODE=offline" in fault

@@ -10,8 +10,7 @@ import pytest
 
 from danish_asr.base.config_tree import flatten, merge
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.recipe.config.load import ineffective_keys, load, unstructure
-from danish_asr.recipe.config.upstream import ONLY_DEFAULT
+from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
 from danish_asr.scoring.predictions import read_predictions
 from tests.recipe.running import evaluate
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
+from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.config.upstream import ONLY_DEFAULT
 
 SectionT = TypeVar("SectionT")
 
@@ -34,13 +34,12 @@ class Fairseq2Config:
 def sections_of(config: AsrConfig) -> Fairseq2Config:
     """Return the sections of a checked configuration, of a training or an evaluation."""
     tree = unstructure(config)
-    tree["model"]["family"] = ONLY_DEFAULT["model.family"]
+    tree["model"]["family"] = WAV2VEC2_ASR_FAMILY
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
-    tree["regime"]["num_data_epochs"] = None  # `set_data_epoch` sets it
-    if config.regime.validate_every_n_data_epochs:  # the number of steps is known with the data
-        tree["regime"]["validate_every_n_data_epochs"] = None
+    # Epochs are set, or counted in steps, when the data is open.
+    tree["regime"] |= {"num_data_epochs": None, "validate_every_n_data_epochs": None}
     kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
     return Fairseq2Config(
         asr=config,
@@ -58,21 +57,19 @@ def sections_of(config: AsrConfig) -> Fairseq2Config:
 
 def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
     """Return a section of fairseq2 with those of our keys that it has."""
-    names = {field.name for field in fields(cast(Any, kind))}
-    own = {name: value for name, value in tree.items() if name in names}
+    own = {f.name: tree[f.name] for f in fields(cast(Any, kind)) if f.name in tree}
     return cast(SectionT, _converter.structure(own, kind))
 
 
 def _optimizer(config: AsrConfig) -> base.OptimizerSection:
     """AdamW as fairseq2 has it; our own optimizers take our settings."""
     name, settings = config.optimizer.name, config.optimizer.config
-    of_fairseq2 = name == "adamw"
-    section = _section(base.AdamWConfig, unstructure(settings)) if of_fairseq2 else settings
-    return base.OptimizerSection(name=name, config=section)
+    own = settings if name != "adamw" else _section(base.AdamWConfig, unstructure(settings))
+    return base.OptimizerSection(name=name, config=own)
 
 
 def _schedule(config: AsrConfig) -> base.LRSchedulerSection:
-    """The schedule as fairseq2 has it, if it has a class of this name; others take our settings."""
+    """The schedule with fairseq2's settings, a class of the same name; others take ours."""
     name, settings = config.lr_scheduler.name, config.lr_scheduler.config
     kind = getattr(base, type(settings).__name__, None)
     section = _section(kind, unstructure(settings)) if kind else settings

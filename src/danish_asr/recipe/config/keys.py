@@ -1,52 +1,39 @@
 """What there is to know about each key of the configuration, for help, completion and the docs.
 
-It is read from `schema.py` and `training_sections.py`: types, defaults, and the string below each
-field. No PyTorch.
+It is read from the JSON schema that pydantic makes of `schema.py` and `training_sections.py`:
+types, bounds, and the string below each field. No PyTorch.
 """
 
-import ast
-import inspect
 import json
-import types
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from pathlib import Path
 from textwrap import fill
-from typing import (
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Final, NamedTuple
+
+from pydantic import TypeAdapter
 
 from danish_asr.base.config_tree import join
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import SCHEDULES
 
 _WORDS: Final = {
-    bool: "true or false",
-    int: "whole number",
-    float: "number",
-    str: "text",
-    Path: "path",
-    types.NoneType: "null",
-    Any: "any",
+    "array": "list",
+    "boolean": "true or false",
+    "integer": "whole number",
+    "null": "null",
+    "number": "number",
+    "object": "mapping",
+    "path": "path",
+    "string": "text",
 }
-_BOUNDS: Final = {"gt": "above", "ge": "from", "lt": "below", "le": "at most"}
-_SETTINGS: Final[dict[str, dict[str, Any]]] = {
-    "lr_scheduler": {name: kind() for name, kind in SCHEDULES.items()},
+_BOUNDS: Final = {
+    "exclusiveMinimum": "above",
+    "minimum": "from",
+    "exclusiveMaximum": "below",
+    "maximum": "at most",
 }
-"""Of sections whose ``name`` chooses the settings in ``config``: these, by the name."""
-
-_SUGGESTED: Final = 3
-"""Most keys that an unknown one may mean."""
 
 
 class Key(NamedTuple):
@@ -67,83 +54,61 @@ class Key(NamedTuple):
 @cache
 def table() -> tuple[Key, ...]:
     """Return the sections and their keys, in the order of the configuration."""
-    config, rows = AsrConfig(), list[Key]()
-    for name, section in vars(config).items():
-        about = " ".join(str(inspect.getdoc(section)).split())
-        rows += [Key(name, None, "", about), *_keys(section, name)]
-        for chosen, settings in _SETTINGS.get(name, {}).items():
-            for row in _keys(settings, f"{name}.config"):
-                rows.append(row._replace(effect=f"{chosen}: {row.effect}"))
+    rows = list[Key]()
+    for name, section in vars(AsrConfig()).items():
+        about = " ".join(str(section.__doc__).split())
+        keys = [*_keys(section, name)]
+        if name == "lr_scheduler":  # its first key chooses the settings
+            del keys[1:]
+            for chosen, kind in SCHEDULES.items():
+                settings = _keys(kind(), f"{name}.config")
+                keys += [key._replace(effect=f"{chosen}: {key.effect}") for key in settings]
+        rows += [Key(name, None, "", about), *keys]
     return tuple(rows)
 
 
 def _keys(section: Any, path: str) -> Iterator[Key]:
-    kind = type(section)
-    hints, texts = get_type_hints(kind, include_extras=True), _strings_below_fields(kind)
+    fields = TypeAdapter(type(section)).json_schema().get("properties", {})
     for name, value in vars(section).items():
         key = join(path, name)
-        if name == "config" and path in _SETTINGS:
-            continue
         if is_dataclass(value):
             yield from _keys(value, key)
         else:
-            yield Key(key, value, _words(hints[name]), texts.get(name, ""))
+            effect = " ".join(fields[name]["description"].split())
+            yield Key(key, value, _words(fields[name]), effect)
 
 
-def _words(hint: Any) -> str:
-    """A type in words: ``Annotated[int, Ge(1)] | None`` is "whole number, from 1, or null"."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        limits = [
-            f", {word} {getattr(bound, name):g}"
-            for bound in arguments[1:]
-            for name, word in _BOUNDS.items()
-            if hasattr(bound, name)
-        ]
-        return _words(arguments[0]) + "".join(limits)
-    if origin is Literal:
-        return ", ".join(str(value).lower() for value in arguments)
-    if origin in {Union, types.UnionType}:
-        return " or ".join(dict.fromkeys(map(_words, arguments)))
-    return {list: "list", dict: "mapping"}.get(origin) or _WORDS[hint]
-
-
-def _strings_below_fields(kind: type) -> dict[str, str]:
-    """The help of the fields of a class."""
-    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(kind))).body
-    assert isinstance(body, ast.ClassDef)
-    strings = {}
-    for statement, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(below, ast.Expr):
-            value = ast.literal_eval(below.value)
-            strings[ast.unparse(statement.target)] = " ".join(str(value).split())
-    return strings
+def _words(schema: dict[str, Any]) -> str:
+    """A type in words: "whole number, from 1, or null"."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(_words, schema["anyOf"])))
+    if "enum" in schema:
+        return ", ".join(str(value).lower() for value in schema["enum"])
+    kind = _WORDS[schema.get("format") or schema["type"]]
+    limits = [f", {word} {schema[name]:g}" for name, word in _BOUNDS.items() if name in schema]
+    return kind + "".join(limits)
 
 
 def help_text(name: str, width: int = 80) -> str:
     """Describe the keys of a section, of a part of one, or a single key; empty if unknown."""
     lines = []
     for row in table():
-        if row.key != name and not row.key.startswith(f"{name}."):
-            continue
-        if row.values:
-            lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
-            lines.append(fill(row.effect, width, initial_indent="    ", subsequent_indent="    "))
-        else:
-            lines.append(fill(row.effect, width))
+        if f"{row.key}.".startswith(f"{name}."):
+            indent = "    " if row.values else ""
+            if row.values:
+                lines += ["", f"{row.key}  ({row.values}; default: {row.default})"]
+            lines.append(fill(row.effect, width, initial_indent=indent, subsequent_indent=indent))
     return "\n".join(lines).strip("\n")
 
 
 def near_keys(key: str) -> list[str]:
-    """Return the keys that an unknown one may mean: of its name, or else the nearest beside it."""
-    section, _, name = key.rpartition(".")
-    keys = [row.key for row in table()]
-    same = [other for other in keys if other.endswith(f".{name}")]
-    if 0 < len(same) <= _SUGGESTED:
-        return same
-    beside = [other.rpartition(".") for other in keys]
-    names = {own: join(path, own) for path, _, own in beside if not section or path == section}
-    return [names[near] for near in get_close_matches(name, names, n=1)]
+    """Return the key that an unknown one may mean, if any: of the same name or a similar one."""
+    by_name: dict[str, list[str]] = {}
+    for row in table():
+        if row.key != key:  # which other schedules may have
+            by_name.setdefault(row.key.rpartition(".")[2], []).append(row.key)
+    similar = get_close_matches(key.rpartition(".")[2], by_name, n=1)
+    return [near for name in similar for near in get_close_matches(key, by_name[name], 1, 0)]
 
 
 @cache

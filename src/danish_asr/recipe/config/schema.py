@@ -5,32 +5,30 @@ below a field is its help. No PyTorch and no fairseq2 is imported, so that fault
 once: `fairseq2.py` turns these sections into those of fairseq2.
 """
 
-import re
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import Strict
+from pydantic import AfterValidator, Field, Strict
 
 from danish_asr.recipe.config.training_sections import (
-    GangSection,
-    OptimizerSection,
-    RegimeSection,
-    ScheduleSection,
-    TrainerSection,
-)
-from danish_asr.recipe.config.values import (
-    FULL,
     AboveZero,
     AtLeastOne,
     Bool,
     Count,
     DataType,
     File,
+    GangSection,
+    OptimizerSection,
+    Profile,
+    RegimeSection,
+    ScheduleSection,
     Section,
     Share,
-    SpeedFactor,
+    TrainerSection,
 )
+
+FULL: Final = "full"
 
 
 @dataclass(kw_only=True)
@@ -52,7 +50,7 @@ class ModelSection(Section):
     head: Literal["full", "danish"] = FULL
     """`danish` keeps those rows of a trained head whose symbols the training text uses."""
 
-    keep_layers: list[Count] = field(default_factory=list)
+    keep_layers: Annotated[list[Count], AfterValidator(sorted)] = field(default_factory=list)
     """Take these encoder layers alone, counted from 0: `[0, 2, 4]`. Empty: all."""
 
 
@@ -137,6 +135,10 @@ def names_of_splits(text: str | None) -> list[str]:
     return [*dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip())]
 
 
+Multiple = Annotated[str, Field(pattern=r"^\d+(\.\d+)?x$")]
+SpeedFactor = Annotated[float, Strict(), Ge(0.5), Le(2)]
+
+
 @dataclass(kw_only=True)
 class DatasetSection(Section):
     """Which utterances are read, and how they become batches."""
@@ -174,13 +176,13 @@ class DatasetSection(Section):
     quadratic_seconds: AboveZero | None = None
     """q: an utterance of L seconds counts as L + L²/q in `max_num_elements`. Null: as L."""
 
-    valid_max_num_elements: AtLeastOne | Annotated[str, MinLen(2)] | None = None
+    valid_max_num_elements: AtLeastOne | Multiple | None = None
     """`max_num_elements` of validation and evaluation, or a multiple of it. `3x` is safe."""
 
     mixture_parquet_storage_config: StorageSection = field(default_factory=StorageSection)
     asr_task_config: TaskSection = field(default_factory=TaskSection)
 
-    text_profile: str = "raw"
+    text_profile: Profile = "raw"
     """The normalisation of targets, or `package.module:function`; v1 tokenizers need `coral`."""
 
     speed_factors: Annotated[list[SpeedFactor], MaxLen(255)] = field(default_factory=list)
@@ -194,12 +196,11 @@ class DatasetSection(Section):
 
     @property
     def valid_elements(self) -> int | None:
-        """``valid_max_num_elements`` as a number; None if it is null, or no multiple."""
+        """``valid_max_num_elements`` as a number."""
         value = self.valid_max_num_elements
         if not isinstance(value, str):
             return value
-        factor = re.fullmatch(r"(\d+(?:\.\d+)?)x", value)
-        return int(float(factor[1]) * self.asr_task_config.max_num_elements) if factor else None
+        return int(float(value.removesuffix("x")) * self.asr_task_config.max_num_elements)
 
 
 @dataclass(kw_only=True)
@@ -234,7 +235,7 @@ class EvaluatorSection(Section):
     where: str | None = None
     """Score the rows that fulfil this SQL condition, in the directory of `label`. Null: all."""
 
-    label: str | None = None
+    label: Annotated[str, Field(pattern=r"^\w[\w.+-]*$")] | None = None
     """The directory of the results, for a part of the rows or another configuration. Null: the
     decoder's name."""
 

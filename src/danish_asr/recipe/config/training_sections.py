@@ -1,27 +1,54 @@
 """The sections of a training: processes, trainer, optimizer, schedule and regime.
 
-The text below a field is its help, see `schema`.
+Before them, what a value of any section may be. The text below a field is its help, see `schema`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from annotated_types import Ge, Gt, Le, Lt, MinLen
-from pydantic import AfterValidator, Strict
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
-from danish_asr.recipe.config.values import (
-    ADAMW_8BIT,
-    ADAMW_OFFLOAD,
-    AboveZero,
-    AtLeastOne,
-    Bool,
-    Count,
-    DataType,
-    Section,
-    Share,
-)
+from danish_asr.base.errors import ConfigError
+from danish_asr.text.profiles import normalizer
+
+# Strict: without it pydantic takes "5" for a number, and 1 for true.
+Bool = Annotated[bool, Strict()]
+Count = Annotated[int, Strict(), Ge(0)]
+AtLeastOne = Annotated[int, Strict(), Ge(1)]
+AboveZero = Annotated[float, Strict(), Gt(0)]
+Share = Annotated[float, Strict(), Ge(0), Le(1)]
+File = Annotated[Path, PlainSerializer(str)]
+
+
+def _without_module(value: object) -> object:
+    """Upstream's YAML files write ``torch.bfloat16``."""
+    return value.removeprefix("torch.") if isinstance(value, str) else value
+
+
+DataType = Annotated[Literal["float32", "float16", "bfloat16"], BeforeValidator(_without_module)]
+
+
+def _profile(name: str) -> str:
+    try:
+        normalizer(name)
+    except ConfigError as error:
+        raise ValueError(error.faults[0].removeprefix("profile").lstrip(": ")) from None
+    return name
+
+
+Profile = Annotated[str, AfterValidator(_profile)]
+
+
+class Section:
+    """Pydantic refuses keys that a section does not have."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 @dataclass(kw_only=True)
@@ -76,6 +103,10 @@ class StageConfig(Section):
     """The learning rate in place of `optimizer.config.lr`. Null: that one."""
 
 
+Epochs = Annotated[str, Field(pattern=r"^\d+(\.\d+)? epochs?$")]
+Learning = Annotated[str, Field(pattern=r"^(head|top [1-9]\d*|all)$")]
+
+
 @dataclass(kw_only=True)
 class TrainerSection(Section):
     """The trainer, and which parameters are frozen for how long."""
@@ -93,7 +124,7 @@ class TrainerSection(Section):
     freeze_encoder_for_n_steps: Count = 0
     """The encoder is frozen for the first n steps, while the new head settles."""
 
-    unfreeze: dict[Count | str, str] = field(default_factory=dict)
+    unfreeze: dict[Count | Epochs, Learning] = field(default_factory=dict)
     """What learns after so many steps, `{0: head, 1000: top 8, 3000: all}`, or after so many
     epochs, `{0: head, 1 epoch: top 8, 2.5 epochs: all}`."""
 
@@ -149,33 +180,28 @@ class AdamWConfig(Section):
     """Values of their own for parameters: a list with `params`, a pattern of names."""
 
 
-def _adamw_bytes(shape: Sequence[int]) -> int:
-    return 8 * math.prod(shape)  # two moments in float32
-
-
-def _8bit_bytes(shape: Sequence[int]) -> int:
-    elements = math.prod(shape)
-    if elements < 4096:  # bitsandbytes keeps the moments of smaller tensors in float32
-        return _adamw_bytes(shape)
-    # Two codes for each element, and two scales for each block of 256.
-    return 2 * elements + 2 * 4 * math.ceil(elements / 256)
-
-
 class OptimizerKind(NamedTuple):
-    """What is known about an optimizer before its code is read."""
+    """What there is to know about an optimizer before its code is read."""
 
-    state_bytes: Callable[[Sequence[int]], int] = _adamw_bytes  # of a shape that learns
     code: str | None = None  # ``package.module:Class``; None: fairseq2 makes it
     on_host: bool = False  # its state is in the host's memory
     extra: str | None = None  # the optional dependency, also the name of its library
+
+    def state_bytes(self, shape: Sequence[int]) -> int:
+        """Return the bytes of the two moments of a tensor that learns."""
+        elements = math.prod(shape)
+        if self.extra != "bitsandbytes" or elements < 4096:
+            return 8 * elements  # in float32, as bitsandbytes keeps those of small tensors too
+        # Two codes for each element, and two scales for each block of 256.
+        return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
 
 _CODE: Final = "danish_asr.recipe.train"
 
 OPTIMIZERS: Final = {
     "adamw": OptimizerKind(),
-    ADAMW_8BIT: OptimizerKind(_8bit_bytes, f"{_CODE}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
-    ADAMW_OFFLOAD: OptimizerKind(code=f"{_CODE}.learning:OffloadedAdamW", on_host=True),
+    "adamw_8bit": OptimizerKind(f"{_CODE}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
+    "adamw_offload": OptimizerKind(f"{_CODE}.learning:OffloadedAdamW", on_host=True),
 }
 """By ``optimizer.name``."""
 
@@ -190,24 +216,14 @@ class OptimizerSection(Section):
     config: AdamWConfig = field(default_factory=AdamWConfig)
 
 
-FinalScale = Annotated[float, Strict(), Gt(0), Le(1000)]  # at 0 fairseq2 takes its log
-
-
 def _shares_of_one(ratio: list[float]) -> list[float]:
     if len(ratio) != 3 or not math.isclose(sum(ratio), 1.0):
         raise ValueError(f"must be three numbers whose sum is 1, but is {ratio}")
     return ratio
 
 
-class Schedule(Section):
-    """The settings of a schedule; the class has the name of fairseq2's."""
-
-    has_no_end: ClassVar[bool] = False
-    """Whether it needs no ``regime.num_steps``."""
-
-
 @dataclass(kw_only=True)
-class TriStageLRConfig(Schedule):
+class TriStageLRConfig(Section):
     """Warm-up, hold, exponential decay."""
 
     stage_ratio: Annotated[list[Share], AfterValidator(_shares_of_one)] = field(
@@ -218,56 +234,13 @@ class TriStageLRConfig(Schedule):
     start_lr_scale: Scale = 0.01
     """The first rate, as a part of `lr`."""
 
-    final_lr_scale: FinalScale = 0.05
+    final_lr_scale: Rate = 0.05
     """The last rate, as a part of `lr`."""
 
 
 @dataclass(kw_only=True)
-class CosineAnnealingLRConfig(Schedule):
-    """Warm-up, then a cosine."""
-
-    num_warmup_steps: Count = 0
-    """Steps in which the rate rises."""
-
-    start_lr: Scale = 0.0
-    """The first rate."""
-
-    final_lr_scale: Scale = 0.2
-    """The last rate, as a part of `lr`."""
-
-
-@dataclass(kw_only=True)
-class PolynomialDecayLRConfig(Schedule):
-    """Warm-up, then a polynomial."""
-
-    num_warmup_steps: Count = 0
-    """Steps in which the rate rises."""
-
-    power: AboveZero = 1.0
-    """The exponent; 1 is a straight line."""
-
-    start_lr: Scale = 0.0
-    """The first rate."""
-
-    final_lr: Scale = 0.0
-    """The last rate."""
-
-
-@dataclass(kw_only=True)
-class NoamLRConfig(Schedule):
-    """Warm-up, then the inverse square root of the step."""
-
-    has_no_end = True
-
-    num_warmup_steps: Count = 0
-    """Steps in which the rate rises."""
-
-
-@dataclass(kw_only=True)
-class MyleLRConfig(Schedule):
+class MyleLRConfig(Section):
     """Warm-up, then the inverse square root of the step, from `lr` on."""
-
-    has_no_end = True
 
     num_warmup_steps: AtLeastOne = 1
     """Steps in which the rate rises."""
@@ -277,21 +250,19 @@ class MyleLRConfig(Schedule):
 
 
 @dataclass(kw_only=True)
-class ConstantRate(Schedule):
+class ConstantRate(Section):
     """The rate stays; there are no settings."""
 
-    has_no_end = True
 
-
-SCHEDULES: Final[dict[str, type[Schedule]]] = {
+SCHEDULES: Final[dict[str, type[Section]]] = {
     "tri_stage": TriStageLRConfig,
-    "cosine_annealing": CosineAnnealingLRConfig,
-    "polynomial_decay": PolynomialDecayLRConfig,
-    "noam": NoamLRConfig,
     "myle": MyleLRConfig,
     "passthrough": ConstantRate,
 }
-"""The settings in ``lr_scheduler.config`` by ``lr_scheduler.name``; its values are these names."""
+"""The settings of a schedule by ``lr_scheduler.name``; the classes have fairseq2's names."""
+
+WITHOUT_END: Final = ("myle", "passthrough")
+"""The schedules that need no ``regime.num_steps``."""
 
 
 @dataclass(kw_only=True)
@@ -299,7 +270,7 @@ class ScheduleSection(Section):
     """The course of the learning rate; its length is `regime.num_steps`."""
 
     name: Literal[*SCHEDULES] = "tri_stage"  # type: ignore[valid-type]
-    """noam and myle fall with the inverse square root of the step; passthrough keeps the rate."""
+    """myle falls with the inverse square root of the step; passthrough keeps the rate."""
 
     config: Any = field(default_factory=TriStageLRConfig)
     """Its settings; those of each schedule are below."""
@@ -328,7 +299,7 @@ class RegimeSection(Section):
     score_metric: Literal["wer", "cer", "worst_group_wer", "loss"] = "wer"
     """What the best checkpoint is best by."""
 
-    score_profile: str = "coral"
+    score_profile: Profile = "coral"
     """The text normalisation under which validation computes WER and CER."""
 
     early_stopping_patience: AtLeastOne | None = None

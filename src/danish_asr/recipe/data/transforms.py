@@ -28,7 +28,7 @@ from danish_asr.base.errors import ConfigError, RunFailedError, find_named, user
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import validated
 from danish_asr.recipe.config.schema import DatasetSection
-from danish_asr.recipe.config.values import Count, Share
+from danish_asr.recipe.config.training_sections import Count, Share
 
 Waveform: TypeAlias = NDArray[np.float32]
 """``(samples,)`` at 16 kHz, in -1 to 1 before normalisation."""

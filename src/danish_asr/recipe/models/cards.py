@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
-from urllib.request import url2pathname
 
 from fairseq2.assets import (
     AssetCard,
@@ -28,8 +27,8 @@ from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
-from danish_asr.base.config_tree import Tree, merge
-from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.base.config_tree import Tree, merge, read_yaml
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
 from danish_asr.corpus.sources.parquet import source_of_dataset
@@ -41,7 +40,7 @@ from danish_asr.recipe.config.schema import (
     TokenizerSection,
 )
 from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
-from danish_asr.recipe.models.hugging_face import import_model, is_hugging_face
+from danish_asr.recipe.models.hugging_face import import_model
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     MODEL_CARD,
@@ -55,31 +54,20 @@ SPEECH: Final = "danish_asr"
 
 DOWNLOAD_HINT: Final = (
     "`danish-asr fetch` with the same configuration gets it where there is internet access (on a "
-    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both; or give a "
-    "model of your own as model.path"
+    "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both"
 )
-
-_converter = StandardValueConverter()
-
-_MODEL_DIRECTORIES: Final = (
-    f"a finished run, a checkpoint of a run (OUTDIR/{CHECKPOINTS}/step_<n>) or a directory of "
-    "Hugging Face with config.json"
-)
-
-_PLACEHOLDER: Final = "example_dataset"
-"""The dataset of upstream's configurations, for users to replace; its card has no real path."""
 
 _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
-    "dataset.name": ("a dataset of speech", "dataset", [DATASET_FAMILY]),
-    "model.name": ("a CTC model (not LLM models)", "model", [WAV2VEC2_ASR_FAMILY]),
+    "dataset.name": ("a dataset of speech", "dataset_family", [DATASET_FAMILY]),
+    "model.name": ("a CTC model (not LLM models)", "model_family", [WAV2VEC2_ASR_FAMILY]),
     "pretrained_encoder.name": (
         "an encoder without a head",
-        "model",
+        "model_family",
         [WAV2VEC2_FAMILY, WAV2VEC2_ASR_FAMILY],
     ),
-    "tokenizer.name": ("a tokenizer of characters", "tokenizer", [CHAR_TOKENIZER_FAMILY]),
+    "tokenizer.name": ("a tokenizer of characters", "tokenizer_family", [CHAR_TOKENIZER_FAMILY]),
 }
-"""What each key must name: in words, the kind of asset, and its families."""
+"""What each key must name: in words, the field of its card that says so, and its values."""
 
 
 class ModelDescription(NamedTuple):
@@ -101,21 +89,20 @@ class Assets:
     def __init__(self, section: AssetsConfig) -> None:
         self._container = library_container()
         directories = card_directories()
-        self.extra_paths = without_nested(map(Path, section.extra_paths), directories)
+        self.extra_paths = without_nested(section.extra_paths, directories)
         for path in self.extra_paths:
             register_file_assets(self._container, path, not_exist_ok=True)
-        if section.prev_checkpoint_dir is not None:
-            if not (section.prev_checkpoint_dir / MODEL_CARD).is_file():
-                rule = f"must be OUTDIR/{CHECKPOINTS} of a run, with {MODEL_CARD}"
-                raise ConfigError([f"common.assets.prev_checkpoint_dir {rule}"])
-            register_checkpoint_models(self._container, section.prev_checkpoint_dir)
-        self._searched = [*directories, *self.extra_paths]
+        if (checkpoints := section.prev_checkpoint_dir) is not None:
+            if not (checkpoints / MODEL_CARD).is_file():
+                fault = f"common.assets.prev_checkpoint_dir {checkpoints} has no {MODEL_CARD}"
+                raise ConfigError([fault])
+            register_checkpoint_models(self._container, checkpoints)
+        self._searched = ", ".join(map(str, [*directories, *self.extra_paths]))
         try:
             self._store = self._container.resolve(AssetStore)
         except AssetMetadataError as error:
-            rule = "two datasets or runs have the same name, or a card is broken: move one away"
-            places = ", ".join(map(str, self._searched))
-            raise ConfigError([f"cards in {places}: {error} {rule}"]) from error
+            rule = "two datasets or models have the same name, or a card is broken: move one away"
+            raise ConfigError([f"cards in {self._searched}: {error} {rule}"]) from error
 
     def find(self, key: str, name: str) -> AssetCard:
         """Return the card that ``key`` names.
@@ -123,53 +110,44 @@ class Assets:
         Raises:
             ConfigError: There is none (the message lists those that exist), or it is unsafe.
         """
-        description, kind, families = _KINDS[key]
-        if card := self._find(name, kind, families):
-            if kind == "model":
-                _refuse_code(key, card)
-            return card
-        directories = (f"{p}{'' if p.is_dir() else ' (not a directory)'}" for p in self._searched)
+        if card := self._find(key, name):
+            restrict = card.maybe_get_field("restrict")
+            if restrict is None or restrict.value is True:
+                return card
+            rule = f"must be without restrict: {restrict.value}, as its checkpoint could run code"
+            raise ConfigError([f"{key}: the card of '{name}' {rule}"])
         fault = (
-            f"{key} must be {description}, but none is known here as '{name}'; available: "
-            f"{self.available(key, name)}. Cards were also searched for in "
-            f"{', '.join(directories)}; $DANISH_ASR_ASSETS can name more directories."
+            f"{key} must be {_KINDS[key][0]}, and there is no '{name}'; available: "
+            f"{self.available(key, name)}. Cards were also searched for in {self._searched}; "
+            "$DANISH_ASR_ASSETS can name more directories."
         )
-        if kind == "dataset":
+        if key == "dataset.name":
             fault += f" `danish-asr convert {source_of_dataset(name) or 'SOURCE'} --name {name}"
             fault += " --out data/parquet` makes it, or goes on with it."
         raise ConfigError([fault])
 
     def available(self, key: str, unusable: str) -> str:
         """List what ``key`` can name instead of an ``unusable`` name."""
-        _, kind, families = _KINDS[key]
         names = {name.removesuffix("@") for name in self._store.asset_names if name.endswith("@")}
-        names -= {unusable, _PLACEHOLDER}
-        return ", ".join(n for n in sorted(names) if self._find(n, kind, families)) or "none"
+        return ", ".join(n for n in sorted(names - {unusable}) if self._find(key, n)) or "none"
 
-    def _find(self, name: str, kind: str, families: Collection[str]) -> AssetCard | None:
+    def _find(self, key: str, name: str) -> AssetCard | None:
+        _, field, families = _KINDS[key]
         try:
             card = self._store.maybe_retrieve_card(name)
         except AssetCardError:  # fairseq2 0.6 itself ships a card whose base card is missing
             return None
-        family = card.maybe_get_field(f"{kind}_family") if card else None
+        family = card.maybe_get_field(field) if card else None
         return card if family and family.value in families else None
 
     def open_dataset(self, section: DatasetSection, card: AssetCard | None) -> DanishAsrDataset:
         """Open the dataset of a card; raises `ConfigError` if no directory is named."""
         field = card.maybe_get_field("dataset_config") if card else None
-        config = cast(Tree, field.value) if field else {}
-        overrides: Mapping[Any, Any] = section.config_overrides or {}
-        data = overrides.get("data", config.get("data"))
-        if data is None:
-            raise ConfigError(
-                ["dataset.name must say which dataset to read; or give --dataset DIR"]
-            )
-        return DanishAsrDataset(Path(data))
-
-    def model_family(self, card: AssetCard | None = None) -> ModelFamily:
-        """Return fairseq2's handler of the card's family; without a card that of CTC models."""
-        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
-        return self._container.resolve(ModelFamily, key=name)
+        config = dict(cast(Tree, field.value)) if field else {}
+        config |= cast(Tree, section.config_overrides or {})
+        if "data" not in config:
+            raise ConfigError(["dataset.name must say what to read; or give --dataset DIR"])
+        return DanishAsrDataset(Path(config["data"]))
 
     def describe_model(self, section: ModelSection, card: AssetCard | None) -> ModelDescription:
         """Describe the model in the card, or of ``model.arch``.
@@ -177,21 +155,20 @@ class Assets:
         Raises:
             ConfigError: There is none, or ``model.config_overrides`` do not fit it.
         """
-        family = self.model_family(card)
+        name = card.field("model_family").as_(str) if card else WAV2VEC2_ASR_FAMILY
+        family = self._container.resolve(ModelFamily, key=name)
         if card is not None:
             config = family.get_model_config(card)
-        elif section.arch is not None:
-            config = family.maybe_get_arch_config(section.arch)
-            if config is None:
-                names = ", ".join(sorted(family.get_archs()))
-                fault = f"model.arch must be one of {names}, but is '{section.arch}'"
-                raise ConfigError([fault])
         else:
-            fault = "model.name, model.arch or model.path must say which model to train"
-            raise ConfigError([fault])
-        tree, overrides = cast(Tree, _converter.unstructure(config)), section.config_overrides or {}
+            config = family.maybe_get_arch_config(section.arch or "")
+        if config is None:
+            names = ", ".join(sorted(family.get_archs()))
+            rule = f"must be one of {names} without model.name or model.path"
+            raise ConfigError([f"model.arch {rule}, but is {section.arch}"])
+        converter, overrides = StandardValueConverter(), section.config_overrides or {}
+        tree = cast(Tree, converter.unstructure(config))
         try:
-            changed = _converter.structure(merge(tree, overrides), type(config))
+            changed = converter.structure(merge(tree, overrides), type(config))
         except StructureError as error:
             reason = error.__cause__ or error
             fault = f"model.config_overrides do not fit the model: {reason}"
@@ -205,8 +182,6 @@ class Assets:
             ConfigError: There is none.
         """
         if section.path is not None:
-            if not section.path.is_file():
-                raise ConfigError([f"tokenizer.path {section.path} is not a file"])
             return section.path
         if section.name is None:
             raise ConfigError(["tokenizer.name must be given: the cards do not name a tokenizer"])
@@ -217,8 +192,6 @@ class Assets:
             reason = error.__cause__ or error
             fault = f"tokenizer.name: '{card.name}' cannot be downloaded: {reason}"
             raise ConfigError([f"{fault}; {DOWNLOAD_HINT}"]) from None
-        except AssetCardError as error:
-            raise ConfigError([f"tokenizer.name: {error.__cause__ or error}"]) from None
 
     @property
     def cache(self) -> Path:
@@ -265,67 +238,36 @@ def open_model(model: str | Path) -> OpenModel:
     """Open a run (its best checkpoint), a checkpoint, a directory of Hugging Face or a name.
 
     Raises:
-        ConfigError: There is no such name (the message lists those that exist), or tokenizer and
-            head do not fit.
-        RunError: The directory has no model.
+        ConfigError: There is no such name (the message lists those that exist), the directory has
+            no model, or tokenizer and head do not fit.
+        RunError: The path is no directory.
     """
-    path, section = check_model(model), AssetsConfig()
+    path = check_model(model)
+    if meant := meant_checkpoint(path):
+        path = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
+    section = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
     try:
-        if not path.is_dir():
-            name = str(path)
-        elif meant := meant_checkpoint(path):
-            name, section = _checkpoint_card(section, *meant)
-        elif held := _card_in(path):
-            name, section = held.name, AssetsConfig(extra_paths=[held.directory])
-        else:
-            raise RunError(f"model {path} must be {_MODEL_DIRECTORIES}")
-        return _open_named(name, section)
+        return _opened(with_named_model(AsrConfig(model=section)))
     except ConfigError as error:
         raise ConfigError(error.faults, where=f"model {model}") from None
 
 
-def _open_named(name: str, section: AssetsConfig) -> OpenModel:
-    assets = Assets(section)
-    card = assets.find("model.name", name)
-    if tokenizer_of(card) is None:
-        raise ConfigError([f"'{name}' is an encoder without a head; train it first"])
-    if fault := weights_fault(card):
-        raise ConfigError([fault])
-    named = TokenizerSection(name=tokenizer_of(card))
-    if section.prev_checkpoint_dir is not None:
-        named = TokenizerSection(path=section.prev_checkpoint_dir / TOKENIZER)
-    tokenizer = open_tokenizer(assets.tokenizer_file(named))
-    family = assets.model_family(card)
-    settings: Any = family.get_model_config(card)
-    size = tokenizer.vocab_info.size
-    if size != settings.target_vocab_size:
-        raise ConfigError([head_fault(name, size, settings.target_vocab_size)])
+def _opened(config: AsrConfig) -> OpenModel:
+    assets, checkpoints = Assets(config.common.assets), config.common.assets.prev_checkpoint_dir
+    card = assets.find("model.name", config.model.name) if config.model.name else None
+    if card is None or tokenizer_of(card) is None:
+        raise ConfigError(["it is an encoder without a head; train it first"])
+    own = checkpoints / TOKENIZER if checkpoints else None
+    section = TokenizerSection(name=tokenizer_of(card), path=own)
+    tokenizer = open_tokenizer(assets.tokenizer_file(section))
+    described = assets.describe_model(ModelSection(), card)
+    size, rows = tokenizer.vocab_info.size, described.config.target_vocab_size
+    if size != rows:
+        raise ConfigError([head_fault(card.name, size, rows)])
     speech = speech_of(AsrConfig())
     if field := card.maybe_get_field(SPEECH):
         speech |= cast(Tree, field.value)
-    return OpenModel(card, family, tokenizer, **speech)
-
-
-class _Held(NamedTuple):
-    """The card of a model in a directory."""
-
-    name: str
-    directory: Path  # of the card
-    encoder: Tree | None = None  # the configuration of an encoder without a head
-
-
-def _card_in(path: Path) -> _Held | None:
-    if cards := sorted((path / CARDS_DIR).glob("*.yaml")):
-        return _Held(cards[0].stem, cards[0].parent)
-    if is_hugging_face(path):
-        folder, card = import_model(path)
-        return _Held(card["name"], folder, None if "tokenizer" in card else card["model_config"])
-    return None
-
-
-def _checkpoint_card(section: AssetsConfig, run: Path, step: int) -> tuple[str, AssetsConfig]:
-    checkpoints = (run / CHECKPOINTS).resolve()
-    return f"checkpoint_step_{step}", replace(section, prev_checkpoint_dir=checkpoints)
+    return OpenModel(card, described.family, tokenizer, **speech)
 
 
 def speech_of(config: AsrConfig) -> dict[str, Any]:
@@ -340,38 +282,36 @@ def speech_of(config: AsrConfig) -> dict[str, Any]:
 
 
 def with_named_model(config: AsrConfig) -> AsrConfig:
-    """Replace a ``model.path`` by the name of its card: of a run, a checkpoint, a HF directory.
+    """Replace a ``model.path`` by the name of its card, and say where that is.
 
     An encoder of Hugging Face becomes ``pretrained_encoder``, below a new head.
 
     Raises:
-        ConfigError: It is none of these, or a run without a card, which is not complete.
+        ConfigError: The directory has no model, or one that cannot be converted.
     """
-    path, assets, encoder = config.model.path, config.common.assets, None
+    path, assets = config.model.path, config.common.assets
     if path is None:
         return config
-    meant = meant_checkpoint(path)
-    if meant and meant[0] != path:
-        name, assets = _checkpoint_card(assets, *meant)
-    elif held := _card_in(path):
-        name, encoder = held.name, held.encoder
-        # A run that was copied has its card twice; model.path says which is meant.
-        others = [p for p in assets.extra_paths if [*p.glob("*.yaml")] != [p / f"{name}.yaml"]]
-        assets = replace(assets, extra_paths=[*others, held.directory])
-    elif meant:
-        named = path / CHECKPOINTS / f"step_{meant[1]}"
-        raise ConfigError([f"model.path {path} is a run that is not complete; name {named}"])
+    folder = import_model(path) if (path / "config.json").is_file() else path / CARDS_DIR
+    if cards := sorted(folder.glob("*.yaml")):
+        card = read_yaml(cards[0])
+        assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
+    elif meant := meant_checkpoint(path):
+        run, step = meant
+        card = read_yaml(run / CHECKPOINTS / MODEL_CARD) | {"name": f"checkpoint_step_{step}"}
+        assets = replace(assets, prev_checkpoint_dir=(run / CHECKPOINTS).resolve())
     else:
-        raise ConfigError([f"model.path {path} must be {_MODEL_DIRECTORIES}"])
-    model = replace(config.model, path=None, name=name)
-    section = config.pretrained_encoder
-    if encoder is not None:
-        changes = {key: encoder[key] for key in ("use_masking", "encoder_config")}
-        overrides = merge(changes, model.config_overrides or {})
-        model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
-        section = replace(section, name=name)
-    common = replace(config.common, assets=assets)
-    return replace(config, model=model, pretrained_encoder=section, common=common)
+        places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
+        raise ConfigError([f"model.path {path} must be {places}"])
+    model = replace(config.model, path=None, name=card["name"])
+    config = replace(config, model=model, common=replace(config.common, assets=assets))
+    if "tokenizer" in card:
+        return config
+    changes = {key: card["model_config"][key] for key in ("use_masking", "encoder_config")}
+    overrides = merge(changes, model.config_overrides or {})
+    model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
+    encoder = replace(config.pretrained_encoder, name=card["name"])
+    return replace(config, model=model, pretrained_encoder=encoder)
 
 
 def head_fault(name: str, symbols: int, rows: int) -> str:
@@ -380,29 +320,3 @@ def head_fault(name: str, symbols: int, rows: int) -> str:
         f"tokenizer has {symbols} symbols, but the head of '{name}' has {rows}; leave "
         "tokenizer.name out to use the model's own"
     )
-
-
-def weights_fault(card: AssetCard) -> str | None:
-    """Return the fault of a card whose weights should be on the disk and are not."""
-    weights = card.field("checkpoint").as_uri() if card.has_field("checkpoint") else None
-    if weights is None or weights.scheme != "file":
-        return None
-    path = Path(url2pathname(weights.path)).resolve()
-    if path.exists():
-        return None
-    return (
-        f"model.name: the weights of '{card.name}' must be in {path}, as its card says; if the run "
-        "was moved, give its directory as model.path"
-    )
-
-
-def _refuse_code(key: str, card: AssetCard) -> None:
-    """Refuse the card of a model that lets fairseq2 unpickle any code."""
-    field = card.maybe_get_field("restrict")
-    if field is None or field.value is True:
-        return
-    fault = (
-        f"{key}: the card of '{card.name}', in {card.metadata['__source__']}, has restrict: "
-        f"{field.value}, which would run any code in its checkpoint; remove the line"
-    )
-    raise ConfigError([fault])

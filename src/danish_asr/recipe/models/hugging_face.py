@@ -8,13 +8,11 @@ here imports transformers: a configuration is the mapping in its ``config.json``
 `to_hugging_face` and `to_hugging_face_config` are the way back, for the export.
 """
 
-import fcntl
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Final
@@ -68,47 +66,24 @@ _SIZES: Final = {
     "feature_extractor_bias": "conv_bias",
 }
 
-FIXED: Final[Mapping[str, object]] = {
+_FIXED: Final[Mapping[str, object]] = {
+    "model_type": "wav2vec2",
     "feat_extract_norm": "layer",
     "do_stable_layer_norm": True,
     "hidden_act": "gelu",
     "feat_extract_activation": "gelu",
     "layer_norm_eps": 1e-5,
     "add_adapter": False,
+    "adapter_attn_dim": None,
 }
 """What makes both libraries compute the same; other values have no counterpart in fairseq2."""
-
-DEFAULTS: Final[Mapping[str, Any]] = {
-    **FIXED,
-    "feat_extract_norm": "group",
-    "do_stable_layer_norm": False,
-    "adapter_attn_dim": None,
-    "conv_bias": False,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-    "num_conv_pos_embeddings": 128,
-    "num_conv_pos_embedding_groups": 16,
-    "conv_dim": [512] * 7,
-    "conv_kernel": [10, 3, 3, 3, 3, 2, 2],
-    "conv_stride": [5, 2, 2, 2, 2, 2, 2],
-}
-"""Of ``Wav2Vec2Config``, for keys that a ``config.json`` leaves out."""
 
 _WITH_HEAD: Final = "Wav2Vec2ForCTC"
 _KINDS: Final = (_WITH_HEAD, "Wav2Vec2ForPreTraining", "Wav2Vec2Model")
 
-_CHECKPOINT: Final = "model.pt"
 
-
-def is_hugging_face(path: Path) -> bool:
-    """Whether a directory may be a model of transformers."""
-    return (path / "config.json").is_file()
-
-
-def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
-    """Convert a directory of Hugging Face, unless that is done; return the card and its directory.
+def import_model(path: Path) -> Path:
+    """Convert a directory of Hugging Face, unless that is done; return the directory of the card.
 
     It is ``$XDG_CACHE_HOME/danish-asr/hugging-face/<digest>``, with the weights once more. A
     ``Wav2Vec2ForCTC`` keeps its head and symbols, which get fairseq2's order, with the blank first.
@@ -118,51 +93,47 @@ def import_model(path: Path) -> tuple[Path, dict[str, Any]]:
     Raises:
         ConfigError: The architecture, the symbols or the files cannot be used, with the reasons.
     """
-    path = path.resolve()
-    config = {**DEFAULTS, **_read(path, "config.json")}
+    files = sorted(path.resolve().iterdir())
+    states = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    digest = hashlib.sha256(str(states).encode()).hexdigest()[:16]
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "danish-asr" / "hugging-face" / digest
+    if not [*folder.glob("*.yaml")]:
+        try:
+            _convert(path.resolve(), folder)
+        except ConfigError as error:
+            raise ConfigError([f"model.path {path}: {fault}" for fault in error.faults]) from error
+    return folder
+
+
+def _convert(path: Path, folder: Path) -> None:
+    """Write the card last: without it the conversion is not complete."""
+    config = _read(path, "config.json")
     kind = (config.get("architectures") or ["Wav2Vec2Model"])[0]
     weights = [*sorted(path.glob("*.safetensors"))] or [path / "pytorch_model.bin"]
-    faults = _import_faults(path, config)
+    faults = [
+        f"{key} must be {value}, but is {config[key]}"
+        for key, value in _FIXED.items()
+        if config.get(key, value) != value  # old models lack a key or two
+    ]
     if kind not in _KINDS:
         faults.append(f"architectures must be one of {', '.join(_KINDS)}, but is {kind}")
     if not weights[0].exists():
         faults.append("there is neither model.safetensors nor pytorch_model.bin")
     if faults:
-        raise ConfigError([f"model.path {path}: {fault}" for fault in faults])
-    tokenizer, rows = _symbols(path, config) if kind == _WITH_HEAD else (b"", [-1])
-    encoder_config = from_hugging_face_config(config)
-    settings = {"use_masking": False, "target_vocab_size": len(rows)}
-    card: dict[str, Any] = {
-        "name": f"{path.name}-hf",
-        "model_family": WAV2VEC2_ASR_FAMILY,
-        "model_config": {**settings, "encoder_config": encoder_config},
-        "checkpoint": _CHECKPOINT,
-    }
-    if tokenizer:
+        raise ConfigError(faults)
+    encoder, rows = _encoder_config(config), [-1]
+    card: dict[str, Any] = {"name": f"{path.name}-hf", "model_family": WAV2VEC2_ASR_FAMILY}
+    if kind == _WITH_HEAD:
+        tokenizer, rows = _symbols(path, config)
+        with publish(folder / "tokenizer.model") as stream:
+            stream.write(tokenizer)
         card |= {"tokenizer_family": "char_tokenizer", "tokenizer": "tokenizer.model"}
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    states = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in weights]
-    content = f"{to_yaml(card)}{rows}{path}{states}".encode() + tokenizer
-    folder = cache / "danish-asr" / "hugging-face" / hashlib.sha256(content).hexdigest()[:16]
-    with _alone(folder):
-        if not (folder / _CHECKPOINT).is_file():
-            state = _converted(weights, rows, int(encoder_config["model_dim"]))
-            with publish(folder / _CHECKPOINT) as stream:
-                torch.save({"model": state}, stream)
-        if tokenizer:
-            with publish(folder / "tokenizer.model") as stream:
-                stream.write(tokenizer)
-        publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
-    return folder, card
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait for other processes that convert the same directory."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    with publish(folder / "model.pt") as stream:
+        torch.save({"model": _converted(weights, rows, int(encoder["model_dim"]))}, stream)
+    settings = {"use_masking": False, "target_vocab_size": len(rows), "encoder_config": encoder}
+    card |= {"model_config": settings, "checkpoint": "model.pt"}
+    publish_text(folder / f"{card['name']}.yaml", to_yaml(card))
 
 
 def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict[str, Tensor]:
@@ -175,7 +146,7 @@ def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict
             else:
                 state |= torch.load(file, map_location="cpu", weights_only=True)
         except (SafetensorError, UnpicklingError, RuntimeError, EOFError) as error:
-            raise ConfigError([f"model.path {file}: {refused_content(error)}"]) from error
+            raise ConfigError([f"{file.name}: {refused_content(error)}"]) from error
     state = _from_hugging_face(state)
     trained = torch.tensor(rows) >= 0
     weight, bias = torch.zeros(len(rows), width), torch.full((len(rows),), _NEVER)
@@ -186,40 +157,21 @@ def _converted(weights: Sequence[Path], rows: Sequence[int], width: int) -> dict
     return {**state, "final_proj.weight": weight, "final_proj.bias": bias}
 
 
-def _import_faults(path: Path, config: Mapping[str, Any]) -> list[str]:
-    """Why a model of transformers has no counterpart in fairseq2."""
-    rules = {"model_type": "wav2vec2", **FIXED, "adapter_attn_dim": None}
-    faults = [
-        f"{key} must be {value}, but is {config.get(key)}"
-        for key, value in rules.items()
-        if config.get(key) != value
-    ]
-    processor = _read(path, "processor_config.json").get("feature_extractor", {})  # transformers 5
-    if not {**processor, **_read(path, "preprocessor_config.json")}.get("do_normalize", True):
-        faults.append("do_normalize of the feature extractor must be true, but is false")
-    return faults
-
-
 def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
     """Return a tokenizer of the characters in ``vocab.json``, and the row of each symbol."""
     vocab = _read(path, "vocab.json")
     settings = {**_read(path, "special_tokens_map.json"), **_read(path, "tokenizer_config.json")}
-    if not vocab or not all(isinstance(row, int) for row in vocab.values()):
-        raise ConfigError([f"model.path {path}: expected vocab.json with the row of each symbol"])
     special = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
     for key, default in special.items():
         token = settings.get(key, default)
         special[key] = str(token["content"] if isinstance(token, dict) else token)
     space = settings.get("word_delimiter_token", "|")
-    lower = bool(settings.get("do_lower_case"))
-    characters = {
-        token.lower() if lower else token: row
-        for token, row in vocab.items()
-        if token not in {*special.values(), space, " "}
-    }
-    if longer := [token for token in characters if len(token) > 1]:
-        rule = f"vocab.json must have characters only, but has {', '.join(longer[:5])}"
-        raise ConfigError([f"model.path {path}: {rule}"])
+    control = {*special.values(), space, " "}
+    characters = {token: row for token, row in vocab.items() if token not in control}
+    longer = [token for token in characters if len(token) > 1]
+    if longer or not vocab:
+        text = ", ".join(longer) or "none"
+        raise ConfigError([f"vocab.json must have the rows of characters, but has {text}"])
     tokenizer = build_char_tokenizer(characters)
     rows = {"<s>": config["pad_token_id"], "</s>": vocab.get(special["eos_token"], -1)}
     rows |= {"<unk>": vocab.get(special["unk_token"], -1), "<pad>": -1}
@@ -230,15 +182,12 @@ def _symbols(path: Path, config: Mapping[str, Any]) -> tuple[bytes, list[int]]:
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:
+    """A mapping in JSON; empty if there is no such file."""
     file = path / name
-    try:
-        content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise ConfigError([f"model.path: {file} is not JSON: {error}"]) from error
-    return content if isinstance(content, dict) else {}
+    return dict(json.loads(file.read_bytes())) if file.is_file() else {}
 
 
-def from_hugging_face_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def _encoder_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return values of ``Wav2Vec2EncoderConfig``.
 
     Dropout is as in omniASR's architectures, so that fine-tuning is comparable.
@@ -281,19 +230,12 @@ def export_faults(config: Wav2Vec2EncoderConfig) -> list[str]:
         "layer_norm_features": False,
         "feature_extractor_layer_norm_convs": True,
         "norm_order": TransformerNormOrder.PRE,
-        "use_fbank": False,
-        "use_conformer": False,
-        "pos_encoder_type": "conv",
-        "pos_encoder_depth": 1,
     }
-    faults = [
+    return [
         f"{key} must be {value}, but is {getattr(config, key)}"
         for key, value in rules.items()
         if getattr(config, key) != value
     ]
-    if config.feature_dim == config.model_dim:  # fairseq2 then leaves the projection out
-        faults.append(f"feature_dim and model_dim must differ, but both are {config.model_dim}")
-    return faults
 
 
 def to_hugging_face_config(config: Wav2Vec2EncoderConfig, vocab_size: int) -> dict[str, Any]:
@@ -301,7 +243,7 @@ def to_hugging_face_config(config: Wav2Vec2EncoderConfig, vocab_size: int) -> di
     dims, kernels, strides = zip(*config.feature_extractor_layer_descs, strict=True)
     return {
         **{theirs: getattr(config, ours) for ours, theirs in _SIZES.items()},
-        **FIXED,
+        **_FIXED,
         "conv_dim": list(dims),
         "conv_kernel": list(kernels),
         "conv_stride": list(strides),

@@ -12,7 +12,6 @@ import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
-from rich.console import Console
 from torch import OutOfMemoryError, Tensor
 from torch.nn.functional import layer_norm
 
@@ -56,7 +55,6 @@ class TrainedModel:
         self.frames = FrameCount([(kernel, stride) for _, kernel, stride in layers])
         self.normalizes = normalize_audio
         self.batch_seconds = _BATCH_SECONDS.get(self.device.type, 30.0)
-        self._most_seconds = float("inf")  # of a batch, once memory ran out
         # A CPU is slower with half precision.
         half = amp_dtype if self.device.type == "cuda" else None
         self._amp = getattr(torch, half) if half else None
@@ -66,8 +64,6 @@ class TrainedModel:
         self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
     ) -> list[Tensor]:
         """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
-
-        Where a GPU's memory is too small, passes become half as long, once.
 
         Args:
             waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
@@ -82,39 +78,26 @@ class TrainedModel:
         if any(np.ndim(waveform) != 1 for waveform in waveforms):
             raise TranscriptionError("log_probs takes a list of arrays (samples,): [waveform]")
         seconds = self.seconds_of_batch(batch_seconds)
-        try:
-            return self._log_probs(waveforms, seconds)
-        except OutOfMemoryError:
-            self._most_seconds = seconds / 2
-        torch.cuda.empty_cache()
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(
-            f"warning: {self.device} has too little memory for --batch-seconds {seconds:g}; "
-            f"continuing with {seconds / 2:g}"
-        )
-        try:
-            return self._log_probs(waveforms, seconds / 2)
-        except OutOfMemoryError as error:
-            raise RunError(
-                f"{self.device} has too little memory for --batch-seconds {seconds / 2:g}; give a "
-                "smaller number (evaluate: a smaller dataset.valid_max_num_elements), or --device "
-                "cpu"
-            ) from error
+        most = 0 if self._one_by_one else round(seconds * SAMPLE_RATE)
+        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
+        for batch in _batches([len(waveform) for waveform in waveforms], most):
+            try:
+                rows = self._forward([waveforms[number] for number in batch])
+            except OutOfMemoryError as error:
+                raise RunError(
+                    f"{self.device} has too little memory for --batch-seconds {seconds:g}; give a "
+                    "smaller number (evaluate: a smaller dataset.valid_max_num_elements), or "
+                    "--device cpu"
+                ) from error
+            for number, log_probs in zip(batch, rows, strict=True):
+                results[number] = log_probs
+        return results
 
     def seconds_of_batch(self, wanted: float | None) -> float:
         """Return the audio of a forward pass; raises TranscriptionError if it is not positive."""
         if wanted is not None and not wanted > 0:
             raise TranscriptionError(f"batch_seconds must be positive, but is {wanted}")
-        return min(wanted or self.batch_seconds, self._most_seconds)
-
-    def _log_probs(self, waveforms: Sequence[NDArray[np.float32]], seconds: float) -> list[Tensor]:
-        most = 0 if self._one_by_one else round(seconds * SAMPLE_RATE)
-        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
-        for batch in _batches([len(waveform) for waveform in waveforms], most):
-            rows = self._forward([waveforms[number] for number in batch])
-            for number, log_probs in zip(batch, rows, strict=True):
-                results[number] = log_probs
-        return results
+        return wanted or self.batch_seconds
 
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> list[Tensor]:

@@ -37,7 +37,6 @@ from danish_asr.recipe.models.cards import (
     head_fault,
     open_tokenizer,
     tokenizer_of,
-    weights_fault,
     with_named_model,
 )
 from danish_asr.recipe.run.run_directory import TOKENIZER
@@ -171,11 +170,9 @@ def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size:
 def _model_faults(
     config: AsrConfig, description: ModelDescription, card: AssetCard | None, size: int
 ) -> Iterator[str]:
-    """Check the masking, the weights and the head, which has the ``size`` of the tokenizer."""
+    """Check the masking and the head, which has the ``size`` of the tokenizer."""
     model = description.config
     yield from masking_faults(config.masking, model, description.card_config if card else None)
-    if card is not None and (fault := weights_fault(card)):
-        yield fault
     if card is not None and size != model.target_vocab_size:
         yield head_fault(card.name, size, model.target_vocab_size)
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)

@@ -26,9 +26,8 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish, publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
 from danish_asr.base.schema import CARDS_DIR
-from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
-from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run import run_directory

@@ -26,8 +26,7 @@ from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
-from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.config.values import FULL
+from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import run_directory
 from danish_asr.recipe.run.advice import CHANCE
