@@ -52,9 +52,9 @@ from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import create_reader
 from danish_asr.recipe.data.targets import (
     FrameCount,
-    NeededFrames,
     Targets,
     count_unknown,
+    frames_needed,
     select_rows,
 )
 
@@ -331,8 +331,9 @@ def measure_texts(index: Index) -> None:
     """Filters, fingerprint and the count of unknown symbols."""
     targets = Targets(tokenizer_of(SENTENCE.replace("ø", "")))
     index = index.with_targets("raw")
-    needed = timed("bounds", lambda: NeededFrames(index, targets))
-    kept, _ = timed("filters", lambda: select_rows(index, needed, TaskSection(), FrameCount()))
+    frames = FrameCount()(index.lengths)
+    needed = timed("bounds", lambda: frames_needed(index, targets, frames))
+    kept, _ = timed("filters", lambda: select_rows(index, TaskSection(), needed, frames))
     timed("fingerprint", lambda: index.digest(kept))
     unknown = timed("unknown symbols", lambda: count_unknown(index, targets))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")

@@ -4,12 +4,11 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.model import load_model
-from danish_asr.recipe.data.collate import decode
+from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.recipe.running import evaluate
@@ -47,13 +46,11 @@ def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
 ) -> None:
     """transcribe and evaluate have one forward pass; they once read different audio."""
     index = DanishAsrDataset(dataset).read_index("train")
-    waveforms = []
-    for row, size in enumerate(index.lengths):
-        waveforms.append(np.empty(size, np.float32))
-        decode(index.audio.read(row), waveforms[-1])
+    waveforms = [
+        decode(index.audio.read(row), samples) for row, samples in enumerate(index.lengths.tolist())
+    ]
     model = load_model(evaluated, device="cpu")
     texts = GreedyDecoder(model.tokenizer)(model.log_probs(waveforms))
-    ids = index.values("id", range(len(index)))
-    assert dict(zip(ids, texts, strict=True)) == {
+    assert dict(zip(index.rows["id"], texts, strict=True)) == {
         row.id: row.hypothesis for row in predictions(evaluated)
     }

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
-from danish_asr.recipe.data.epochs import Mix, corpus_shares, epoch_entries, make_mix
+from danish_asr.recipe.data.epochs import corpus_shares, effective_mix, epoch_entries, repeats_of
 from danish_asr.recipe.data.index import DanishAsrDataset, Index, Weight
 from tests.shards import write_dataset
 
@@ -19,9 +19,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts)).read_index("train")
 
 
-def times(mix: Mix, epoch: int, seed: int = 1) -> NDArray[np.int64]:
+def times(repeats: NDArray[np.float64], epoch: int) -> NDArray[np.int64]:
     """How often an epoch shows each row."""
-    return np.bincount(epoch_entries(KEPT, mix.repeats, seed=seed, epoch=epoch), minlength=50)
+    return np.bincount(epoch_entries(KEPT, repeats, seed=1, epoch=epoch), minlength=50)
 
 
 def test_the_shares_are_upstreams(tmp_path: Path) -> None:
@@ -31,20 +31,21 @@ def test_the_shares_are_upstreams(tmp_path: Path) -> None:
 
     shares = corpus_shares(np.array([521.46, 150]), 0.5)
 
-    found = {key.corpus: share for key, share in theirs.items()}
-    assert found == pytest.approx(dict(zip("ab", shares.tolist(), strict=True)))
+    by_corpus = {key.corpus: share for key, share in theirs.items()}
+    assert by_corpus == pytest.approx(dict(zip("ab", shares.tolist(), strict=True)))
 
 
 def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(index: Index) -> None:
     """TRAPS, data reading: upstream's weights depend on the rows of the TSV per split."""
-    mix = make_mix(index, KEPT, 0.5)
+    repeats = repeats_of(index, KEPT, 0.5)
+    mix = effective_mix(index, KEPT, repeats)
 
     roots = np.sqrt(np.bincount(index.groups("corpus")[0], index.lengths))
     shares = (roots / roots.sum()).tolist()
-    shown = np.bincount(index.groups("corpus")[0], index.lengths * times(mix, 0))
-    assert [row.share for row in mix.rows] == pytest.approx(shares)
+    shown = np.bincount(index.groups("corpus")[0], index.lengths * times(repeats, 0))
+    assert [part.share for part in mix] == pytest.approx(shares)
     assert shown / shown.sum() == pytest.approx(shares, abs=0.02)
-    assert times(mix, 0).min() == 1
+    assert times(repeats, 0).min() == 1
 
 
 def weighted(index: Index, of_b: float, of_fynsk: float = 1.0) -> Index:
@@ -58,10 +59,10 @@ def weighted(index: Index, of_b: float, of_fynsk: float = 1.0) -> Index:
 def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -> None:
     own = weighted(index, 2.5, 0.3)
     is_b, is_fynsk = (weight.rows for weight in own.weights)
-    base = make_mix(index, KEPT, 0.0).rows[1].repeats
+    base = repeats_of(index, KEPT, 0.0)[-1]
     expected = np.where(is_b, 2.5 * base, 1.0) * np.where(is_fynsk, 0.3, 1.0)
 
-    mix = make_mix(own, KEPT, 0.0)
+    repeats = repeats_of(own, KEPT, 0.0)
 
-    found = np.mean([times(mix, epoch) for epoch in range(200)], axis=0)
-    assert found == pytest.approx(expected, abs=1 / 200)
+    mean = np.mean([times(repeats, epoch) for epoch in range(200)], axis=0)
+    assert mean == pytest.approx(expected, abs=1 / 200)

@@ -16,6 +16,7 @@ from fairseq2.datasets import Seq2SeqBatch
 from typing_extensions import override
 
 from danish_asr.base.errors import DatasetError, RunError
+from danish_asr.recipe.config.schema import WeightConfig
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.sampler import ATTENTION
@@ -125,9 +126,12 @@ class Weighted(DanishAsrDataset):
     """A dataset with weights, as a configuration gives them."""
 
     @override
-    def read_index(self, split: str, where: str | None = None, weights: Any = ()) -> Index:
-        weights = [("corpus = 'b'", 0.4), ("dialect = 'Fynsk'", 2.5)]
-        return super().read_index(split, where, weights)
+    def read_index(
+        self, split: str, where: str | None = None, weights: Any = (), *, key: str = ""
+    ) -> Index:
+        factors = {"corpus = 'b'": 0.4, "dialect = 'Fynsk'": 2.5}
+        weights = [WeightConfig(where=where, factor=factor) for where, factor in factors.items()]
+        return super().read_index(split, weights=weights)
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def rows_per_step(
     shards = [Sharding(rank, world, accumulate) for rank in range(world)]
     steps = [shard.steps(batches, 0, keep_all=keep_all) for shard in shards]
     return [
-        [[batches.rows[slice(*span)].tolist() for span in step.spans] for step in both]
+        [[batches.rows[slice(*span)].tolist() for span in step] for step in both]
         for both in zip(*steps, strict=True)
     ]
 

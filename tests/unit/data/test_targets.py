@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.targets import (
-    FilterStatistics,
     FrameCount,
-    NeededFrames,
     Targets,
     count_unknown,
     ctc_frames,
+    frames_needed,
     select_rows,
 )
 from tests.shards import char_tokenizer, task, utterance, write_shard
@@ -43,12 +42,13 @@ def with_rows(index: Index, texts: list[str], samples: int) -> Index:
     return dataclasses.replace(rows, rows=frame, lengths=lengths).with_targets("raw")
 
 
-def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], FilterStatistics]:
-    """The rows that are kept, and the statistics."""
+def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], str]:
+    """The rows that are kept, and the table of the others."""
     wide = {"min_audio_len": 1, "max_audio_len": 10**6, "min_samples_per_char": 0}
-    needed = NeededFrames(index, targets)
-    rows, statistics = select_rows(index, needed, task(**wide | limits), FrameCount())
-    return rows.tolist(), statistics
+    frames = FrameCount()(index.lengths)
+    needed = frames_needed(index, targets, frames)
+    rows, table = select_rows(index, task(**wide | limits), needed, frames)
+    return rows.tolist(), table
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,12 @@ def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], Fi
 def test_a_filter_removes_what_it_says_and_says_so(
     index: Index, targets: Targets, limits: dict[str, Any], text: str, reason: str | None
 ) -> None:
-    kept, statistics = select(with_rows(index, [text], 16_000), targets, **limits)
+    kept, table = select(with_rows(index, [text], 16_000), targets, **limits)
 
     assert kept == ([] if reason else [0])
-    assert [part.reason for part in statistics.removed] == ([reason] if reason else [])
+    assert table.splitlines()[1:] == (
+        [f"  {reason:52} Østjysk {1:>18} rows      0.00 h"] if reason else []
+    )
 
 
 @settings(max_examples=200)

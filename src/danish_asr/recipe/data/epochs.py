@@ -12,6 +12,7 @@ All that is random follows from seed and epoch alone. Speeds are drawn before th
 which are planned with the lengths that come out.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from danish_asr.recipe.data.sampler import (
     Rows,
     training_batches,
 )
-from danish_asr.recipe.data.targets import FrameCount, NeededFrames, Targets, select_rows
+from danish_asr.recipe.data.targets import FrameCount, Targets, frames_needed, select_rows
 from danish_asr.recipe.data.transforms import samples_at_speed
 
 _GOLDEN: Final = (5**0.5 - 1) / 2
@@ -39,13 +40,14 @@ class Epoch(NamedTuple):
 
     batches: Batches
     lengths: NDArray[np.int32]  # samples of every row of the index as it is played, (rows,)
-    speeds: NDArray[np.float64] | None = None  # of every row; None: as recorded
+    speeds: NDArray[np.float64]  # of every row, 1 as recorded
 
 
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    ``filtered`` is what the filters kept and removed, ``mix`` how often an epoch shows each corpus.
+    ``filtered`` is a table of what the filters kept and removed, ``mix`` says how often an epoch
+    shows the rows of each corpus and condition.
 
     Raises:
         ConfigError: The longest utterance fits no batch.
@@ -64,49 +66,50 @@ class TrainingEpochs:
         self._index, self._frames, self._seed = index, frames, seed
         self._task = task = section.asr_task_config
         self._limits, self._speed_factors = BatchLimits.of(section), section.speed_factors
-        self._needed = NeededFrames(index, targets)
-        self._kept, self.filtered = select_rows(index, self._needed, task, frames)
+        fastest = np.array(max([1.0, *section.speed_factors]))
+        fewest = frames(samples_at_speed(index.lengths, fastest))
+        self._needed = frames_needed(index, targets, fewest)
+        self._kept, self.filtered = select_rows(index, task, self._needed, frames(index.lengths))
         if not self._kept.size:
             fault = f"the filters leave none of its {len(index)} utterances"
             raise DatasetError(f"split '{index.name}': {fault}; see dataset.asr_task_config")
         longest = int(index.lengths[self._kept].max())
         if longest > task.max_num_elements:
             rule = f"must be at least {longest}, the samples of the longest training utterance"
-            found = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
-            raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {found}"])
-        self._trained = np.isin(np.arange(len(index)), self._kept)
-        self.mix = make_mix(index, self._kept, section.mixture_parquet_storage_config.beta_corpus)
+            now = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
+            raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {now}"])
+        beta_corpus = section.mixture_parquet_storage_config.beta_corpus
+        self._repeats = repeats_of(index, self._kept, beta_corpus)
+        self.mix = effective_mix(index, self._kept, self._repeats)
 
     def make(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0."""
         index, seed = self._index, self._seed
-        entries = epoch_entries(self._kept, self.mix.repeats, seed=seed, epoch=epoch)
+        entries = epoch_entries(self._kept, self._repeats, seed=seed, epoch=epoch)
         if not entries.size:
             raise DatasetError(f"dataset.weights leave no row in epoch {epoch}; raise the factors")
-        speeds, lengths = self._speeds(epoch), index.lengths
-        if speeds is not None:
-            lengths = samples_at_speed(lengths, speeds)
+        speeds = self._speeds(epoch)
+        lengths = samples_at_speed(index.lengths, speeds)
         batches = training_batches(
             lengths, index.row_group_of, entries, self._task, self._limits, seed=seed, epoch=epoch
         )
         return Epoch(batches, lengths, speeds)
 
-    def _speeds(self, epoch: int) -> NDArray[np.float64] | None:
+    def _speeds(self, epoch: int) -> NDArray[np.float64]:
         """Draw the speed of each row; one that would break a limit keeps its own."""
-        if not self._speed_factors:
-            return None
-        rng, factors = RandomStream.SPEEDS.generator(self._seed, epoch), self._speed_factors
+        rng, factors = (
+            RandomStream.SPEEDS.generator(self._seed, epoch),
+            self._speed_factors or [1.0],
+        )
         drawn = rng.integers(0, len(factors), len(self._index), np.uint8)
         speeds = np.array(factors, np.float64)[drawn]
         lengths, task = samples_at_speed(self._index.lengths, speeds), self._task
         longest = min(task.max_audio_len, task.max_num_elements)
-        allowed = (lengths >= task.min_audio_len) & (lengths <= longest)
-        fit = self._needed.fit(self._frames(lengths), self._trained & allowed)
-        return np.where(fit, speeds, 1.0)
+        fit = (lengths >= task.min_audio_len) & (lengths <= longest)
+        return np.where(fit & (self._needed <= self._frames(lengths)), speeds, 1.0)
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
-        repeats = [f"{row.name} {row.repeats:.6f}" for row in (*self.mix.rows, *self.mix.weighted)]
         return {
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
@@ -115,11 +118,11 @@ class TrainingEpochs:
             "limits": str(self._limits),
             "example_shuffle_window": self._task.example_shuffle_window,
             "batch_shuffle_window": self._task.batch_shuffle_window,
-            "repeats": ", ".join(repeats),
+            "repeats": ", ".join(f"{part.name} {part.repeats:.6f}" for part in self.mix),
         }
 
 
-class MixRow(NamedTuple):
+class MixPart(NamedTuple):
     """The part in an epoch of a corpus, or of the rows that fulfil a condition."""
 
     name: str
@@ -128,59 +131,44 @@ class MixRow(NamedTuple):
     share: float  # of the epoch's hours
     repeats: float  # how often the epoch shows a row, on average
 
-    def line(self, width: int) -> str:
-        """A line of `Mix.lines`."""
-        counts = f"{self.name:{width}} {self.rows:>10,} {self.hours:>10,.2f}"
-        return f"{counts} {self.share:>7.1%} {self.repeats:>8.2f}"
+
+def effective_mix(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> list[MixPart]:
+    """The parts of the rows that training uses: corpora, then the conditions of weights."""
+    hours = index.lengths[kept] / SAMPLE_RATE / 3600
+    hours_shown = hours * repeats
+    codes, corpora = index.groups("corpus")
+    rows_of = {corpora[code]: codes[kept] == code for code in np.unique(codes[kept])}
+    rows_of |= {f"{w.factor:g} x {w.where}": w.rows[kept] for w in index.weights}
+    mix = []
+    for name, rows in rows_of.items():
+        own, shown = float(hours[rows].sum()), float(hours_shown[rows].sum())
+        share = shown / float(hours_shown.sum())
+        mix.append(MixPart(name, int(rows.sum()), own, share, shown / own if own else 0.0))
+    return mix
 
 
-class Mix(NamedTuple):
-    """The effective mix of an epoch."""
-
-    rows: list[MixRow]  # per corpus
-    weighted: list[MixRow]  # per condition
-    repeats: NDArray[np.float64]  # of each row that training uses
-
-    def lines(self) -> list[str]:
-        """A plain table."""
-        width = max(32, *(len(row.name) for row in (*self.rows, *self.weighted)))
-        lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
-        lines += [row.line(width) for row in self.rows]
-        if self.weighted:
-            lines.append("of them, by dataset.weights")
-        return lines + [row.line(width) for row in self.weighted]
+def mix_table(mix: Sequence[MixPart]) -> str:
+    """A plain table of a mix."""
+    width = max(32, *(len(part.name) for part in mix))
+    lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
+    for name, rows, hours, share, repeats in mix:
+        counts = f"{name:{width}} {rows:>10,} {hours:>10,.2f}"
+        lines.append(f"{counts} {share:>7.1%} {repeats:>8.2f}")
+    return "\n".join(lines)
 
 
-def make_mix(index: Index, kept: Rows, beta_corpus: float | None) -> Mix:
-    """The mix of the rows that training uses; without beta and weights every row comes once."""
+def repeats_of(index: Index, kept: Rows, beta_corpus: float | None) -> NDArray[np.float64]:
+    """How often an epoch shows each row that training uses; once without beta and weights."""
     repeats = np.ones(len(kept))
     if beta_corpus is not None:
-        repeats = _repeats_of_corpora(index, kept, beta_corpus)
+        codes, _ = index.groups("corpus")
+        samples = np.bincount(codes, index.lengths).astype(np.float64)
+        kept_samples = np.bincount(codes[kept], index.lengths[kept], minlength=len(samples))
+        repeats = corpus_shares(samples, beta_corpus)[codes[kept]] / kept_samples[codes[kept]]
+        repeats /= repeats.min()
     for weight in index.weights:
         repeats *= np.where(weight.rows[kept], weight.factor, 1.0)
-    own_hours = index.lengths[kept] / SAMPLE_RATE / 3600
-    shown_hours = own_hours * repeats
-
-    def row(name: str, chosen: NDArray[np.bool_]) -> MixRow:
-        own, shown = float(own_hours[chosen].sum()), float(shown_hours[chosen].sum())
-        share = shown / float(shown_hours.sum())
-        return MixRow(name, int(chosen.sum()), own, share, shown / own if own else 0.0)
-
-    codes, corpora = index.groups("corpus")
-    return Mix(
-        rows=[row(corpora[code], codes[kept] == code) for code in np.unique(codes[kept])],
-        weighted=[row(f"{w.factor:g} x {w.where}", w.rows[kept]) for w in index.weights],
-        repeats=repeats,
-    )
-
-
-def _repeats_of_corpora(index: Index, kept: Rows, beta_corpus: float) -> NDArray[np.float64]:
-    """How often the rows that training uses are shown, at least once."""
-    corpus_of, _ = index.groups("corpus")
-    samples = np.bincount(corpus_of, index.lengths).astype(np.float64)
-    kept_samples = np.bincount(corpus_of[kept], index.lengths[kept], minlength=len(samples))
-    repeats = corpus_shares(samples, beta_corpus)[corpus_of[kept]] / kept_samples[corpus_of[kept]]
-    return np.asarray(repeats / repeats.min())
+    return repeats
 
 
 def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.float64]:
@@ -190,7 +178,7 @@ def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.
 
 
 def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch: int) -> Rows:
-    """The rows of an epoch in ascending order, repeated rows several times.
+    """The rows of an epoch in ascending order, then those that come twice, and so on.
 
     A row with 1.37 repeats comes once in each epoch, and in 37 of 100 a second time. Rows with the
     same repeats take turns, in an order that the seed draws, so that each epoch has its part.
@@ -199,4 +187,5 @@ def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch:
     turns = np.empty(len(kept))
     turns[np.lexsort((rng.random(len(kept)), repeats))] = np.arange(len(kept)) * _GOLDEN % 1
     times = np.floor((epoch + 1) * repeats + turns) - np.floor(epoch * repeats + turns)
-    return np.repeat(kept, times.astype(np.int64))
+    rounds = range(max(1, int(times.max())))
+    return np.concatenate([kept[times > n] for n in rounds])

@@ -129,7 +129,7 @@ def training_batches(
     With an ``example_shuffle_window`` of 1 the rows of a row group stay together, and row groups
     come in a random order. With a ``batch_shuffle_window`` of 1 batches come in the order of their
     first row. ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch;
-    ``entries`` are the epoch's rows in ascending order, repeated rows several times.
+    ``entries`` are the epoch's rows in ascending order, then those that come twice, and so on.
     """
     rng = RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _by_row_group(row_group_of, entries, rng)
@@ -156,13 +156,9 @@ def training_batches(
 
 def _by_row_group(row_group_of: NDArray[np.int32], entries: Rows, rng: np.random.Generator) -> Rows:
     """The entries by row group, and row groups in random order."""
-    begins = np.flatnonzero(np.append(True, entries[1:] != entries[:-1]))
-    times = np.diff(np.append(begins, len(entries)))
-    # 0 for a row's first occurrence among the entries, 1 for its second, ...
-    occurrence = np.arange(len(entries)) - np.repeat(begins, times)
-    # A row group's second occurrences are a group of their own, so that repeats stay apart.
-    row_groups = int(row_group_of.max()) + 1
-    group_keys = row_group_of[entries] + occurrence * row_groups
+    # Each time that entries begin anew, their row groups are others, so that repeats stay apart.
+    repeat = np.cumsum(np.diff(entries, prepend=-1) <= 0)
+    group_keys = row_group_of[entries] + repeat * (int(row_group_of.max()) + 1)
     _, group_of_entry = np.unique(group_keys, return_inverse=True)
     place_of_group = rng.permutation(int(group_of_entry.max()) + 1)
     return entries[np.argsort(place_of_group[group_of_entry], kind="stable")]
@@ -178,13 +174,6 @@ def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDAr
     return np.array(offsets, np.int64)
 
 
-class Step(NamedTuple):
-    """What one process reads for one step."""
-
-    spans: list[tuple[int, int]]  # (begin, end) in Batches.rows, one per batch
-    consumed: int  # batches that all processes together read in this step
-
-
 class Sharding(NamedTuple):
     """Shares batches out over ``world_size`` data-parallel processes; this is ``rank``."""
 
@@ -192,8 +181,15 @@ class Sharding(NamedTuple):
     world_size: int
     num_accumulate: int
 
-    def steps(self, batches: Batches, position: int, *, keep_all: bool) -> list[Step]:
-        """The steps of this rank from a position to the end.
+    @property
+    def batches_per_step(self) -> int:
+        """Batches that all processes together read in a step; in the last one what is left."""
+        return self.world_size * self.num_accumulate
+
+    def steps(
+        self, batches: Batches, position: int, *, keep_all: bool
+    ) -> list[list[tuple[int, int]]]:
+        """The steps of this rank from a position to the end: spans of `Batches.rows`, one a batch.
 
         A step takes ``world_size * num_accumulate`` consecutive batches, of which rank r takes the
         r-th block; hence two processes compute the loss that one computes with twice the
@@ -202,21 +198,19 @@ class Sharding(NamedTuple):
         impossible, some rows remain, fewer than processes. Training leaves them out, others in
         each epoch; with ``keep_all`` (evaluation) the first processes take them.
         """
-        per_step = self.world_size * self.num_accumulate
-        offsets = batches.offsets[position:]
-        end_of_full_steps = (len(offsets) - 1) // per_step * per_step
-        steps = [
-            self._step(offsets[begin : begin + per_step + 1], self.num_accumulate, per_step)
-            for begin in range(0, end_of_full_steps, per_step)
-        ]
-        left = offsets[end_of_full_steps:]
-        parts = _split(left, self.world_size)
+        offsets, size = batches.offsets[position:], self.batches_per_step
+        end = (len(offsets) - 1) // size * size
+        steps = [offsets[begin : begin + size + 1] for begin in range(0, end, size)]
+        last = _split(offsets[end:], self.world_size)
         if not keep_all:
-            parts = parts[: len(parts) - (len(parts) - 1) % self.world_size]
-        if len(parts) > 1:
-            count = math.ceil((len(parts) - 1) / self.world_size)
-            steps.append(self._step(parts, count, len(left) - 1))
-        return steps
+            last = last[: len(last) - (len(last) - 1) % self.world_size]
+        if len(last) > 1:
+            steps.append(last)
+        return [self._own(step) for step in steps]
+
+    def _own(self, offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+        count = math.ceil((len(offsets) - 1) / self.world_size)
+        return list(pairwise(offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()))
 
     def largest_first(self, batches: Batches, position: int, lengths: NDArray[np.int32]) -> Batches:
         """Let the largest batches from ``position`` on fill the next two steps of all processes.
@@ -225,17 +219,12 @@ class Sharding(NamedTuple):
         optimizer has its moments from the end of the first step on, and gradients exist from the
         second batch of a step on: the last batches of the second step need the most memory.
         """
-        per_step = self.world_size * self.num_accumulate
-        steps = min(2, (len(batches) - position) // per_step)
+        steps = min(2, (len(batches) - position) // self.batches_per_step)
         order = position + np.argsort(batches.memory(lengths)[position:], kind="stable")
-        largest = order[len(order) - steps * per_step :]
+        largest = order[len(order) - steps * self.batches_per_step :]
         dealt = largest.reshape(steps, self.num_accumulate, self.world_size).swapaxes(1, 2).ravel()
         others = np.setdiff1d(np.arange(position, len(batches)), largest)
         return batches.take(np.concatenate([np.arange(position), dealt, others]))
-
-    def _step(self, offsets: NDArray[np.int64], count: int, consumed: int) -> Step:
-        own = offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()
-        return Step(list(pairwise(own)), consumed)
 
 
 def _split(offsets: NDArray[np.int64], multiple: int) -> NDArray[np.int64]:

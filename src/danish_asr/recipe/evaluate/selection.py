@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunError
-from danish_asr.decoding.decoders import GREEDY
+from danish_asr.decoding.decoders import GREEDY, Decoder
 from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.run_directory import (
@@ -191,3 +191,30 @@ def _output_dir(run_dir: Path, config: AsrConfig) -> Path:
         split = f"{split}@{config.dataset.name}"
     decoder = "" if config.decoder.name == GREEDY else config.decoder.name.replace(":", ".")
     return run_dir / "eval" / scored / split / (config.evaluator.label or decoder)
+
+
+def about_evaluation(selection: Selection, resolved: Resolved, decoder: Decoder) -> dict[str, Any]:
+    """Return what is scored, on which rows of which dataset."""
+    config, indices = resolved.config, resolved.rows.valid
+    about: dict[str, Any] = {
+        "dataset": config.dataset.name,
+        "dataset_root": str(resolved.dataset),
+        "model": config.model.name,
+        "checkpoint": config.evaluator.checkpoint,
+        "step": selection.step,
+        "run": str(config.common.assets.prev_checkpoint_dir or ""),
+        "weights": selection.weights,
+        "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
+        CONFIGURATION: selection.configuration_sha256,
+        "score_profile": config.regime.score_profile,
+    }
+    if config.decoder.name != GREEDY:
+        about["decoder"] = dict(vars(config.decoder))
+        if settings := getattr(decoder, "settings", None):  # such as tuned values
+            about["decoder"]["settings"] = settings
+    if config.evaluator.where:
+        about["where"] = config.evaluator.where
+    return about | {
+        "rows": {name: len(index) for name, index in indices.items()},
+        "rows_in_split": {name: index.rows_in_split for name, index in indices.items()},
+    }

@@ -86,9 +86,8 @@ def training_reader(
 
 
 def _report(reader: BatchReader, num_steps: int | None) -> None:
-    if reader.filtered and reader.mix:
-        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
-        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    log.info("Training data\n{}", reader.filtered)
+    log.info("Effective mix\n{}", reader.mix)
     epoch = reader.epoch_size()
     line = (
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
