@@ -77,10 +77,6 @@ class Index:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def dialects(self) -> tuple[NDArray[np.int32], list[str]]:
-        """As `groups`, of the dialects."""
-        return self.groups("dialect")
-
     def groups(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the values of a column that occur, by code; null is ``unknown``."""
         column = self.rows[name].fill_null(UNKNOWN_DIALECT)
@@ -132,7 +128,7 @@ class Index:
         names = self.rows.select(named).to_series()
         digests = (hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names)
         place_of = np.frombuffer(b"".join(digests), "<u8")
-        codes, _ = self.dialects()
+        codes, _ = self.groups("dialect")
         order = np.lexsort((np.arange(len(self)), place_of, codes))
         chosen = np.zeros(len(self), np.bool_)
         for rows in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1):
@@ -316,7 +312,7 @@ def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
         if config.trains and section.valid_subset is not None:
             index = index.subset(section.valid_subset)
         valid[name] = index.with_targets(section.text_profile)
-    dialects = {name for index in valid.values() for name in index.dialects()[1]}
+    dialects = {name for index in valid.values() for name in index.groups("dialect")[1]}
     by_dialect = config.trains and config.regime.score_metric == "worst_group_wer"
     if by_dialect and dialects == {UNKNOWN_DIALECT}:
         fault = f"needs rows with a dialect, and dataset.valid_split '{section.valid_split}' has"

@@ -57,9 +57,11 @@ def create_reader(
         ConfigError: A setting is impossible, with these rows or at all.
         DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
-    targets, sharding = Targets(tokenizer), Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
-    collate = Collate(
+    targets = Targets(tokenizer)
+    epochs = TrainingEpochs(index, targets, num_frames, section, seed=seed) if training else None
+    stage = Stage(
         index=index,
+        make_epoch=epochs.make if epochs else _every_row(index, section),
         targets=targets,
         dtype=dtype,
         normalize=section.asr_task_config.normalize_audio,
@@ -67,16 +69,18 @@ def create_reader(
         transforms=transforms_of_training(section) if training else (),
         pin_memory=gangs.root.device.type == "cuda",
     )
-    if not training:
-        limits = BatchLimits.of_evaluation(section)
-        batches = evaluation_batches(index.lengths, limits)
-        epoch = Epoch(batches, index.lengths, np.ones(len(index)))
-        return BatchReader(collate, lambda _: epoch, sharding, seed=seed, training=False)
-    epochs = TrainingEpochs(index, targets, num_frames, section, seed=seed)
-    reader = BatchReader(collate, epochs.make, sharding, seed=seed, training=True)
-    reader.fingerprint = epochs.fingerprint() | {"transforms": str(collate.transforms)}
-    reader.filtered, reader.mix = epochs.filtered, mix_table(epochs.mix)
+    sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
+    reader = BatchReader(stage, sharding, seed=seed, training=training)
+    if epochs:
+        reader.fingerprint = epochs.fingerprint() | {"transforms": str(stage.transforms)}
+        reader.filtered, reader.mix = epochs.filtered, mix_table(epochs.mix)
     return reader
+
+
+def _every_row(index: Index, section: DatasetSection) -> Callable[[int], Epoch]:
+    batches = evaluation_batches(index.lengths, BatchLimits.of_evaluation(section))
+    epoch = Epoch(batches, index.lengths, np.ones(len(index)))
+    return lambda _: epoch
 
 
 class EpochSize(NamedTuple):
@@ -89,19 +93,11 @@ class EpochSize(NamedTuple):
     longest: int  # samples of the longest row
 
 
-class _Source(NamedTuple):
-    """What a stage of training reads."""
-
-    collate: "Collate"
-    make_epoch: Callable[[int], Epoch]
-
-
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
-    ``make_epoch`` makes an epoch, counted from 0. The state is the place in the epoch that was
-    *consumed*, whatever was read ahead; it is the same on all processes and fits any number of
-    them. :meth:`reset` begins the next epoch, which has batches of its own in training and the same
+    The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
+    on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has batches of its own in training and the same
     ones in evaluation.
 
     In training the largest batches come first (`Sharding.largest_first`) at the begin, at each
@@ -122,8 +118,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def __init__(
         self,
-        collate: "Collate",
-        make_epoch: Callable[[int], Epoch],
+        stage: "Stage",
         sharding: Sharding,
         *,
         seed: int,
@@ -131,15 +126,15 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     ) -> None:
         self.before_step: Callable[[], None] = lambda: None
         self.fingerprint: Mapping[str, object] = {}
-        self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
+        self.step, self.stages = 0, {0: stage}
         self._sharding, self._seed, self._training = sharding, seed, training
         self._begin_epoch(0)
         if training:
             self._read_largest_first()
         if not self._steps:
-            usable = f"{len(self._batches.rows)} of {len(collate.index)} utterances can be used"
+            usable = f"{len(self._batches.rows)} of {len(stage.index)} utterances can be used"
             fault = f"{usable}, too few for {sharding.world_size} processes"
-            raise DatasetError(f"split '{collate.index.name}': {fault}")
+            raise DatasetError(f"split '{stage.index.name}': {fault}")
 
     def add_stage(self, first: int, other: "BatchReader") -> None:
         """From step ``first`` on, read what another reader of training reads."""
@@ -283,14 +278,14 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         spans = [span for step in self._steps[self._done :] for span in step]
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
-        collate = self.stages[self._stage].collate
+        stage = self.stages[self._stage]
         rows, epoch = self._batches.rows, self._read
         seed = (self._seed, self.epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
             begin, end = spans[number]
             try:
-                return collate(rows[begin:end], epoch, seed=seed, first=begin)
+                return stage.load(rows[begin:end], epoch, seed=seed, first=begin)
             except DanishAsrError as error:
                 return error  # an exception would lose its place in the order of the batches
 
@@ -304,8 +299,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
 
 @dataclass(frozen=True, eq=False)
-class Collate:
-    """Makes a ``Seq2SeqBatch`` of rows of an index; any number of threads may call it at once.
+class Stage:
+    """What a stage of training reads, or an evaluation: batches of rows of an index.
 
     Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
     ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
@@ -315,6 +310,7 @@ class Collate:
     """
 
     index: Index  # with targets
+    make_epoch: Callable[[int], Epoch]
     targets: Targets
     dtype: torch.dtype
     normalize: bool  # each waveform to mean 0 and variance 1
@@ -322,10 +318,8 @@ class Collate:
     transforms: Sequence[Transform]  # but speed, which comes with the epoch
     pin_memory: bool
 
-    def __call__(
-        self, rows: Rows, epoch: Epoch, *, seed: Sequence[int], first: int
-    ) -> Seq2SeqBatch:
-        """Load rows of the index, of which the first has this place in the epoch.
+    def load(self, rows: Rows, epoch: Epoch, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
+        """Load rows of the index, of which the first has this place in the epoch; thread-safe.
 
         The seed (the run's and the epoch's) and that place fix all that is random.
 

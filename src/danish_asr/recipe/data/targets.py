@@ -5,7 +5,7 @@ Evaluation is never filtered.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import polars as pl
@@ -117,24 +117,17 @@ def select_rows(
     return kept, "\n".join(table)
 
 
-@dataclass(frozen=True)
-class UnknownSymbols:
+class UnknownSymbols(NamedTuple):
     """How much of a split's text the tokenizer cannot write."""
 
-    characters: int
-    unknown: int
-    symbols: tuple[tuple[str, int], ...]  # the unknown characters, the most frequent first
-
-    @property
-    def share(self) -> float:
-        """Unknown characters per character."""
-        return self.unknown / self.characters if self.characters else 0.0
+    share: float  # of the characters
+    symbols: list[tuple[str, int]]  # the unknown characters, the most frequent first
 
 
 def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
     """Count the characters that a tokenizer of characters maps to its unknown symbol.
 
-    Each is seen on its own: a tokenizer may make one unknown token of many characters in a row.
+    One at a time: a tokenizer may make one unknown token of many characters in a row.
     """
     counts = np.zeros(0x110000, np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.
@@ -142,7 +135,7 @@ def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
         codes = np.frombuffer("".join(rows[TARGET]).encode("utf-32-le"), np.uint32)
         occurrences = np.bincount(codes)
         counts[: len(occurrences)] += occurrences
-    seen = {chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
-    unknown = {symbol: count for symbol, count in seen.items() if not targets.can_write(symbol)}
-    symbols = sorted(unknown.items(), key=lambda pair: (-pair[1], pair[0]))
-    return UnknownSymbols(sum(seen.values()), sum(unknown.values()), tuple(symbols))
+    pairs = [(chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist()]
+    unknown = [(symbol, count) for symbol, count in pairs if not targets.can_write(symbol)]
+    share = sum(count for _, count in unknown) / max(1, int(counts.sum()))
+    return UnknownSymbols(share, sorted(unknown, key=lambda pair: (-pair[1], pair[0])))

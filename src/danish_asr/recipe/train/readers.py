@@ -53,7 +53,7 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig) -> None:
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
-    if not unknown.unknown:
+    if not unknown.symbols:
         return
     limit = config.dataset.max_unknown_share
     name = config.tokenizer.name or config.tokenizer.path
