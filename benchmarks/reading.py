@@ -316,7 +316,13 @@ def measure_index(root: Path) -> None:
     batches = timed(
         "batches of one epoch",
         lambda: sampler.training_batches(
-            index.lengths, index.row_group_of, rows, TaskSection(), limits, seed=1, epoch=0
+            index.lengths,
+            index.rows["_group"].to_numpy(),
+            rows,
+            TaskSection(),
+            limits,
+            seed=1,
+            epoch=0,
         ),
     )
     hours = index.lengths.sum() / SAMPLE_RATE / 3600

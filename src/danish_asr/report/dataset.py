@@ -114,14 +114,7 @@ def _columns(index: Index) -> pa.Table:
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
-    columns = {
-        "split": pa.repeat(pa.scalar(index.split), len(index)),
-        "seconds": pa.array(index.lengths / SAMPLE_RATE),
-    }
-    table = table.drop_columns([name for name in columns if name in table.column_names])
-    for name, values in columns.items():
-        table = table.append_column(name, values)
-    return table
+    return table.append_column("seconds", pa.array(index.lengths / SAMPLE_RATE))
 
 
 class Group(NamedTuple):
@@ -202,13 +195,13 @@ def vocabulary(rows: Rows) -> list[dict[str, Any]]:
     made = []
     train: Counter[str] = Counter()
     for index in rows.indexes:  # train comes first
-        own = plain.filter(pc.equal(rows.table["split"], index.split))
+        own = plain.filter(pc.equal(rows.table["split"], index.name))
         counts = Counter(" ".join(own.to_pylist()).split())
         new = sum(count for word, count in counts.items() if word not in train)
         unseen = new / counts.total() if train and counts else None
         line = {"words": counts.total(), "distinct": len(counts), "unseen": unseen}
-        made.append({"split": index.split, **line})
-        if index.split == "train":
+        made.append({"split": index.name, **line})
+        if index.name == "train":
             train = counts
     return made
 

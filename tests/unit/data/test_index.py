@@ -43,7 +43,7 @@ def test_a_condition_may_name_any_column_of_rows_and_paths(
     for row, name in enumerate(chosen):
         place = every.rows["id"].to_list().index(name)
         assert index.lengths[row] == every.lengths[place]
-        assert index.row_group_of[row] == every.row_group_of[place]
+        assert index.rows["_group"][row] == every.rows["_group"][place]
         assert index.audio.read(row) == every.audio.read(place)
 
 

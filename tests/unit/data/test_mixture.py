@@ -1,4 +1,3 @@
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -6,17 +5,18 @@ import pytest
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
+from danish_asr.recipe.config.schema import WeightConfig
 from danish_asr.recipe.data.epochs import corpus_shares, effective_mix, epoch_entries, repeats_of
-from danish_asr.recipe.data.index import DanishAsrDataset, Index, Weight
+from danish_asr.recipe.data.index import DanishAsrDataset
 from tests.shards import write_dataset
 
 KEPT = np.arange(50, dtype=np.int32)
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> DanishAsrDataset:
     counts = {("a", "train"): 40, ("b", "train"): 10, ("c", "test"): 5}
-    return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts)).read_index("train")
+    return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts))
 
 
 def times(repeats: NDArray[np.float64], epoch: int) -> NDArray[np.int64]:
@@ -35,8 +35,11 @@ def test_the_shares_are_upstreams(tmp_path: Path) -> None:
     assert by_corpus == pytest.approx(dict(zip("ab", shares.tolist(), strict=True)))
 
 
-def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(index: Index) -> None:
+def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(
+    dataset: DanishAsrDataset,
+) -> None:
     """TRAPS, data reading: upstream's weights depend on the rows of the TSV per split."""
+    index = dataset.read_index("train")
     repeats = repeats_of(index, KEPT, 0.5)
     mix = effective_mix(index, KEPT, repeats)
 
@@ -48,21 +51,15 @@ def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(inde
     assert times(repeats, 0).min() == 1
 
 
-def weighted(index: Index, of_b: float, of_fynsk: float = 1.0) -> Index:
-    """The index with factors of the corpus b and of a dialect."""
-    is_b = (index.rows["corpus"] == "b").to_numpy()
+def test_a_row_comes_as_often_as_the_product_of_its_factors_says(dataset: DanishAsrDataset) -> None:
+    factors = {"corpus = 'b'": 2.5, "dialect = 'Fynsk'": 0.3}
+    weights = [WeightConfig(where=where, factor=factor) for where, factor in factors.items()]
+    index = dataset.read_index("train", weights=weights)
+    base = repeats_of(dataset.read_index("train"), KEPT, 0.0)
     is_fynsk = (index.rows["dialect"] == "Fynsk").fill_null(value=False).to_numpy()
-    weights = Weight("corpus = 'b'", of_b, is_b), Weight("dialect = 'Fynsk'", of_fynsk, is_fynsk)
-    return dataclasses.replace(index, weights=weights)
+    expected = np.where(KEPT >= 40, 2.5, 1.0) * base * np.where(is_fynsk, 0.3, 1.0)
 
-
-def test_a_row_comes_as_often_as_the_product_of_its_factors_says(index: Index) -> None:
-    own = weighted(index, 2.5, 0.3)
-    is_b, is_fynsk = (weight.rows for weight in own.weights)
-    base = repeats_of(index, KEPT, 0.0)[-1]
-    expected = np.where(is_b, 2.5 * base, 1.0) * np.where(is_fynsk, 0.3, 1.0)
-
-    repeats = repeats_of(own, KEPT, 0.0)
+    repeats = repeats_of(index, KEPT, 0.0)
 
     mean = np.mean([times(repeats, epoch) for epoch in range(200)], axis=0)
     assert mean == pytest.approx(expected, abs=1 / 200)

@@ -37,9 +37,10 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def with_rows(index: Index, texts: list[str], samples: int) -> Index:
     """The index with rows of other texts; filters read no audio."""
     rows = index.take(np.zeros(len(texts), np.int64))
-    frame = rows.rows.with_columns(pl.Series("text", texts, pl.String))
-    lengths = np.full(len(texts), samples, np.int32)
-    return dataclasses.replace(rows, rows=frame, lengths=lengths).with_targets("raw")
+    frame = rows.rows.with_columns(
+        pl.Series("text", texts, pl.String), _samples=pl.lit(samples, pl.Int32)
+    )
+    return dataclasses.replace(rows, rows=frame).with_targets("raw")
 
 
 def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], str]:

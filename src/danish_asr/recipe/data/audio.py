@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -100,10 +100,6 @@ class Audio:
         """Where the row's audio is, for messages."""
         shard, row_group, row_in_group, *_ = self._places.row(row)
         return f"{self._shards[shard]}, row group {row_group}, row {row_in_group}"
-
-    def take(self, rows: NDArray[np.integer[Any]]) -> Self:
-        """The audio of these rows, renumbered from 0."""
-        return type(self)(self._shards, self._places[rows])
 
 
 class _File:

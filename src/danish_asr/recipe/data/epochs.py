@@ -91,7 +91,13 @@ class TrainingEpochs:
         speeds = self._speeds(epoch)
         lengths = samples_at_speed(index.lengths, speeds)
         batches = training_batches(
-            lengths, index.row_group_of, entries, self._task, self._limits, seed=seed, epoch=epoch
+            lengths,
+            index.rows["_group"].to_numpy(),
+            entries,
+            self._task,
+            self._limits,
+            seed=seed,
+            epoch=epoch,
         )
         return Epoch(batches, lengths, speeds)
 
@@ -138,7 +144,9 @@ def effective_mix(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> lis
     hours_shown = hours * repeats
     codes, corpora = index.groups("corpus")
     rows_of = {corpora[code]: codes[kept] == code for code in np.unique(codes[kept])}
-    rows_of |= {f"{w.factor:g} x {w.where}": w.rows[kept] for w in index.weights}
+    for weight in index.weights:
+        name = f"{weight.factor:g} x {weight.where}"
+        rows_of[name] = index.rows[f"_{weight.where}"].to_numpy()[kept]
     mix = []
     for name, rows in rows_of.items():
         own, shown = float(hours[rows].sum()), float(hours_shown[rows].sum())
@@ -167,7 +175,8 @@ def repeats_of(index: Index, kept: Rows, beta_corpus: float | None) -> NDArray[n
         repeats = corpus_shares(samples, beta_corpus)[codes[kept]] / kept_samples[codes[kept]]
         repeats /= repeats.min()
     for weight in index.weights:
-        repeats *= np.where(weight.rows[kept], weight.factor, 1.0)
+        fulfilled = index.rows[f"_{weight.where}"].to_numpy()[kept]
+        repeats *= np.where(fulfilled, weight.factor, 1.0)
     return repeats
 
 

@@ -7,12 +7,14 @@ out. A column that the data contract does not have passes through to ``predictio
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -36,46 +38,48 @@ DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 """Upstream's name, so that its cards and YAML files keep working."""
 UNKNOWN_DIALECT: Final = "unknown"
 TEXT: Final = ("id", "text", *METADATA_COLUMNS)
-PATH: Final = ("corpus", "language")
+PATH: Final = ("corpus", "split", "language")
 """What a shard's path says of its rows."""
 TARGET: Final = "target"
 """The column of normalised texts, see `Index.with_targets`."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
 _NOT_READ: Final = ("audio_bytes", "sub_dialect", "age", "country_birth", "source_id")
 """A condition may name those without audio; all other columns come with the rows."""
-_NO_METADATA: Final = ("audio_size", "encoded_size", "split")
-_FULFILLED: Final = "_fulfilled"
 _LISTED: Final = 20
 """Most values of a column in a message."""
 _ROWS_AT_ONCE: Final = 100_000
 
-
-class Weight(NamedTuple):
-    """Rows that training shows more or less often: ``factor`` times as often."""
-
-    where: str
-    factor: float
-    rows: NDArray[np.bool_]  # which fulfil the condition, (rows,)
+NUMBERS: Final = cs.starts_with("_")
+"""The columns of an index that are no texts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
     """The utterances of a split; row numbers count from 0 in the order of the files.
 
-    ``rows`` are strings: id, text (raw), metadata, corpus, language, after `with_targets` `TARGET`.
+    ``rows`` has texts: id, text (raw), metadata, corpus, split, language, after `with_targets`
+    `TARGET`; and `NUMBERS`: ``_samples`` (at 16 kHz), ``_group`` (the row group in the split), the
+    place of the audio, and ``_<condition>``, whether the row fulfils it.
     """
 
     name: str  # `test` or `test_<corpus>`
-    split: str  # `test`
     rows: pl.DataFrame
-    lengths: NDArray[np.int32]  # samples at 16 kHz, (rows,)
-    row_group_of: NDArray[np.int32]  # numbered through the split, (rows,)
-    audio: Audio = field(repr=False)
+    shards: Sequence[Path]
     rows_in_split: int  # also those that do not fulfil the condition
-    weights: tuple[Weight, ...] = ()
+    weights: Sequence[WeightConfig] = ()
 
     def __len__(self) -> int:
-        return len(self.lengths)
+        return len(self.rows)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int32]:
+        """Samples at 16 kHz, ``(rows,)``."""
+        return self.rows["_samples"].to_numpy()
+
+    @cached_property
+    def audio(self) -> Audio:
+        """The encoded audio of the rows."""
+        return Audio(self.shards, self.rows.select(Audio.COLUMNS).rechunk())
 
     def groups(self, name: str) -> tuple[NDArray[np.int32], list[str]]:
         """A code per row and the values of a column that occur, by code; null is ``unknown``."""
@@ -93,14 +97,7 @@ class Index:
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Self:
         """The same split with these rows only."""
-        return replace(
-            self,
-            rows=self.rows[rows],
-            lengths=self.lengths[rows],
-            row_group_of=self.row_group_of[rows],
-            audio=self.audio.take(rows),
-            weights=tuple(weight._replace(rows=weight.rows[rows]) for weight in self.weights),
-        )
+        return replace(self, rows=self.rows[rows])
 
     def subset(self, size: int) -> Self:
         """About ``size`` rows, always the same: of each dialect its share, and at least one row.
@@ -182,38 +179,29 @@ class DanishAsrDataset:
                 missing.
             ConfigError: A condition is faulty, or no row fulfils it; ``key`` is that of ``where``.
         """
-        conditions = {key: where} if where else {}
-        conditions |= {f"dataset.weights[{n}].where": w.where for n, w in enumerate(weights)}
+        conditions = {f"dataset.weights[{n}].where": w.where for n, w in enumerate(weights)}
+        if where:
+            conditions[key] = where
+        columns = {name for condition in conditions.values() for name in _columns_of(condition)}
         shards = shards_of_split(self.path, split)
-        named = {name for condition in conditions.values() for name in _columns_of(condition)}
         with ThreadPoolExecutor(usable_cpus()) as pool:
-            frames = list(pool.map(lambda shard: _read_shard(shard, named), shards))
-        frames = [frame.with_columns(_shard=pl.lit(n, pl.Int32)) for n, frame in enumerate(frames)]
+            frames = pool.map(lambda shard: _read_shard(shard, columns), shards)
+        frames = (frame.with_columns(_shard=pl.lit(n, pl.Int32)) for n, frame in enumerate(frames))
         frame = pl.concat(frames, how="diagonal_relaxed")
         if frame.is_empty():
             raise DatasetError(f"split '{split}': there are no rows in {len(shards)} shards")
-        row_group = pl.struct("_shard", "_row_group").rle_id().alias("_group")
-        frame = frame.with_columns(row_group)
-        masks = [_fulfilled(frame, of_key, text) for of_key, text in conditions.items()]
+        frame = frame.with_columns(_group=pl.struct("_shard", "_row_group").rle_id().cast(pl.Int32))
+        for of_key, condition in conditions.items():
+            frame = frame.with_columns(_fulfilled(frame, of_key, condition).alias(f"_{condition}"))
         rows_in_split = len(frame)
         if where:
-            chosen = masks.pop(0)
-            frame = frame.filter(chosen)
-            masks = [mask[chosen] for mask in masks]
-        texts = [name for name in frame.columns if _is_metadata(name)]
-        return Index(
-            name=split,
-            split=shards[0].keys["split"],
-            rows=frame.select(pl.col(texts).cast(pl.String)),
-            lengths=frame["audio_size"].cast(pl.Int32).to_numpy(),
-            row_group_of=frame["_group"].cast(pl.Int32).to_numpy(),
-            audio=Audio([shard.path for shard in shards], frame.select(Audio.COLUMNS).rechunk()),
-            rows_in_split=rows_in_split,
-            weights=tuple(
-                Weight(weight.where, weight.factor, mask)
-                for weight, mask in zip(weights, masks, strict=True)
-            ),
+            frame = frame.filter(pl.col(f"_{where}"))
+        rows = frame.select(
+            pl.exclude("^_.*$", "audio_size", "encoded_size", *_NOT_READ).cast(pl.String),
+            pl.col("audio_size").cast(pl.Int32).alias("_samples"),
+            NUMBERS,
         )
+        return Index(split, rows, [shard.path for shard in shards], rows_in_split, weights)
 
 
 def _columns_of(condition: str) -> list[str]:
@@ -224,7 +212,7 @@ def _columns_of(condition: str) -> list[str]:
         return []
 
 
-def _read_shard(shard: Shard, named: Collection[str]) -> pl.DataFrame:
+def _read_shard(shard: Shard, conditional: Collection[str]) -> pl.DataFrame:
     """The rows of a shard with where their audio is: metadata, and columns that conditions name."""
     try:
         # Pre-buffering fetches many small pieces at a time, as a network file system needs it.
@@ -235,7 +223,7 @@ def _read_shard(shard: Shard, named: Collection[str]) -> pl.DataFrame:
                     f"{shard.path}: column {', '.join(sorted(missing))} is missing; "
                     f"found {schema.names}"
                 )
-            read = [column.name for column in schema if _is_read(column, named)]
+            read = [column.name for column in schema if _is_read(column, conditional)]
             table = file.read(read, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{shard.path}: cannot be read as Parquet ({error})") from error
@@ -253,21 +241,17 @@ def _read_shard(shard: Shard, named: Collection[str]) -> pl.DataFrame:
     return frame
 
 
-def _is_read(column: pa.Field, named: Collection[str]) -> bool:
+def _is_read(column: pa.Field, conditional: Collection[str]) -> bool:
     """Whether a condition names a column, or it may be metadata."""
     is_value = not (pa.types.is_nested(column.type) or pa.types.is_binary(column.type))
-    return column.name in named or (is_value and column.name not in _NOT_READ)
+    return column.name in conditional or (is_value and column.name not in _NOT_READ)
 
 
-def _is_metadata(name: str) -> bool:
-    return not name.startswith("_") and name not in {*_NOT_READ, *_NO_METADATA}
-
-
-def _fulfilled(frame: pl.DataFrame, key: str, condition: str) -> NDArray[np.bool_]:
-    """Which rows fulfil the condition of a key, ``(rows,)``; at least one."""
+def _fulfilled(frame: pl.DataFrame, key: str, condition: str) -> pl.Series:
+    """Which rows fulfil the condition of a key; at least one."""
     try:
         fulfilled = pl.when(pl.sql_expr(condition)).then(statement=True).otherwise(statement=False)
-        mask = frame.with_columns(fulfilled.alias(_FULFILLED))[_FULFILLED].to_numpy()
+        mask = frame.with_columns(_mask=fulfilled)["_mask"]
     except PolarsError as error:
         reason = str(error).partition("\n")[0].partition("; valid columns")[0]
         columns = ", ".join(name for name in frame.columns if not name.startswith("_"))

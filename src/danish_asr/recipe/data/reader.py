@@ -21,7 +21,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.epochs import Epoch, TrainingEpochs, mix_table
-from danish_asr.recipe.data.index import TARGET, Index
+from danish_asr.recipe.data.index import NUMBERS, TARGET, Index
 from danish_asr.recipe.data.sampler import BatchLimits, Rows, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import FrameCount, Targets
 from danish_asr.recipe.data.transforms import (
@@ -97,8 +97,8 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
     The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
-    on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has batches of its own in training and the same
-    ones in evaluation.
+    on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
+    batches of its own in training and the same ones in evaluation.
 
     In training the largest batches come first (`Sharding.largest_first`) at the begin, at each
     stage, after a step of ``frees_layers``, and when another number of processes continues.
@@ -305,7 +305,7 @@ class Stage:
     Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
     ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
     so the target of a text that gives none is one pad symbol. ``example`` is a dict of lists, one
-    item per row: the columns of the index, ``split``, ``audio_size`` (samples of the recording) and
+    item per row: the texts of the index, ``audio_size`` (samples of the recording) and
     ``target_size`` (tokens; 0 for a text that gives none).
     """
 
@@ -326,9 +326,9 @@ class Stage:
         Raises:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
         """
-        example: dict[str, list[Any]] = self.index.rows[rows].to_dict(as_series=False)
+        texts = self.index.rows.drop(NUMBERS)[rows]
+        example: dict[str, list[Any]] = texts.to_dict(as_series=False)
         targets = [self.targets(text) for text in example.pop(TARGET)]
-        example["split"] = [self.index.split] * len(rows)
         example["audio_size"] = self.index.lengths[rows].tolist()
         example["target_size"] = [len(target) for target in targets]
         sizes = epoch.lengths[rows]
