@@ -311,18 +311,12 @@ def index_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Tabl
 def measure_index(root: Path) -> None:
     """Index, batches of an epoch, then what looks at the texts."""
     index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
-    limits = sampler.BatchLimits(max_samples=3_840_000, multiple_of=8)
+    section = DatasetSection(asr_task_config=TaskSection(max_num_elements=3_840_000))
     rows = np.arange(len(index), dtype=np.int32)
     batches = timed(
         "batches of one epoch",
         lambda: sampler.training_batches(
-            index.lengths,
-            index.rows["_group"].to_numpy(),
-            rows,
-            TaskSection(),
-            limits,
-            seed=1,
-            epoch=0,
+            index.lengths, index.rows["_group"].to_numpy(), rows, section, seed=1, epoch=0
         ),
     )
     hours = index.lengths.sum() / SAMPLE_RATE / 3600

@@ -16,7 +16,6 @@ def test_a_dataset_without_ids_and_metadata_is_read_with_ids_of_its_own(tmp_path
 
     assert index.rows["id"][2] == "a/train/dan_Latn/part-00000-of-00001.parquet#2"
     assert index.rows["dialect"][0] is None
-    assert index.groups("dialect")[1] == ["unknown"]
 
 
 @pytest.fixture(scope="module")

@@ -38,8 +38,8 @@ def limits_of(config: TaskSection) -> BatchLimits:
 def batches_of(lengths: Lengths, config: TaskSection, *, seed: int = 1, epoch: int = 0) -> Batches:
     """Training batches of rows in row groups of ten."""
     rows = np.arange(len(lengths), dtype=np.int32)
-    limits = limits_of(config)
-    return training_batches(lengths, rows // 10, rows, config, limits, seed=seed, epoch=epoch)
+    section = DatasetSection(asr_task_config=config)
+    return training_batches(lengths, rows // 10, rows, section, seed=seed, epoch=epoch)
 
 
 def as_lists(batches: Batches) -> list[list[int]]:

@@ -16,12 +16,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import DatasetSection
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import NUMBERS, Index
 from danish_asr.recipe.data.sampler import (
     Batches,
     BatchLimits,
@@ -63,12 +64,12 @@ class TrainingEpochs:
         *,
         seed: int,
     ) -> None:
-        self._index, self._frames, self._seed = index, frames, seed
-        self._task = task = section.asr_task_config
-        self._limits, self._speed_factors = BatchLimits.of(section), section.speed_factors
+        self._index, self._frames, self._section, self._seed = index, frames, section, seed
+        task = section.asr_task_config
         fastest = np.array(max([1.0, *section.speed_factors]))
-        fewest = frames(samples_at_speed(index.lengths, fastest))
-        self._needed = frames_needed(index, targets, fewest)
+        self._needed = frames_needed(
+            index, targets, frames(samples_at_speed(index.lengths, fastest))
+        )
         self._kept, self.filtered = select_rows(index, task, self._needed, frames(index.lengths))
         if not self._kept.size:
             fault = f"the filters leave none of its {len(index)} utterances"
@@ -78,52 +79,44 @@ class TrainingEpochs:
             rule = f"must be at least {longest}, the samples of the longest training utterance"
             now = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
             raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {now}"])
-        beta_corpus = section.mixture_parquet_storage_config.beta_corpus
-        self._repeats = repeats_of(index, self._kept, beta_corpus)
+        self._repeats = repeats_of(
+            index, self._kept, section.mixture_parquet_storage_config.beta_corpus
+        )
         self.mix = effective_mix(index, self._kept, self._repeats)
 
     def make(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0."""
         index, seed = self._index, self._seed
         entries = epoch_entries(self._kept, self._repeats, seed=seed, epoch=epoch)
-        if not entries.size:
-            raise DatasetError(f"dataset.weights leave no row in epoch {epoch}; raise the factors")
         speeds = self._speeds(epoch)
         lengths = samples_at_speed(index.lengths, speeds)
+        row_groups = index.rows["_group"].to_numpy()
         batches = training_batches(
-            lengths,
-            index.rows["_group"].to_numpy(),
-            entries,
-            self._task,
-            self._limits,
-            seed=seed,
-            epoch=epoch,
+            lengths, row_groups, entries, self._section, seed=seed, epoch=epoch
         )
         return Epoch(batches, lengths, speeds)
 
     def _speeds(self, epoch: int) -> NDArray[np.float64]:
         """Draw the speed of each row; one that would break a limit keeps its own."""
-        rng, factors = (
-            RandomStream.SPEEDS.generator(self._seed, epoch),
-            self._speed_factors or [1.0],
-        )
-        drawn = rng.integers(0, len(factors), len(self._index), np.uint8)
-        speeds = np.array(factors, np.float64)[drawn]
-        lengths, task = samples_at_speed(self._index.lengths, speeds), self._task
+        factors = np.array(self._section.speed_factors or [1.0])
+        rng = RandomStream.SPEEDS.generator(self._seed, epoch)
+        speeds = factors[rng.integers(0, len(factors), len(self._index), np.uint8)]
+        lengths, task = samples_at_speed(self._index.lengths, speeds), self._section.asr_task_config
         longest = min(task.max_audio_len, task.max_num_elements)
         fit = (lengths >= task.min_audio_len) & (lengths <= longest)
         return np.where(fit & (self._needed <= self._frames(lengths)), speeds, 1.0)
 
     def fingerprint(self) -> dict[str, object]:
         """What a checkpoint must agree with to be continued, by name."""
+        task = self._section.asr_task_config
         return {
             "utterances": len(self._kept),
             "content": self._index.digest(self._kept),
             "seed": self._seed,
-            "speed_factors": list(self._speed_factors),
-            "limits": str(self._limits),
-            "example_shuffle_window": self._task.example_shuffle_window,
-            "batch_shuffle_window": self._task.batch_shuffle_window,
+            "speed_factors": list(self._section.speed_factors),
+            "limits": str(BatchLimits.of(self._section)),
+            "example_shuffle_window": task.example_shuffle_window,
+            "batch_shuffle_window": task.batch_shuffle_window,
             "repeats": ", ".join(f"{part.name} {part.repeats:.6f}" for part in self.mix),
         }
 
@@ -140,18 +133,17 @@ class MixPart(NamedTuple):
 
 def effective_mix(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> list[MixPart]:
     """The parts of the rows that training uses: corpora, then the conditions of weights."""
-    hours = index.lengths[kept] / SAMPLE_RATE / 3600
-    hours_shown = hours * repeats
-    codes, corpora = index.groups("corpus")
-    rows_of = {corpora[code]: codes[kept] == code for code in np.unique(codes[kept])}
+    rows = index.rows.select("corpus", NUMBERS)[kept]
+    parts = {name: rows["corpus"] == name for name in rows["corpus"].unique(maintain_order=True)}
     for weight in index.weights:
-        name = f"{weight.factor:g} x {weight.where}"
-        rows_of[name] = index.rows[f"_{weight.where}"].to_numpy()[kept]
-    mix = []
-    for name, rows in rows_of.items():
-        own, shown = float(hours[rows].sum()), float(hours_shown[rows].sum())
-        share = shown / float(hours_shown.sum())
-        mix.append(MixPart(name, int(rows.sum()), own, share, shown / own if own else 0.0))
+        parts[f"{weight.factor:g} x {weight.where}"] = rows[f"_{weight.where}"]
+    hours = (rows["_samples"] / SAMPLE_RATE / 3600).to_numpy()
+    shown, mix = hours * repeats, list[MixPart]()
+    for name, is_part in parts.items():
+        mask = is_part.to_numpy()
+        own, of_epoch = float(hours[mask].sum()), float(shown[mask].sum())
+        share = of_epoch / float(shown.sum())
+        mix.append(MixPart(name, len(hours[mask]), own, share, of_epoch / own if own else 0.0))
     return mix
 
 
@@ -167,16 +159,17 @@ def mix_table(mix: Sequence[MixPart]) -> str:
 
 def repeats_of(index: Index, kept: Rows, beta_corpus: float | None) -> NDArray[np.float64]:
     """How often an epoch shows each row that training uses; once without beta and weights."""
-    repeats = np.ones(len(kept))
+    rows, repeats = index.rows.select("corpus", NUMBERS)[kept], np.ones(len(kept))
     if beta_corpus is not None:
-        codes, _ = index.groups("corpus")
-        samples = np.bincount(codes, index.lengths).astype(np.float64)
-        kept_samples = np.bincount(codes[kept], index.lengths[kept], minlength=len(samples))
-        repeats = corpus_shares(samples, beta_corpus)[codes[kept]] / kept_samples[codes[kept]]
-        repeats /= repeats.min()
+        samples = pl.col("_samples").cast(pl.Int64).sum()
+        corpora = index.rows.group_by("corpus", maintain_order=True).agg(samples)
+        shares = corpus_shares(corpora["_samples"].to_numpy(), beta_corpus)
+        share_of = dict(zip(corpora["corpus"], shares, strict=True))
+        share = pl.col("corpus").replace_strict(share_of)
+        repeats = rows.select(share / samples.over("corpus")).to_series().to_numpy()
+        repeats = repeats / repeats.min()
     for weight in index.weights:
-        fulfilled = index.rows[f"_{weight.where}"].to_numpy()[kept]
-        repeats *= np.where(fulfilled, weight.factor, 1.0)
+        repeats = repeats * np.where(rows[f"_{weight.where}"], weight.factor, 1.0)
     return repeats
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.schema import DatasetSection, TaskSection
+from danish_asr.recipe.config.schema import DatasetSection
 
 Rows = NDArray[np.int32]
 """Row numbers of an index."""
@@ -118,8 +118,7 @@ def training_batches(
     lengths: NDArray[np.int32],
     row_group_of: NDArray[np.int32],
     entries: Rows,
-    task: TaskSection,
-    limits: BatchLimits,
+    section: DatasetSection,
     *,
     seed: int,
     epoch: int,
@@ -131,7 +130,7 @@ def training_batches(
     first row. ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch;
     ``entries`` are the epoch's rows in ascending order, then those that come twice, and so on.
     """
-    rng = RandomStream.ROW_ORDER.generator(seed, epoch)
+    task, rng = section.asr_task_config, RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _by_row_group(row_group_of, entries, rng)
     bucketing_window = BUCKETING_ROWS
     if task.example_shuffle_window != 1:
@@ -145,7 +144,7 @@ def training_batches(
     upper_lengths = np.exp(bins[positions] * step).astype(np.int64) + 1
     longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
     window_ends = np.append(np.arange(bucketing_window, len(stream), bucketing_window), len(stream))
-    batches = Batches(stream[positions], _cut(longest, window_ends, limits))
+    batches = Batches(stream[positions], _cut(longest, window_ends, BatchLimits.of(section)))
     # A batch stands where its first row stands in the stream.
     place_of_batch = np.minimum.reduceat(positions, batches.offsets[:-1])
     numbers = np.argsort(place_of_batch)
