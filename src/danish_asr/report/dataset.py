@@ -23,7 +23,7 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
 from danish_asr.corpus.shards import find_shards
-from danish_asr.recipe.data.index import PATH, TEXT, DanishAsrDataset, Index
+from danish_asr.recipe.data.index import TEXT, DanishAsrDataset, Index
 from danish_asr.report.components import audio_url
 from danish_asr.scoring.intervals import FloatArray
 
@@ -110,7 +110,7 @@ def order(split: str) -> int:
 
 
 def _columns(index: Index) -> pa.Table:
-    table = index.rows.select(*TEXT, *PATH).to_arrow()
+    table = index.rows.select(*TEXT, "split", "corpus").to_arrow()
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))

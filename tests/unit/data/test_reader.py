@@ -138,7 +138,7 @@ class Weighted(DanishAsrDataset):
     ("changed", "message"),
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
-        ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
+        ({"dataset": Weighted}, r"weights: \[\] then, .*0\.4 x corpus = 'b'.* now"),
         ({"speed_factors": FACTORS}, "speed_factors: .* then, .*0.9.* now"),
     ],
 )

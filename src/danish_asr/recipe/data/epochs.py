@@ -12,7 +12,6 @@ All that is random follows from seed and epoch alone. Speeds are drawn before th
 which are planned with the lengths that come out.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -47,7 +46,7 @@ class Epoch(NamedTuple):
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    ``filtered`` is a table of what the filters kept and removed, ``mix`` says how often an epoch
+    ``filtered`` is a table of what the filters kept and removed, ``mix`` one of how often an epoch
     shows the rows of each corpus and condition.
 
     Raises:
@@ -82,7 +81,7 @@ class TrainingEpochs:
         self._repeats = repeats_of(
             index, self._kept, section.mixture_parquet_storage_config.beta_corpus
         )
-        self.mix = effective_mix(index, self._kept, self._repeats)
+        self.mix = mix_table(index, self._kept, self._repeats)
 
     def make(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0."""
@@ -117,43 +116,30 @@ class TrainingEpochs:
             "limits": str(BatchLimits.of(self._section)),
             "example_shuffle_window": task.example_shuffle_window,
             "batch_shuffle_window": task.batch_shuffle_window,
-            "repeats": ", ".join(f"{part.name} {part.repeats:.6f}" for part in self.mix),
+            "beta_corpus": self._section.mixture_parquet_storage_config.beta_corpus,
+            "weights": [f"{weight.factor:g} x {weight.where}" for weight in self._index.weights],
         }
 
 
-class MixPart(NamedTuple):
-    """The part in an epoch of a corpus, or of the rows that fulfil a condition."""
+def mix_table(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> str:
+    """A table of the rows that training uses: of corpora, then of the conditions of weights.
 
-    name: str
-    rows: int
-    hours: float  # of these rows
-    share: float  # of the epoch's hours
-    repeats: float  # how often the epoch shows a row, on average
-
-
-def effective_mix(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> list[MixPart]:
-    """The parts of the rows that training uses: corpora, then the conditions of weights."""
+    It has their hours, their share of an epoch's, and how often they come in it on average.
+    """
     rows = index.rows.select("corpus", NUMBERS)[kept]
     parts = {name: rows["corpus"] == name for name in rows["corpus"].unique(maintain_order=True)}
     for weight in index.weights:
         parts[f"{weight.factor:g} x {weight.where}"] = rows[f"_{weight.where}"]
     hours = (rows["_samples"] / SAMPLE_RATE / 3600).to_numpy()
-    shown, mix = hours * repeats, list[MixPart]()
+    shown = hours * repeats
+    width = max(32, *map(len, parts))
+    lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
     for name, is_part in parts.items():
         mask = is_part.to_numpy()
-        own, of_epoch = float(hours[mask].sum()), float(shown[mask].sum())
-        share = of_epoch / float(shown.sum())
-        mix.append(MixPart(name, len(hours[mask]), own, share, of_epoch / own if own else 0.0))
-    return mix
-
-
-def mix_table(mix: Sequence[MixPart]) -> str:
-    """A plain table of a mix."""
-    width = max(32, *(len(part.name) for part in mix))
-    lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
-    for name, rows, hours, share, repeats in mix:
-        counts = f"{name:{width}} {rows:>10,} {hours:>10,.2f}"
-        lines.append(f"{counts} {share:>7.1%} {repeats:>8.2f}")
+        own, of_epoch = hours[mask].sum(), shown[mask].sum()
+        times = of_epoch / own if own else 0.0
+        counts = f"{name:{width}} {np.count_nonzero(mask):>10,} {own:>10,.2f}"
+        lines.append(f"{counts} {of_epoch / shown.sum():>7.1%} {times:>8.2f}")
     return "\n".join(lines)
 
 

@@ -38,8 +38,6 @@ DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
 """Upstream's name, so that its cards and YAML files keep working."""
 UNKNOWN_DIALECT: Final = "unknown"
 TEXT: Final = ("id", "text", *METADATA_COLUMNS)
-PATH: Final = ("corpus", "split", "language")
-"""What a shard's path says of its rows."""
 TARGET: Final = "target"
 """The column of normalised texts, see `Index.with_targets`."""
 _NEEDED: Final = ("text", "audio_bytes", "audio_size")
@@ -148,11 +146,6 @@ class DanishAsrDataset:
         """The directory with the cards of the dataset."""
         path = self.path.resolve()
         return path.parent if path.name == VERSION_DIR else path
-
-    @property
-    def splits(self) -> list[str]:
-        """The names of the splits, read from the paths each time."""
-        return split_names(find_shards(self.path))
 
     def read_index(
         self,
@@ -316,7 +309,8 @@ def training_rows(
 
 
 def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
-    names, scored = dataset.splits, names_of_splits(config.dataset.valid_split)
+    names = split_names(find_shards(dataset.path))
+    scored = names_of_splits(config.dataset.valid_split)
     key = "dataset.valid_split" if config.trains else "evaluator.split"
     splits = dict.fromkeys(scored, key)
     if config.trains:

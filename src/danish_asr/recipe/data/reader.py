@@ -20,16 +20,11 @@ from danish_asr.base.errors import DanishAsrError, DatasetError, RunError, user_
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.audio import decode
-from danish_asr.recipe.data.epochs import Epoch, TrainingEpochs, mix_table
+from danish_asr.recipe.data.epochs import Epoch, TrainingEpochs
 from danish_asr.recipe.data.index import NUMBERS, TARGET, Index
 from danish_asr.recipe.data.sampler import BatchLimits, Rows, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import FrameCount, Targets
-from danish_asr.recipe.data.transforms import (
-    Transform,
-    Waveform,
-    at_speed,
-    transforms_of_training,
-)
+from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed, transforms_of_training
 
 
 def create_reader(
@@ -73,7 +68,7 @@ def create_reader(
     reader = BatchReader(stage, sharding, seed=seed, training=training)
     if epochs:
         reader.fingerprint = epochs.fingerprint() | {"transforms": str(stage.transforms)}
-        reader.filtered, reader.mix = epochs.filtered, mix_table(epochs.mix)
+        reader.filtered, reader.mix = epochs.filtered, epochs.mix
     return reader
 
 
@@ -116,14 +111,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     filtered = mix = ""
     frees_layers: Collection[int] = ()
 
-    def __init__(
-        self,
-        stage: "Stage",
-        sharding: Sharding,
-        *,
-        seed: int,
-        training: bool,
-    ) -> None:
+    def __init__(self, stage: "Stage", sharding: Sharding, *, seed: int, training: bool) -> None:
         self.before_step: Callable[[], None] = lambda: None
         self.fingerprint: Mapping[str, object] = {}
         self.step, self.stages = 0, {0: stage}

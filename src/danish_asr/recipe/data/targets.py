@@ -65,10 +65,6 @@ class Targets:
         """Targets of a normalised text, ``(tokens,)``; may be empty."""
         return np.asarray(self._encode(text).numpy())
 
-    def can_write(self, text: str) -> bool:
-        """Whether no symbol of a normalised text is unknown."""
-        return self.unknown is None or not bool((self._encode(text) == self.unknown).any())
-
 
 def frames_needed(index: Index, targets: Targets, frames: NDArray[np.int32]) -> NDArray[np.int32]:
     """The frames that CTC needs for the target of each row, which will have at least ``frames``.
@@ -136,6 +132,6 @@ def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
         occurrences = np.bincount(codes)
         counts[: len(occurrences)] += occurrences
     pairs = [(chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist()]
-    unknown = [(symbol, count) for symbol, count in pairs if not targets.can_write(symbol)]
+    unknown = [pair for pair in pairs if targets.unknown in targets(pair[0]).tolist()]
     share = sum(count for _, count in unknown) / max(1, int(counts.sum()))
     return UnknownSymbols(share, sorted(unknown, key=lambda pair: (-pair[1], pair[0])))

@@ -50,12 +50,7 @@ from danish_asr.recipe.train.readers import (
 )
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import (
-    Prediction,
-    from_row,
-    read_predictions,
-    write_predictions,
-)
+from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
 
 _NOT_WRITTEN: Final = frozenset({"text", "language", "audio_size", "target_size"})
 """What a batch has of its rows and a predictions file does not, or by another name."""
@@ -74,13 +69,13 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
             dump(selection.config, where=request.where)
             return None
         selection, resolved = selection.resolved(request.where)
-        rank = rank_info().rank
+        config, rank = selection.config, rank_info().rank
         if rank == 0:
-            cli.note(f"scoring {selection.model}, split {selection.config.evaluator.split}")
+            cli.note(f"scoring {config.model.name}, split {config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
-            write_configuration(selection.config, selection.output_dir)
+            write_configuration(config, selection.output_dir)
             recipe = AsrEvalRecipe(selection, resolved)
-            run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
+            run_evaluation(recipe, sections_of(config), selection.output_dir)
     return selection.output_dir
 
 

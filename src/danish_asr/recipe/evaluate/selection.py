@@ -40,11 +40,6 @@ class Selection(NamedTuple):
     step: int | None  # of the checkpoint; None for `model.name` as it is
 
     @property
-    def model(self) -> str:
-        """What will be scored, in words."""
-        return str(self.config.model.name) if self.step is None else f"step {self.step}"
-
-    @property
     def configuration_sha256(self) -> str:
         """A digest of the values that results depend on.
 
