@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
 from danish_asr.recipe.config.schema import WeightConfig
-from danish_asr.recipe.data.epochs import corpus_shares, epoch_entries, mix_table, repeats_of
 from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.data.sampler import corpus_shares, epoch_entries, mix_table, repeats_of
 from tests.shards import write_dataset
 
 KEPT = np.arange(50, dtype=np.int32)

@@ -67,7 +67,8 @@ def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to
     steps = min(2, (len(batches) - position) // (world * accumulate))
     end = position + steps * world * accumulate
 
-    ordered = Sharding(0, world, accumulate).largest_first(batches, position, lengths)
+    order = Sharding(0, world, accumulate).largest_first(batches.memory(lengths), position)
+    ordered = batches.take(order)
 
     before, after, memory = as_lists(batches), as_lists(ordered), ordered.memory(lengths)
     assert memory[end:].max(initial=0) <= memory[position:end].min(initial=np.inf)

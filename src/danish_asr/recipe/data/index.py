@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, cast
+from typing import Any, Final, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -46,6 +46,9 @@ _NOT_READ: Final = ("audio_bytes", "sub_dialect", "age", "country_birth", "sourc
 _LISTED: Final = 20
 """Most values of a column in a message."""
 _ROWS_AT_ONCE: Final = 100_000
+
+Rows: TypeAlias = NDArray[np.int32]
+"""Row numbers of an index."""
 
 NUMBERS: Final = cs.starts_with("_")
 """The columns of an index that are no texts."""
@@ -125,7 +128,7 @@ class Index:
         chosen = rows.sort("_hash", "_number").filter(is_chosen.over("dialect"))
         return self.take(chosen["_number"].sort().to_numpy())
 
-    def digest(self, rows: NDArray[np.int32]) -> str:
+    def digest(self, rows: Rows) -> str:
         """A hash of what the rows are, wherever the dataset is; part of a run's checkpoints."""
         digest = hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16)
         digest.update(self.lengths.tobytes())

@@ -20,9 +20,14 @@ from danish_asr.base.errors import DanishAsrError, DatasetError, RunError, user_
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.audio import decode
-from danish_asr.recipe.data.epochs import Epoch, TrainingEpochs
-from danish_asr.recipe.data.index import NUMBERS, TARGET, Index
-from danish_asr.recipe.data.sampler import BatchLimits, Rows, Sharding, evaluation_batches
+from danish_asr.recipe.data.index import NUMBERS, TARGET, Index, Rows
+from danish_asr.recipe.data.sampler import (
+    BatchLimits,
+    Epoch,
+    Sharding,
+    TrainingEpochs,
+    evaluation_batches,
+)
 from danish_asr.recipe.data.targets import FrameCount, Targets
 from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed, transforms_of_training
 
@@ -138,7 +143,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.epoch, self._stage, self._position = number, stage, position
         self._read = self.stages[stage].make_epoch(number)
         self._batches = self._read.batches
-        self._reordered: list[tuple[int, int, int]] = []
+        self._order = np.arange(len(self._batches))
         self._share_out()
 
     def _share_out(self) -> None:
@@ -150,17 +155,13 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def _all_steps(self, position: int) -> list[list[tuple[int, int]]]:
         return self._sharding.steps(self._batches, position, keep_all=not self._training)
 
-    def _read_largest_first(self, place: tuple[int, int, int] | None = None) -> None:
-        """Read the largest of the batches that are left next.
+    def _read_largest_first(self) -> None:
+        """Read the largest of the batches that are left next."""
+        memory = self._batches.memory(self._read.lengths)
+        self._read_in_order(self._order[self._sharding.largest_first(memory, self._position)])
 
-        ``place``: the position, processes and batches of each where that was done before a resume.
-        """
-        if place is None:
-            place = self._position, self._sharding.world_size, self._sharding.num_accumulate
-        position, *sizes = place
-        lengths = self._read.lengths
-        self._batches = Sharding(0, *sizes).largest_first(self._batches, position, lengths)
-        self._reordered.append(place)
+    def _read_in_order(self, order: NDArray[np.int64]) -> None:
+        self._order, self._batches = order, self._read.batches.take(order)
         self._share_out()
 
     @property
@@ -203,8 +204,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.before_step()
         if self._done == len(self._steps) or self._stage != self._due_stage:
             raise StopIteration
-        reordered_here = any(position == self._position for position, _, _ in self._reordered)
-        if self.step in self.frees_layers and not reordered_here:
+        if self.step in self.frees_layers:
             self._read_largest_first()
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
@@ -235,7 +235,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             "epoch": self.epoch,
             "stage": self._stage,
             "position": self._position,
-            "reordered": list(self._reordered),
+            "order": torch.from_numpy(self._order),
             "processes": self._sharding.world_size,
             "fingerprint": dict(self.fingerprint),
         }
@@ -256,8 +256,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                 "restore them, or start a new run with the checkpoint as model.path"
             )
         self._begin_epoch(state["epoch"], state["stage"], state["position"])
-        for place in state["reordered"]:
-            self._read_largest_first(place)
+        self._read_in_order(state["order"].numpy())
         if state["processes"] != self._sharding.world_size:
             self._read_largest_first()
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import TaskSection
-from danish_asr.recipe.data.index import TARGET, UNKNOWN_DIALECT, Index
-from danish_asr.recipe.data.sampler import Rows
+from danish_asr.recipe.data.index import TARGET, UNKNOWN_DIALECT, Index, Rows
 
 _ADDED_TOKENS: Final = 2
 """What a tokenizer may add before and after a text."""

@@ -178,12 +178,6 @@ class Noise(_FromFolder):
     most_db: Decibels = 30.0
 
     @override
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.least_db > self.most_db:
-            raise ValueError(f"least_db must be at most most_db, {self.most_db:g}")
-
-    @override
     def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
         noise = _part(file, rng.random(), len(waveform))
         ratio = 10 ** (-rng.uniform(self.least_db, self.most_db) / 20)
