@@ -4,6 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.decoding.greedy import GreedyDecoder
@@ -23,11 +25,23 @@ def predictions(run: Path) -> list[Prediction]:
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path) -> Path:
-    """A run with an evaluation of its training split. Not to be changed."""
-    run = tmp_path_factory.mktemp("runs") / "evaluated"
-    shutil.copytree(finished_run, run)
-    assert evaluate(run, dataset, TRAIN) == 0
+    """A run with an evaluation of its training split, which has two more columns."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = shutil.copytree(finished_run, folder / "evaluated")
+    root = shutil.copytree(dataset, folder / "tiny")
+    for path in root.glob("version=0/*/split=train/**/*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        places = pa.array(f"place {number}" for number in range(len(table)))
+        table = table.append_column("place", places).append_column("_row", places)
+        pq.write_table(table, path)
+    assert evaluate(run, dataset, TRAIN, f"dataset.config_overrides={{data: {root}}}") == 0
     return run
+
+
+def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Path) -> None:
+    extra = [row.extra for row in predictions(evaluated)]
+    assert all({*values} == {"place"} for values in extra)
+    assert "place 1" in [values["place"] for values in extra]
 
 
 def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluated: Path) -> None:
