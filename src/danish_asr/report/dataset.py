@@ -110,7 +110,7 @@ def order(split: str) -> int:
 
 
 def _columns(index: Index) -> pa.Table:
-    table = index.rows.select(*TEXT, "split", "corpus").to_arrow()
+    table = index.rows.select(*TEXT, "corpus", "split", "language").to_arrow()
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
