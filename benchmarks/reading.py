@@ -52,9 +52,9 @@ from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import create_reader
 from danish_asr.recipe.data.targets import (
     FrameCount,
-    NeededFrames,
     Targets,
     count_unknown,
+    frames_needed,
     select_rows,
 )
 
@@ -311,12 +311,12 @@ def index_rows(corpus: str, numbers: range, rng: np.random.Generator) -> pa.Tabl
 def measure_index(root: Path) -> None:
     """Index, batches of an epoch, then what looks at the texts."""
     index = timed("index", lambda: DanishAsrDataset(root).read_index("train"))
-    limits = sampler.BatchLimits(max_samples=3_840_000, multiple_of=8)
+    section = DatasetSection(asr_task_config=TaskSection(max_num_elements=3_840_000))
     rows = np.arange(len(index), dtype=np.int32)
     batches = timed(
         "batches of one epoch",
         lambda: sampler.training_batches(
-            index.lengths, index.row_group_of, rows, TaskSection(), limits, seed=1, epoch=0
+            index.lengths, index.rows["_group"].to_numpy(), rows, section, seed=1, epoch=0
         ),
     )
     hours = index.lengths.sum() / SAMPLE_RATE / 3600
@@ -331,8 +331,9 @@ def measure_texts(index: Index) -> None:
     """Filters, fingerprint and the count of unknown symbols."""
     targets = Targets(tokenizer_of(SENTENCE.replace("ø", "")))
     index = index.with_targets("raw")
-    needed = timed("bounds", lambda: NeededFrames(index, targets))
-    kept, _ = timed("filters", lambda: select_rows(index, needed, TaskSection(), FrameCount()))
+    frames = FrameCount()(index.lengths)
+    needed = timed("bounds", lambda: frames_needed(index, targets, frames))
+    kept, _ = timed("filters", lambda: select_rows(index, TaskSection(), needed, frames))
     timed("fingerprint", lambda: index.digest(kept))
     unknown = timed("unknown symbols", lambda: count_unknown(index, targets))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")

@@ -76,7 +76,7 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     file = run / "eval" / "best" / "test" / "predictions.jsonl"
     hypotheses = {p.id: p.hypothesis for p in read_predictions(file)}
     index = DanishAsrDataset(dataset).read_index("test")
-    (identifier,) = index.values("id", [0])
+    identifier = index.rows["id"][0]
     audio = tmp_path / "speech.flac"
     audio.write_bytes(bytes(index.audio.read(0)))
     assert soundfile.info(audio).samplerate == 16_000

@@ -1,7 +1,6 @@
 """The checks of a run's numbers, its disk and its tokenizer; what it prints."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +104,12 @@ def test_room_is_for_the_checkpoints_that_are_kept_and_the_one_that_is_written(
 
 def test_unknown_symbols_are_named_and_refused_above_the_limit() -> None:
     """TRAPS, names: v1 maps capitals to UNK; nothing checks agreement."""
-    unknown = UnknownSymbols(characters=100, unknown=5, symbols=(("Æ", 3), ("1", 2)))
+    unknown = UnknownSymbols(0.05, [("Æ", 3), ("1", 2)])
     section = DatasetSection(name="d", max_unknown_share=0.04)
     config = AsrConfig(dataset=section, tokenizer=TokenizerSection(name="t"))
     with pytest.raises(ConfigError, match=r"5.00% of the training text.*'t': 'Æ' '1'"):
         check_symbols(unknown, config)
-    check_symbols(replace(unknown, unknown=4), config)
+    check_symbols(unknown._replace(share=0.04), config)
 
 
 WANDB = "common.metric_recorders.wandb.enabled=true"

@@ -31,8 +31,8 @@ def ids(index: Index) -> list[str]:
 @pytest.mark.parametrize("size", [1, 7, 11, 30, 47])
 def test_a_subset_leaves_no_dialect_out_and_holds_the_smaller_ones(index: Index, size: int) -> None:
     subset = index.subset(size)
-    assert abs(len(subset) - size) <= len(index.dialects()[1])
-    assert set(subset.dialects()[1]) == set(index.dialects()[1])
+    assert abs(len(subset) - size) <= index.rows["dialect"].n_unique()
+    assert {*subset.rows["dialect"]} == {*index.rows["dialect"]}
     for larger in range(size, len(index) + 2):
         assert set(ids(subset)) <= set(ids(index.subset(larger)))
 
@@ -44,7 +44,7 @@ SHARES = [0.05, 0.3, 0.5, 0.8, 1.0]
 def test_a_share_is_of_each_dialects_hours_and_divides_at_most_one_speaker_of_it(
     index: Index, share: float
 ) -> None:
-    codes, dialects = index.dialects()
+    dialects, codes = np.unique(index.rows["dialect"].fill_null(""), return_inverse=True)
     is_chosen = np.isin(ids(index), ids(index.share(share, seed=1)))
     hours = np.bincount(codes, index.lengths)
     chosen = np.bincount(codes, index.lengths * is_chosen)

@@ -4,12 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.decoding.greedy import GreedyDecoder
 from danish_asr.inference.model import load_model
-from danish_asr.recipe.data.collate import decode
+from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.recipe.running import evaluate
@@ -24,11 +25,23 @@ def predictions(run: Path) -> list[Prediction]:
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path) -> Path:
-    """A run with an evaluation of its training split. Not to be changed."""
-    run = tmp_path_factory.mktemp("runs") / "evaluated"
-    shutil.copytree(finished_run, run)
-    assert evaluate(run, dataset, TRAIN) == 0
+    """A run with an evaluation of its training split, which has two more columns."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = shutil.copytree(finished_run, folder / "evaluated")
+    root = shutil.copytree(dataset, folder / "tiny")
+    for path in root.glob("version=0/*/split=train/**/*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        places = pa.array(f"place {number}" for number in range(len(table)))
+        table = table.append_column("place", places).append_column("_row", places)
+        pq.write_table(table, path)
+    assert evaluate(run, dataset, TRAIN, f"dataset.config_overrides={{data: {root}}}") == 0
     return run
+
+
+def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Path) -> None:
+    extra = [row.extra for row in predictions(evaluated)]
+    assert all({*values} == {"place"} for values in extra)
+    assert "place 1" in [values["place"] for values in extra]
 
 
 def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluated: Path) -> None:
@@ -47,13 +60,11 @@ def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
 ) -> None:
     """transcribe and evaluate have one forward pass; they once read different audio."""
     index = DanishAsrDataset(dataset).read_index("train")
-    waveforms = []
-    for row, size in enumerate(index.lengths):
-        waveforms.append(np.empty(size, np.float32))
-        decode(index.audio.read(row), waveforms[-1])
+    waveforms = [
+        decode(index.audio.read(row), samples) for row, samples in enumerate(index.lengths.tolist())
+    ]
     model = load_model(evaluated, device="cpu")
     texts = GreedyDecoder(model.tokenizer)(model.log_probs(waveforms))
-    ids = index.values("id", range(len(index)))
-    assert dict(zip(ids, texts, strict=True)) == {
+    assert dict(zip(index.rows["id"], texts, strict=True)) == {
         row.id: row.hypothesis for row in predictions(evaluated)
     }

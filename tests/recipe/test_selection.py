@@ -16,28 +16,22 @@ from tests.recipe.running import evaluate
 NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}
 OF_UPSTREAM = {**NAMED, "dataset": {"name": "tiny", "valid_split": "dev"}}
 TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_split": "dev"}}
-JOB = {"trainer": {"max_wall_minutes": 10.0}, "regime": {"score_profile": "plain"}}
-"""What a batch job and a reader of other profiles add."""
 
 
-@pytest.mark.parametrize("more", [{}, JOB], ids=["alone", "in_a_job"])
 @pytest.mark.parametrize(
     ("tree", "split"), [(NAMED, "test"), (OF_UPSTREAM, "dev"), (TRAINING, "test")]
 )
 def test_without_a_run_the_named_model_is_scored(
-    tmp_path: Path, tree: dict[str, Any], split: str, more: dict[str, Any]
+    tmp_path: Path, tree: dict[str, Any], split: str
 ) -> None:
-    selection = select(tmp_path / "new", {**tree, **more}, where="the test")
-    assert (selection.step, selection.model) == (None, "omniASR_CTC_300M")
+    selection = select(tmp_path / "new", tree, where="the test")
+    assert selection.step is None
     assert selection.output_dir == tmp_path / "new" / "eval" / "omniASR_CTC_300M" / split
 
 
-@pytest.mark.parametrize("more", [{}, JOB], ids=["alone", "in_a_job"])
 @pytest.mark.parametrize("tree", [{}, NAMED, OF_UPSTREAM, TRAINING])
-def test_of_a_run_the_best_checkpoint_is_scored(
-    finished_run: Path, tree: dict[str, Any], more: dict[str, Any]
-) -> None:
-    tree = {"dataset": {"name": "tiny"}, **tree, **more}
+def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[str, Any]) -> None:
+    tree = {"dataset": {"name": "tiny"}, **tree}
     selection = select(finished_run, tree, where="the test")
     assert selection.step in {2, 4}
     assert selection.output_dir == finished_run / "eval" / "best" / "test"

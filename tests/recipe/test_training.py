@@ -135,8 +135,7 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
         assert evaluate(run, dataset, f"evaluator.split={split}") == 0
         predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
         index = DanishAsrDataset(dataset).read_index(split)
-        rows = range(len(index))
-        expected = dict(zip(index.values("id", rows), index.values("text", rows), strict=True))
+        expected = dict(index.rows.select("id", "text").iter_rows())
         assert {p.id: p.reference for p in predictions} == expected
         assert len(predictions) == count
         assert {p.split for p in predictions} == {split}

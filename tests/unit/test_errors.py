@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError
-from danish_asr.recipe.data.index import ConditionError
 
 MADE_WITH: dict[type[DanishAsrError], tuple[Any, ...]] = {
     ConfigError: (["a.b: above 0; found -1", "c: unknown"],),
     MissingExtraError: ("--engine ray", "ray"),
-    ConditionError: ("age > 90", "no row has an age above 90"),
 }
 
 

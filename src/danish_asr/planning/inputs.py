@@ -16,9 +16,8 @@ from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.planning.memory import Model
 from danish_asr.recipe.config.schema import FULL, AsrConfig
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.data.index import Index, training_rows
 from danish_asr.recipe.data.reader import EpochSize
-from danish_asr.recipe.data.rows import training_rows
 from danish_asr.recipe.models.cards import Assets, open_tokenizer, tokenizer_of, with_named_model
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 

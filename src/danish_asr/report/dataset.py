@@ -23,7 +23,7 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
 from danish_asr.corpus.shards import find_shards
-from danish_asr.recipe.data.index import Index, read_index
+from danish_asr.recipe.data.index import TEXT, DanishAsrDataset, Index
 from danish_asr.report.components import audio_url
 from danish_asr.scoring.intervals import FloatArray
 
@@ -90,13 +90,12 @@ def read_rows(root: Path, splits: Collection[str] | None = None) -> Rows:
     Raises:
         DatasetError: There is no built dataset, it has no rows, or a shard is damaged.
     """
-    shards = [s for s in find_shards(root) if splits is None or s.keys["split"] in splits]
-    names = sorted({shard.keys["split"] for shard in shards}, key=lambda name: (order(name), name))
+    names = {shard.keys["split"] for shard in find_shards(root)}
+    names &= names if splits is None else {*splits}
     indexes = []
-    for name in names:
-        own = [shard for shard in shards if shard.keys["split"] == name]
+    for name in sorted(names, key=lambda name: (order(name), name)):
         try:
-            indexes.append(read_index(own, name))
+            indexes.append(DanishAsrDataset(root).read_index(name))
         except DatasetError as error:
             hint = f"`danish-asr verify {root}` lists all faults of a dataset"
             raise DatasetError(f"{error}; {hint}") from None
@@ -111,18 +110,11 @@ def order(split: str) -> int:
 
 
 def _columns(index: Index) -> pa.Table:
-    table = index.rows.to_arrow()
+    table = index.rows.select(*TEXT, "corpus", "split", "language").to_arrow()
     for name in set(METADATA_COLUMNS) - {"speaker_id"}:
         place = table.column_names.index(name)
         table = table.set_column(place, name, pc.fill_null(table[name], UNKNOWN))
-    columns = {
-        "split": pa.repeat(pa.scalar(index.split), len(index)),
-        "seconds": pa.array(index.lengths / SAMPLE_RATE),
-    }
-    table = table.drop_columns([name for name in columns if name in table.column_names])
-    for name, values in columns.items():
-        table = table.append_column(name, values)
-    return table
+    return table.append_column("seconds", pa.array(index.lengths / SAMPLE_RATE))
 
 
 class Group(NamedTuple):
@@ -203,13 +195,13 @@ def vocabulary(rows: Rows) -> list[dict[str, Any]]:
     made = []
     train: Counter[str] = Counter()
     for index in rows.indexes:  # train comes first
-        own = plain.filter(pc.equal(rows.table["split"], index.split))
+        own = plain.filter(pc.equal(rows.table["split"], index.name))
         counts = Counter(" ".join(own.to_pylist()).split())
         new = sum(count for word, count in counts.items() if word not in train)
         unseen = new / counts.total() if train and counts else None
         line = {"words": counts.total(), "distinct": len(counts), "unseen": unseen}
-        made.append({"split": index.split, **line})
-        if index.split == "train":
+        made.append({"split": index.name, **line})
+        if index.name == "train":
             train = counts
     return made
 

@@ -146,7 +146,7 @@ def _warnings(root: Path, rows: Rows, sample: _Sample) -> list[str]:
             f"No row has a value of {', '.join(absent)}. If the source has such a column under "
             f"another name, `danish-asr convert` reads it with {option}."
         )
-    if "test" not in [index.split for index in rows.indexes]:
+    if "test" not in [index.name for index in rows.indexes]:
         warnings.append("There is no test split: no group can be scored.")
     if not (root / INVENTORY_FILE).is_file():
         warnings.append(

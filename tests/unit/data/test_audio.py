@@ -1,3 +1,4 @@
+import io
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -7,10 +8,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import soundfile
+from numpy.typing import NDArray
 
 from danish_asr.base.errors import DatasetError
+from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
-from tests.shards import utterance, write_shard
+from tests.shards import flac, utterance, waveform, write_shard
 
 ROWS = [utterance(number) for number in range(23)]
 AUDIO = [row["audio_bytes"] for row in ROWS]
@@ -79,3 +83,43 @@ def test_threads_read_from_more_files_than_may_be_open(
         with suppress(FileNotFoundError):  # the descriptor of the listing itself
             opened.append(link.readlink())
     assert sum(path.is_relative_to(tmp_path) for path in opened) <= 2
+
+
+def encode(sound: NDArray[np.float32], form: str, subtype: str | None) -> bytes:
+    file = io.BytesIO()
+    soundfile.write(file, sound, 16_000, format=form, subtype=subtype)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "subtype"),
+    [("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("WAV", "PCM_16"), ("WAV", "FLOAT"), ("OGG", None)],
+)
+def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | None) -> None:
+    encoded = encode(waveform(12_345, 3), form, subtype)
+
+    expected = soundfile.read(io.BytesIO(encoded), dtype="float32")[0]
+    np.testing.assert_array_equal(decode(encoded, 12_345), expected)
+
+
+def test_channels_are_averaged() -> None:
+    left, right = waveform(9_000, 1), waveform(9_000, 2)
+
+    mean = decode(encode(np.stack([left, right], axis=1), "FLAC", "PCM_24"), 9_000)
+
+    np.testing.assert_allclose(mean, (left + right) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "message"),
+    [
+        (b"no audio", "cannot be decoded"),
+        (flac(12_345, 3)[:10_000], "cannot be decoded"),
+        (flac(12_344, 3), "audio_size is 12345, the audio has 12344 samples"),
+        # Trains silently wrong upstream (TRAPS).
+        (flac(12_345, 3, 48_000), "expected audio at 16000 Hz, found 48000 Hz"),
+    ],
+)
+def test_unexpected_audio_is_refused(encoded: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode(encoded, 12_345)

@@ -15,7 +15,8 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from typing_extensions import override
 
-from danish_asr.base.errors import DatasetError, RunError
+from danish_asr.base.errors import ConfigError, DatasetError, RunError
+from danish_asr.recipe.config.schema import TaskSection, WeightConfig
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.sampler import ATTENTION
@@ -109,32 +110,23 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     assert content(take(resumed, 15)) == content(take(fresh(), done + 15)[done:])
 
 
-def test_a_stage_reads_its_own_rows_from_its_first_step_on_and_counts_epochs_on(
-    root: Path, tokenizer: Tokenizer
-) -> None:
-    staged = reader(root, tokenizer)
-    staged.add_stage(3, reader(root, tokenizer, "train_b"))
-
-    assert content(take(staged, 3)) == content(take(reader(root, tokenizer), 3))
-    second = ids_of([*take(staged, 1), *staged])
-    assert sorted(second) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
-    assert staged.epoch == 1
-
-
 class Weighted(DanishAsrDataset):
     """A dataset with weights, as a configuration gives them."""
 
     @override
-    def read_index(self, split: str, where: str | None = None, weights: Any = ()) -> Index:
-        weights = [("corpus = 'b'", 0.4), ("dialect = 'Fynsk'", 2.5)]
-        return super().read_index(split, where, weights)
+    def read_index(
+        self, split: str, where: str | None = None, weights: Any = (), *, key: str = ""
+    ) -> Index:
+        factors = {"corpus = 'b'": 0.4, "dialect = 'Fynsk'": 2.5}
+        weights = [WeightConfig(where=where, factor=factor) for where, factor in factors.items()]
+        return super().read_index(split, weights=weights)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"task_config": task(max_num_elements=90_000)}, "limits: .*100000.* then, .*90000.* now"),
-        ({"dataset": Weighted}, r"repeats: a 1.* then, .* 0\.4 x corpus = 'b' .*now"),
+        ({"dataset": Weighted}, r"weights: \[\] then, .*0\.4 x corpus = 'b'.* now"),
         ({"speed_factors": FACTORS}, "speed_factors: .* then, .*0.9.* now"),
     ],
 )
@@ -240,3 +232,82 @@ def test_a_stop_where_more_layers_learn_changes_no_batch(
     resumed.step = stop
     undisturbed = take(freeing(root, tokenizer), 10)
     assert content(take(resumed, 10 - stop)) == content(undisturbed[stop:])
+
+
+def batches_of(steps: Any) -> list[Any]:
+    return [batch for step in steps for batch in step]
+
+
+def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
+    # Upstream reads six fixed columns, so that no id and no dialect reaches a batch (TRAPS).
+    encode = tokenizer.create_encoder()
+
+    for batch in batches_of(reader(root, tokenizer, "test_b", training=False)):
+        for place, name in enumerate(batch.example["id"]):
+            row = utterance(int(name.rsplit("-", 1)[1]), corpus="b", split="test")
+            expected = row | {"corpus": "b", "split": "test", "language": "dan_Latn"}
+            del expected["audio_bytes"]
+            expected["target_size"] = len(row["text"])
+            assert {key: batch.example[key][place] for key in batch.example} == expected
+            length = batch.source_seq_lens[place]
+            assert length == row["audio_size"]
+            wave = torch.from_numpy(waveform(length, int(name.rsplit("-", 1)[1])))
+            wave = torch.nn.functional.layer_norm(wave, wave.shape)
+            torch.testing.assert_close(batch.source_seqs[place, :length], wave, atol=1e-3, rtol=0)
+            assert not batch.source_seqs[place, length:].any()
+            tokens = batch.target_seqs[place, : batch.target_seq_lens[place]]
+            assert tokens.tolist() == encode(row["text"]).tolist()
+            rest = batch.target_seqs[place, batch.target_seq_lens[place] :]
+            assert (rest == tokenizer.vocab_info.pad_idx).all()
+
+
+def test_an_empty_reference_and_a_row_too_short_for_a_frame_are_evaluated(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    write_shard(tmp_path, [utterance(0, audio_size=100), utterance(1, audio_size=50, text="")])
+
+    (batch,) = batches_of(reader(tmp_path, tokenizer, training=False))
+
+    assert batch.example["text"] == ["hej med dig", ""]
+    assert (batch.example["target_size"], batch.target_seq_lens) == ([11, 0], [11, 1])
+    assert (batch.example["audio_size"], batch.source_seq_lens) == ([100, 50], [400, 400])
+    with pytest.raises(DatasetError, match="the filters leave none of its 2 utterances"):
+        reader(tmp_path, tokenizer)
+
+
+def test_targets_follow_the_profile_and_references_stay_raw(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    write_shard(tmp_path, [utterance(0, text="Køb 2 Øl!")])
+
+    def read(**options: Any) -> Any:
+        (batch,) = batches_of(reader(tmp_path, tokenizer, **options))
+        assert batch.example["text"] == ["Køb 2 Øl!"]
+        return batch
+
+    coral = read(text_profile="coral")
+    assert tokenizer.create_decoder()(coral.target_seqs[0]) == "køb to øl"
+    assert read().example["target_size"] == [9]
+
+
+def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    # Upstream's validation reader changes the section that the training reader holds (TRAPS).
+    plain, augmenting = task(), task(spec_aug_p=1.0)
+
+    def waves(config: TaskSection, *, training: bool) -> list[bytes]:
+        source = reader(root, tokenizer, training=training, task_config=config)
+        return [batch.source_seqs.numpy().tobytes() for batch in batches_of(source)]
+
+    assert waves(plain, training=False) == waves(augmenting, training=False)
+    assert not {*waves(plain, training=True)} & {*waves(augmenting, training=True)}
+    assert augmenting == task(spec_aug_p=1.0)
+
+
+def test_a_limit_below_the_longest_utterance_is_a_config_error(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    # Upstream rounds it down to 0 and fails elsewhere (TRAPS).
+    with pytest.raises(ConfigError, match=r"max_num_elements must be at least 2\d{4}"):
+        reader(root, tokenizer, task_config=task(max_num_elements=20_000))

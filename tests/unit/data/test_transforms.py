@@ -1,7 +1,7 @@
 """Transforms: what they do to length, level, spectrum and time, and what is refused."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from fairseq2.datasets import Seq2SeqBatch
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.reader import BatchReader
 from danish_asr.recipe.data.transforms import (
@@ -21,6 +22,7 @@ from danish_asr.recipe.data.transforms import (
     Transform,
     transforms_of_training,
 )
+from tests.documented import blocks, script
 from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
 
 RATE = 16_000
@@ -186,3 +188,32 @@ def test_a_transform_follows_from_the_generator_and_leaves_silence_alone(
     assert not np.array_equal(always(wave.copy(), rng()), wave)
     assert np.array_equal(never(wave.copy(), rng()), wave)
     assert np.array_equal(always(silence.copy(), rng()), silence)
+
+
+def waves(root: Path, tokenizer: Tokenizer, **options: Any) -> dict[str, torch.Tensor]:
+    return {
+        name: wave[:samples]
+        for batch in batches(reader(root, tokenizer, **options))
+        for name, wave, samples in zip(
+            cast(Any, batch.example)["id"], batch.source_seqs, batch.source_seq_lens, strict=True
+        )
+    }
+
+
+def test_the_transform_of_the_documentation_acts_and_repeats_itself(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "docs/howto/extend.md"
+    (config,) = ("\n".join(lines) for language, lines in blocks(page) if language == "yaml")
+    (tmp_path / "noise.py").write_text(script(page, "noise.py"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    write_shard(tmp_path, [utterance(number) for number in range(20)])
+
+    plain = waves(tmp_path, tokenizer)
+    noisy, again = (waves(tmp_path, tokenizer, **from_yaml(config)["dataset"]) for _ in range(2))
+    assert noisy.keys() == plain.keys()
+    for name, wave in plain.items():
+        assert torch.equal(noisy[name], again[name])
+        # Noise at 10 to 40 dB below: correlated, not equal.
+        correlation = torch.corrcoef(torch.stack([wave, noisy[name]]))[0, 1]
+        assert 0.94 < correlation < 0.99999

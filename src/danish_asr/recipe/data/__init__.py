@@ -2,6 +2,5 @@
 
 In: the shards of a split and the sections of ``dataset``. Out: a reader of ``Seq2SeqBatch``, the
 same batches for the same seed, that continues at any batch on any number of processes. Read
-`reader.py` first; then `index.py`, `targets.py`, `epochs.py` and `sampler.py` (which rows are in
-which batch), and `collate.py` (from rows to tensors).
+`reader.py` first; then `index.py`, `targets.py` and `sampler.py` (which rows are in which batch).
 """

@@ -1,6 +1,7 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,88 +10,130 @@ from fairseq2.data.data_pipeline import read_sequence
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
 from fairseq2.gang import Gangs
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import layer_norm
 from typing_extensions import override
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import DanishAsrError, DatasetError, RunError
+from danish_asr.base.errors import DanishAsrError, DatasetError, RunError, user_code
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import DatasetSection
-from danish_asr.recipe.data.collate import Collate
-from danish_asr.recipe.data.epochs import Epoch, Mix, TrainingEpochs
-from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
-from danish_asr.recipe.data.targets import FilterStatistics, FrameCount, Targets
-from danish_asr.recipe.data.transforms import transforms_of_training
+from danish_asr.recipe.data.audio import decode
+from danish_asr.recipe.data.index import NUMBERS, TARGET, Index, Rows
+from danish_asr.recipe.data.sampler import (
+    BatchLimits,
+    Epoch,
+    Sharding,
+    TrainingEpochs,
+    evaluation_batches,
+)
+from danish_asr.recipe.data.targets import FrameCount, Targets
+from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed, transforms_of_training
+
+
+def create_reader(
+    index: Index,
+    section: DatasetSection,
+    *,
+    tokenizer: Tokenizer,
+    gangs: Gangs,
+    dtype: torch.dtype,
+    num_accumulate: int,
+    training: bool,
+    seed: int,
+    num_frames: FrameCount = FrameCount(),  # noqa: B008 - immutable
+) -> "BatchReader":
+    """Read the rows of an index, with targets, in batches.
+
+    In training rows are filtered, mixed, shuffled and transformed as the section says. In
+    evaluation every row comes exactly once over all processes, whatever it says.
+
+    The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
+    Waveforms are normalised in float32 and then cast to ``dtype``. ``num_frames`` counts the
+    model's frames.
+
+    Raises:
+        ConfigError: A setting is impossible, with these rows or at all.
+        DatasetError: The filters leave nothing, or there are fewer rows than processes.
+    """
+    targets = Targets(tokenizer)
+    epochs = TrainingEpochs(index, targets, num_frames, section, seed=seed) if training else None
+    stage = Stage(
+        index=index,
+        make_epoch=epochs.make if epochs else _every_row(index, section),
+        targets=targets,
+        dtype=dtype,
+        normalize=section.asr_task_config.normalize_audio,
+        shortest=num_frames.shortest_input(),
+        transforms=transforms_of_training(section) if training else (),
+        pin_memory=gangs.root.device.type == "cuda",
+    )
+    sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
+    reader = BatchReader(stage, sharding, seed=seed, training=training)
+    if epochs:
+        reader.fingerprint = epochs.fingerprint() | {"transforms": str(stage.transforms)}
+        reader.filtered, reader.mix = epochs.filtered, epochs.mix
+    return reader
+
+
+def _every_row(index: Index, section: DatasetSection) -> Callable[[int], Epoch]:
+    batches = evaluation_batches(index.lengths, BatchLimits.of_evaluation(section))
+    epoch = Epoch(batches, index.lengths, np.ones(len(index)))
+    return lambda _: epoch
 
 
 class EpochSize(NamedTuple):
     """The size of an epoch over all processes; rows that come several times count so."""
 
     steps: int
-    batches: int
     rows: int
     padding: float  # the share of the padded samples that is padding
     hours: float
     longest: int  # samples of the longest row
 
 
-class _Source(NamedTuple):
-    """What a stage of training reads."""
-
-    collate: Collate
-    make_epoch: Callable[[int], Epoch]
-
-
 class BatchReader(DataReader[Seq2SeqBatch]):
     """Reads batches, the same number on every process, without any communication.
 
-    ``make_epoch`` makes an epoch, counted from 0. The state is the place in the epoch that was
-    *consumed*, whatever was read ahead; it is the same on all processes and fits any number of
-    them. :meth:`reset` begins the next epoch, which has batches of its own in training and the same
-    ones in evaluation.
+    The state is the place in the epoch that was *consumed*, whatever was read ahead; it is the same
+    on all processes and fits any number of them. :meth:`reset` begins the next epoch, which has
+    batches of its own in training and the same ones in evaluation.
 
     In training the largest batches come first (`Sharding.largest_first`) at the begin, at each
     stage, after a step of ``frees_layers``, and when another number of processes continues.
 
     Attributes:
-        filtered: What training's filters kept and removed; None in evaluation.
-        mix: The effective mix of training; None in evaluation.
+        fingerprint: What a checkpoint must agree with to be continued, by name.
+        filtered: A table of what training's filters kept and removed.
+        mix: A table of the effective mix of training.
         epoch: The current epoch, counted from 0.
         step: Steps that training has taken; they decide which stage is read.
         frees_layers: Steps of training after which more layers learn, which takes more memory.
         before_step: Called before each step is read; it may end the run with an exception.
     """
 
-    filtered: FilterStatistics | None = None
-    mix: Mix | None = None
+    filtered = mix = ""
+    frees_layers: Collection[int] = ()
 
-    def __init__(
-        self,
-        collate: Collate,
-        make_epoch: Callable[[int], Epoch],
-        sharding: Sharding,
-        *,
-        seed: int,
-        training: bool,
-        fingerprint: Mapping[str, object],
-    ) -> None:
+    def __init__(self, stage: "Stage", sharding: Sharding, *, seed: int, training: bool) -> None:
         self.before_step: Callable[[], None] = lambda: None
-        self.step, self.stages = 0, {0: _Source(collate, make_epoch)}
-        self.frees_layers: Collection[int] = ()
-        self._sharding = sharding
-        self._seed, self._keep_all, self.fingerprint = seed, not training, dict(fingerprint)
+        self.fingerprint: Mapping[str, object] = {}
+        self.step, self.stages = 0, {0: stage}
+        self._sharding, self._seed, self._training = sharding, seed, training
         self._begin_epoch(0)
         if training:
             self._read_largest_first()
         if not self._steps:
-            usable = f"{len(self._batches.rows)} of {len(collate.index)} utterances can be used"
+            usable = f"{len(self._batches.rows)} of {len(stage.index)} utterances can be used"
             fault = f"{usable}, too few for {sharding.world_size} processes"
-            raise DatasetError(f"split '{collate.index.name}': {fault}")
+            raise DatasetError(f"split '{stage.index.name}': {fault}")
 
     def add_stage(self, first: int, other: "BatchReader") -> None:
         """From step ``first`` on, read what another reader of training reads."""
         self.stages[first] = other.stages[0]
-        self.fingerprint |= {f"{key} {first}": value for key, value in other.fingerprint.items()}
+        of_stage = {f"{key} {first}": value for key, value in other.fingerprint.items()}
+        self.fingerprint = {**self.fingerprint, **of_stage}
 
     @property
     def _due_stage(self) -> int:
@@ -100,25 +143,25 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.epoch, self._stage, self._position = number, stage, position
         self._read = self.stages[stage].make_epoch(number)
         self._batches = self._read.batches
-        self._reordered: list[tuple[int, int, int]] = []
+        self._order = np.arange(len(self._batches))
         self._share_out()
 
     def _share_out(self) -> None:
+        """Begin to read the batches from the position on."""
         self._pipeline: Iterator[Any] | None = None
-        self._steps = self._sharding.steps(self._batches, self._position, keep_all=self._keep_all)
+        self._steps = self._all_steps(self._position)
         self._done = 0
 
-    def _read_largest_first(self, place: tuple[int, int, int] | None = None) -> None:
-        """Read the largest of the batches that are left next.
+    def _all_steps(self, position: int) -> list[list[tuple[int, int]]]:
+        return self._sharding.steps(self._batches, position, keep_all=not self._training)
 
-        ``place``: the position, processes and batches of each where that was done before a resume.
-        """
-        if place is None:
-            place = self._position, self._sharding.world_size, self._sharding.num_accumulate
-        position, *sizes = place
-        lengths = self._read.lengths
-        self._batches = Sharding(0, *sizes).largest_first(self._batches, position, lengths)
-        self._reordered.append(place)
+    def _read_largest_first(self) -> None:
+        """Read the largest of the batches that are left next."""
+        memory = self._batches.memory(self._read.lengths)
+        self._read_in_order(self._order[self._sharding.largest_first(memory, self._position)])
+
+    def _read_in_order(self, order: NDArray[np.int64]) -> None:
+        self._order, self._batches = order, self._read.batches.take(order)
         self._share_out()
 
     @property
@@ -133,13 +176,12 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def epoch_size(self) -> EpochSize:
         """The size of the current epoch."""
-        batches, lengths = self._batches, self._read.lengths
-        played = lengths[batches.rows]
+        lengths = self._read.lengths
+        played = lengths[self._batches.rows]
         return EpochSize(
-            steps=len(self._sharding.steps(batches, 0, keep_all=self._keep_all)),
-            batches=len(batches),
+            steps=len(self._all_steps(0)),
             rows=len(played),
-            padding=batches.padding(lengths),
+            padding=self._batches.padding(lengths),
             hours=int(played.sum(dtype=np.int64)) / SAMPLE_RATE / 3600,
             longest=int(played.max()),
         )
@@ -162,26 +204,24 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         self.before_step()
         if self._done == len(self._steps) or self._stage != self._due_stage:
             raise StopIteration
-        reordered_here = any(position == self._position for position, _, _ in self._reordered)
-        if self.step in self.frees_layers and not reordered_here:
+        if self.step in self.frees_layers:
             self._read_largest_first()
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
-        step = self._steps[self._done]
         batches = []
-        for _ in step.spans:
+        for _ in self._steps[self._done]:
             batch = next(self._pipeline)
             if isinstance(batch, DanishAsrError):
-                self._pipeline = None
                 raise batch
             batches.append(batch)
         self._done += 1
-        self._position += step.consumed
+        after = self._position + self._sharding.batches_per_step
+        self._position = min(after, len(self._batches))
         return batches
 
     @override
     def reset(self) -> None:
-        if self._keep_all:
+        if not self._training:
             self._begin_epoch(0)
             return
         changes = self._stage != self._due_stage
@@ -195,7 +235,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             "epoch": self.epoch,
             "stage": self._stage,
             "position": self._position,
-            "reordered": list(self._reordered),
+            "order": torch.from_numpy(self._order),
             "processes": self._sharding.world_size,
             "fingerprint": dict(self.fingerprint),
         }
@@ -216,24 +256,23 @@ class BatchReader(DataReader[Seq2SeqBatch]):
                 "restore them, or start a new run with the checkpoint as model.path"
             )
         self._begin_epoch(state["epoch"], state["stage"], state["position"])
-        for place in state["reordered"]:
-            self._read_largest_first(place)
+        self._read_in_order(state["order"].numpy())
         if state["processes"] != self._sharding.world_size:
             self._read_largest_first()
 
     def _open_pipeline(self) -> Iterator[Any]:
         """Decode the remaining batches of this process in the background, in order."""
-        spans = [span for step in self._steps[self._done :] for span in step.spans]
+        spans = [span for step in self._steps[self._done :] for span in step]
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
         # and one that lives until the interpreter ends crashes it.
-        collate = self.stages[self._stage].collate
+        stage = self.stages[self._stage]
         rows, epoch = self._batches.rows, self._read
         seed = (self._seed, self.epoch)
 
         def load(number: int) -> Seq2SeqBatch | DanishAsrError:
             begin, end = spans[number]
             try:
-                return collate(rows[begin:end], epoch, seed=seed, first=begin)
+                return stage.load(rows[begin:end], epoch, seed=seed, first=begin)
             except DanishAsrError as error:
                 return error  # an exception would lose its place in the order of the batches
 
@@ -246,53 +285,83 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         return iter(pipeline)
 
 
-def create_reader(
-    index: Index,
-    section: DatasetSection,
-    *,
-    tokenizer: Tokenizer,
-    gangs: Gangs,
-    dtype: torch.dtype,
-    num_accumulate: int,
-    training: bool,
-    seed: int,
-    num_frames: FrameCount | None = None,
-) -> BatchReader:
-    """Read the rows of an index, with targets, in batches.
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What a stage of training reads, or an evaluation: batches of rows of an index.
 
-    In training rows are filtered, mixed, shuffled and transformed as the section says. In
-    evaluation every row comes exactly once over all processes, whatever it says.
-
-    The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
-    Waveforms are normalised in float32 and then cast to ``dtype``. ``num_frames`` counts the
-    model's frames (default: wav2vec2's).
-
-    Raises:
-        ConfigError: A setting is impossible, with these rows or at all.
-        DatasetError: The filters leave nothing, or there are fewer rows than processes.
+    Source sequences are ``(rows, samples)`` in ``dtype``, padded with 0; target sequences are
+    ``(rows, tokens)`` int64, padded with the pad index. fairseq2 accepts no target without tokens,
+    so the target of a text that gives none is one pad symbol. ``example`` is a dict of lists, one
+    item per row: the texts of the index, ``audio_size`` (samples of the recording) and
+    ``target_size`` (tokens; 0 for a text that gives none).
     """
-    chosen = transforms_of_training(section) if training else []
-    frames, targets = num_frames or FrameCount(), Targets(tokenizer)
-    collate = Collate(
-        index=index,
-        targets=targets,
-        dtype=dtype,
-        normalize=section.asr_task_config.normalize_audio,
-        shortest=frames.shortest_input(),
-        transforms=chosen,
-        pin_memory=gangs.root.device.type == "cuda",
-    )
-    sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
-    if not training:
-        limits = BatchLimits.of_evaluation(section)
-        epoch = Epoch(evaluation_batches(index.lengths, limits), index.lengths)
-        return BatchReader(
-            collate, lambda _: epoch, sharding, seed=seed, training=False, fingerprint={}
+
+    index: Index  # with targets
+    make_epoch: Callable[[int], Epoch]
+    targets: Targets
+    dtype: torch.dtype
+    normalize: bool  # each waveform to mean 0 and variance 1
+    shortest: int  # shorter waveforms are padded to so many samples: the model's first frame
+    transforms: Sequence[Transform]  # but speed, which comes with the epoch
+    pin_memory: bool
+
+    def load(self, rows: Rows, epoch: Epoch, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
+        """Load rows of the index, of which the first has this place in the epoch; thread-safe.
+
+        The seed (the run's and the epoch's) and that place fix all that is random.
+
+        Raises:
+            DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
+        """
+        texts = self.index.rows.drop(NUMBERS)[rows]
+        example: dict[str, list[Any]] = texts.to_dict(as_series=False)
+        targets = [self.targets(text) for text in example.pop(TARGET)]
+        example["audio_size"] = self.index.lengths[rows].tolist()
+        example["target_size"] = [len(target) for target in targets]
+        sizes = epoch.lengths[rows]
+        lengths = np.maximum(sizes, self.shortest)
+        waveforms = np.empty((len(rows), lengths.max()), np.float32)
+        for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
+            waveforms[number, size:] = 0
+            try:
+                self._fill(waveforms[number, :size], row, epoch, [*seed, first + number])
+            except ValueError as error:
+                raise DatasetError(
+                    f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
+                    "`danish-asr verify` lists every damaged row"
+                ) from error
+        target_lengths = [max(1, size) for size in example["target_size"]]
+        padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
+        for number, target in enumerate(targets):
+            padded[number, : len(target)] = target
+        return Seq2SeqBatch(
+            self._tensor(waveforms, self.dtype),
+            lengths.tolist(),
+            self._tensor(padded, torch.int64),
+            target_lengths,
+            example=example,
         )
-    epochs = TrainingEpochs(index, targets, frames, section, seed=seed)
-    fingerprint = epochs.fingerprint() | {"transforms": str(chosen)}
-    reader = BatchReader(
-        collate, epochs.make, sharding, seed=seed, training=True, fingerprint=fingerprint
-    )
-    reader.filtered, reader.mix = epochs.filtered, epochs.mix
-    return reader
+
+    def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
+        recorded = decode(self.index.audio.read(row), int(self.index.lengths[row]))
+        out[:] = at_speed(recorded, float(epoch.speeds[row]), len(out))
+        rng = np.random.default_rng(seed)
+        self._transform(out, row, rng, after_normalization=False)
+        if self.normalize:
+            tensor = torch.from_numpy(out)
+            # NumPy copies in this thread. Torch would wake its pool for each copy, whose threads
+            # then spin: three times the processor time for the whole reader.
+            out[:] = layer_norm(tensor, tensor.shape).numpy()
+        self._transform(out, row, rng, after_normalization=True)
+
+    def _transform(
+        self, out: Waveform, row: int, rng: np.random.Generator, *, after_normalization: bool
+    ) -> None:
+        for transform in self.transforms:
+            if transform.after_normalization == after_normalization:
+                with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                    out[:] = transform(out, rng)
+
+    def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
+        tensor = torch.from_numpy(batch).to(dtype)
+        return tensor.pin_memory() if self.pin_memory else tensor

@@ -1,8 +1,16 @@
-"""The bucketing batch sampler: the batches of an epoch, and the share of each rank.
+"""Which rows an epoch of training shows, how fast, in which batches, and on which process.
 
-Batches are computed before any audio is read, from lengths, settings, seed and epoch alone. The
-number of processes only decides how they are shared out (:class:`Sharding`), so that a run can
-continue with another number of processes.
+A corpus's weight is ``(its share of the hours) ** beta_corpus``, normalised, as in upstream's
+``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*, and the epoch
+is as long as it must be to show every row at least once: the corpus that its weight favours least
+is read once, the others more often. A beta of 1, or null, leaves everything as it is.
+
+Then ``dataset.weights`` multiply this by the factors of all conditions that a row fulfils. A row
+with 0.3 repeats is in three of ten epochs, one with 1.3 is in each, and in three of ten twice.
+
+Batches are computed before any audio is read, from lengths, settings, seed and epoch alone; speeds
+are drawn before. The number of processes only decides how batches are shared out (`Sharding`), so
+that a run can continue with another number of processes.
 """
 
 import math
@@ -11,13 +19,15 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.schema import DatasetSection, TaskSection
-
-Rows = NDArray[np.int32]
-"""Row numbers of an index."""
+from danish_asr.recipe.config.schema import DatasetSection
+from danish_asr.recipe.data.index import NUMBERS, Index, Rows
+from danish_asr.recipe.data.targets import FrameCount, Targets, frames_needed, select_rows
+from danish_asr.recipe.data.transforms import samples_at_speed
 
 BUCKETING_ROWS: Final = 2_000
 """So many neighbouring rows are sorted by length together, if the rows are not shuffled."""
@@ -31,6 +41,9 @@ LENGTH_STEP: Final = 1.02
 other rows in every epoch."""
 
 
+_GOLDEN: Final = (5**0.5 - 1) / 2
+
+
 class RandomStream(IntEnum):
     """What is drawn for an epoch, with random numbers of its own; the values are in the seeds."""
 
@@ -42,6 +55,150 @@ class RandomStream(IntEnum):
     def generator(self, seed: int, epoch: int) -> np.random.Generator:
         """The generator of this stream in an epoch."""
         return np.random.default_rng([seed, epoch, self.value])
+
+
+class Epoch(NamedTuple):
+    """The batches of an epoch, and how its rows are played."""
+
+    batches: "Batches"
+    lengths: NDArray[np.int32]  # samples of every row of the index as it is played, (rows,)
+    speeds: NDArray[np.float64]  # of every row, 1 as recorded
+
+
+class TrainingEpochs:
+    """Makes the batches of each epoch of training.
+
+    ``filtered`` is a table of what the filters kept and removed, ``mix`` one of how often an epoch
+    shows the rows of each corpus and condition.
+
+    Raises:
+        ConfigError: The longest utterance fits no batch.
+        DatasetError: The filters leave nothing.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        targets: Targets,
+        frames: FrameCount,
+        section: DatasetSection,
+        *,
+        seed: int,
+    ) -> None:
+        self._index, self._frames, self._section, self._seed = index, frames, section, seed
+        task = section.asr_task_config
+        fastest = np.array(max([1.0, *section.speed_factors]))
+        self._needed = frames_needed(
+            index, targets, frames(samples_at_speed(index.lengths, fastest))
+        )
+        self._kept, self.filtered = select_rows(index, task, self._needed, frames(index.lengths))
+        if not self._kept.size:
+            fault = f"the filters leave none of its {len(index)} utterances"
+            raise DatasetError(f"split '{index.name}': {fault}; see dataset.asr_task_config")
+        longest = int(index.lengths[self._kept].max())
+        if longest > task.max_num_elements:
+            rule = f"must be at least {longest}, the samples of the longest training utterance"
+            now = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
+            raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {now}"])
+        self._repeats = repeats_of(
+            index, self._kept, section.mixture_parquet_storage_config.beta_corpus
+        )
+        self.mix = mix_table(index, self._kept, self._repeats)
+
+    def make(self, epoch: int) -> Epoch:
+        """Return the batches of an epoch, counted from 0."""
+        index, seed = self._index, self._seed
+        entries = epoch_entries(self._kept, self._repeats, seed=seed, epoch=epoch)
+        speeds = self._speeds(epoch)
+        lengths = samples_at_speed(index.lengths, speeds)
+        row_groups = index.rows["_group"].to_numpy()
+        batches = training_batches(
+            lengths, row_groups, entries, self._section, seed=seed, epoch=epoch
+        )
+        return Epoch(batches, lengths, speeds)
+
+    def _speeds(self, epoch: int) -> NDArray[np.float64]:
+        """Draw the speed of each row; one that would break a limit keeps its own."""
+        factors = np.array(self._section.speed_factors or [1.0])
+        rng = RandomStream.SPEEDS.generator(self._seed, epoch)
+        speeds = factors[rng.integers(0, len(factors), len(self._index), np.uint8)]
+        lengths, task = samples_at_speed(self._index.lengths, speeds), self._section.asr_task_config
+        longest = min(task.max_audio_len, task.max_num_elements)
+        fit = (lengths >= task.min_audio_len) & (lengths <= longest)
+        return np.where(fit & (self._needed <= self._frames(lengths)), speeds, 1.0)
+
+    def fingerprint(self) -> dict[str, object]:
+        """What a checkpoint must agree with to be continued, by name."""
+        task = self._section.asr_task_config
+        return {
+            "utterances": len(self._kept),
+            "content": self._index.digest(self._kept),
+            "seed": self._seed,
+            "speed_factors": list(self._section.speed_factors),
+            "limits": str(BatchLimits.of(self._section)),
+            "example_shuffle_window": task.example_shuffle_window,
+            "batch_shuffle_window": task.batch_shuffle_window,
+            "beta_corpus": self._section.mixture_parquet_storage_config.beta_corpus,
+            "weights": [f"{weight.factor:g} x {weight.where}" for weight in self._index.weights],
+        }
+
+
+def mix_table(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> str:
+    """A table of the rows that training uses: of corpora, then of the conditions of weights.
+
+    It has their hours, their share of an epoch's, and how often they come in it on average.
+    """
+    rows = index.rows.select("corpus", NUMBERS)[kept]
+    parts = {name: rows["corpus"] == name for name in rows["corpus"].unique(maintain_order=True)}
+    for weight in index.weights:
+        parts[f"{weight.factor:g} x {weight.where}"] = rows[f"_{weight.where}"]
+    hours = (rows["_samples"] / SAMPLE_RATE / 3600).to_numpy()
+    shown = hours * repeats
+    width = max(32, *map(len, parts))
+    lines = [f"{'corpus':{width}} {'rows':>10} {'hours':>10} {'share':>7} {'repeats':>8}"]
+    for name, is_part in parts.items():
+        mask = is_part.to_numpy()
+        own, of_epoch = hours[mask].sum(), shown[mask].sum()
+        times = of_epoch / own if own else 0.0
+        counts = f"{name:{width}} {np.count_nonzero(mask):>10,} {own:>10,.2f}"
+        lines.append(f"{counts} {of_epoch / shown.sum():>7.1%} {times:>8.2f}")
+    return "\n".join(lines)
+
+
+def repeats_of(index: Index, kept: Rows, beta_corpus: float | None) -> NDArray[np.float64]:
+    """How often an epoch shows each row that training uses; once without beta and weights."""
+    rows, repeats = index.rows.select("corpus", NUMBERS)[kept], np.ones(len(kept))
+    if beta_corpus is not None:
+        samples = pl.col("_samples").cast(pl.Int64).sum()
+        corpora = index.rows.group_by("corpus", maintain_order=True).agg(samples)
+        shares = corpus_shares(corpora["_samples"].to_numpy(), beta_corpus)
+        share_of = dict(zip(corpora["corpus"], shares, strict=True))
+        share = pl.col("corpus").replace_strict(share_of)
+        repeats = rows.select(share / samples.over("corpus")).to_series().to_numpy()
+        repeats = repeats / repeats.min()
+    for weight in index.weights:
+        repeats = repeats * np.where(rows[f"_{weight.where}"], weight.factor, 1.0)
+    return repeats
+
+
+def corpus_shares(hours: NDArray[np.float64], beta_corpus: float) -> NDArray[np.float64]:
+    """The share of an epoch's hours of each corpus; they add up to 1."""
+    powers = (hours / hours.sum()) ** beta_corpus
+    return np.asarray(powers / powers.sum())
+
+
+def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch: int) -> Rows:
+    """The rows of an epoch in ascending order, then those that come twice, and so on.
+
+    A row with 1.37 repeats comes once in each epoch, and in 37 of 100 a second time. Rows with the
+    same repeats take turns, in an order that the seed draws, so that each epoch has its part.
+    """
+    rng = RandomStream.REPEATED_ROWS.generator(seed, 0)
+    turns = np.empty(len(kept))
+    turns[np.lexsort((rng.random(len(kept)), repeats))] = np.arange(len(kept)) * _GOLDEN % 1
+    times = np.floor((epoch + 1) * repeats + turns) - np.floor(epoch * repeats + turns)
+    rounds = range(max(1, int(times.max())))
+    return np.concatenate([kept[times > n] for n in rounds])
 
 
 class BatchLimits(NamedTuple):
@@ -118,8 +275,7 @@ def training_batches(
     lengths: NDArray[np.int32],
     row_group_of: NDArray[np.int32],
     entries: Rows,
-    task: TaskSection,
-    limits: BatchLimits,
+    section: DatasetSection,
     *,
     seed: int,
     epoch: int,
@@ -129,9 +285,9 @@ def training_batches(
     With an ``example_shuffle_window`` of 1 the rows of a row group stay together, and row groups
     come in a random order. With a ``batch_shuffle_window`` of 1 batches come in the order of their
     first row. ``lengths`` and ``row_group_of`` are of every row of the index, in this epoch;
-    ``entries`` are the epoch's rows in ascending order, repeated rows several times.
+    ``entries`` are the epoch's rows in ascending order, then those that come twice, and so on.
     """
-    rng = RandomStream.ROW_ORDER.generator(seed, epoch)
+    task, rng = section.asr_task_config, RandomStream.ROW_ORDER.generator(seed, epoch)
     stream = _by_row_group(row_group_of, entries, rng)
     bucketing_window = BUCKETING_ROWS
     if task.example_shuffle_window != 1:
@@ -145,7 +301,7 @@ def training_batches(
     upper_lengths = np.exp(bins[positions] * step).astype(np.int64) + 1
     longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
     window_ends = np.append(np.arange(bucketing_window, len(stream), bucketing_window), len(stream))
-    batches = Batches(stream[positions], _cut(longest, window_ends, limits))
+    batches = Batches(stream[positions], _cut(longest, window_ends, BatchLimits.of(section)))
     # A batch stands where its first row stands in the stream.
     place_of_batch = np.minimum.reduceat(positions, batches.offsets[:-1])
     numbers = np.argsort(place_of_batch)
@@ -156,13 +312,9 @@ def training_batches(
 
 def _by_row_group(row_group_of: NDArray[np.int32], entries: Rows, rng: np.random.Generator) -> Rows:
     """The entries by row group, and row groups in random order."""
-    begins = np.flatnonzero(np.append(True, entries[1:] != entries[:-1]))
-    times = np.diff(np.append(begins, len(entries)))
-    # 0 for a row's first occurrence among the entries, 1 for its second, ...
-    occurrence = np.arange(len(entries)) - np.repeat(begins, times)
-    # A row group's second occurrences are a group of their own, so that repeats stay apart.
-    row_groups = int(row_group_of.max()) + 1
-    group_keys = row_group_of[entries] + occurrence * row_groups
+    # Each time that entries begin anew, their row groups are others, so that repeats stay apart.
+    repeat = np.cumsum(np.diff(entries, prepend=-1) <= 0)
+    group_keys = row_group_of[entries] + repeat * (int(row_group_of.max()) + 1)
     _, group_of_entry = np.unique(group_keys, return_inverse=True)
     place_of_group = rng.permutation(int(group_of_entry.max()) + 1)
     return entries[np.argsort(place_of_group[group_of_entry], kind="stable")]
@@ -178,13 +330,6 @@ def _cut(longest: NDArray[Any], ends: NDArray[Any], limits: BatchLimits) -> NDAr
     return np.array(offsets, np.int64)
 
 
-class Step(NamedTuple):
-    """What one process reads for one step."""
-
-    spans: list[tuple[int, int]]  # (begin, end) in Batches.rows, one per batch
-    consumed: int  # batches that all processes together read in this step
-
-
 class Sharding(NamedTuple):
     """Shares batches out over ``world_size`` data-parallel processes; this is ``rank``."""
 
@@ -192,8 +337,15 @@ class Sharding(NamedTuple):
     world_size: int
     num_accumulate: int
 
-    def steps(self, batches: Batches, position: int, *, keep_all: bool) -> list[Step]:
-        """The steps of this rank from a position to the end.
+    @property
+    def batches_per_step(self) -> int:
+        """Batches that all processes together read in a step; in the last one what is left."""
+        return self.world_size * self.num_accumulate
+
+    def steps(
+        self, batches: Batches, position: int, *, keep_all: bool
+    ) -> list[list[tuple[int, int]]]:
+        """The steps of this rank from a position to the end: spans of `Batches.rows`, one a batch.
 
         A step takes ``world_size * num_accumulate`` consecutive batches, of which rank r takes the
         r-th block; hence two processes compute the loss that one computes with twice the
@@ -202,40 +354,33 @@ class Sharding(NamedTuple):
         impossible, some rows remain, fewer than processes. Training leaves them out, others in
         each epoch; with ``keep_all`` (evaluation) the first processes take them.
         """
-        per_step = self.world_size * self.num_accumulate
-        offsets = batches.offsets[position:]
-        end_of_full_steps = (len(offsets) - 1) // per_step * per_step
-        steps = [
-            self._step(offsets[begin : begin + per_step + 1], self.num_accumulate, per_step)
-            for begin in range(0, end_of_full_steps, per_step)
-        ]
-        left = offsets[end_of_full_steps:]
-        parts = _split(left, self.world_size)
+        offsets, size = batches.offsets[position:], self.batches_per_step
+        end = (len(offsets) - 1) // size * size
+        steps = [offsets[begin : begin + size + 1] for begin in range(0, end, size)]
+        last = _split(offsets[end:], self.world_size)
         if not keep_all:
-            parts = parts[: len(parts) - (len(parts) - 1) % self.world_size]
-        if len(parts) > 1:
-            count = math.ceil((len(parts) - 1) / self.world_size)
-            steps.append(self._step(parts, count, len(left) - 1))
-        return steps
+            last = last[: len(last) - (len(last) - 1) % self.world_size]
+        if len(last) > 1:
+            steps.append(last)
+        return [self._own(step) for step in steps]
 
-    def largest_first(self, batches: Batches, position: int, lengths: NDArray[np.int32]) -> Batches:
-        """Let the largest batches from ``position`` on fill the next two steps of all processes.
+    def _own(self, offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+        count = math.ceil((len(offsets) - 1) / self.world_size)
+        return list(pairwise(offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()))
+
+    def largest_first(self, memory: NDArray[np.float64], position: int) -> NDArray[np.int64]:
+        """An order in which the largest batches from ``position`` on fill the next two steps.
 
         They come from small to large, dealt out to the processes, and all others as they were. An
         optimizer has its moments from the end of the first step on, and gradients exist from the
         second batch of a step on: the last batches of the second step need the most memory.
         """
-        per_step = self.world_size * self.num_accumulate
-        steps = min(2, (len(batches) - position) // per_step)
-        order = position + np.argsort(batches.memory(lengths)[position:], kind="stable")
-        largest = order[len(order) - steps * per_step :]
+        steps = min(2, (len(memory) - position) // self.batches_per_step)
+        order = position + np.argsort(memory[position:], kind="stable")
+        largest = order[len(order) - steps * self.batches_per_step :]
         dealt = largest.reshape(steps, self.num_accumulate, self.world_size).swapaxes(1, 2).ravel()
-        others = np.setdiff1d(np.arange(position, len(batches)), largest)
-        return batches.take(np.concatenate([np.arange(position), dealt, others]))
-
-    def _step(self, offsets: NDArray[np.int64], count: int, consumed: int) -> Step:
-        own = offsets[self.rank * count : (self.rank + 1) * count + 1].tolist()
-        return Step(list(pairwise(own)), consumed)
+        others = np.setdiff1d(np.arange(position, len(memory)), largest)
+        return np.concatenate([np.arange(position), dealt, others])
 
 
 def _split(offsets: NDArray[np.int64], multiple: int) -> NDArray[np.int64]:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import TaskSection
-from danish_asr.recipe.data.index import TARGET, Index
-from danish_asr.recipe.data.sampler import Rows
+from danish_asr.recipe.data.index import TARGET, UNKNOWN_DIALECT, Index, Rows
 
 _ADDED_TOKENS: Final = 2
 """What a tokenizer may add before and after a text."""
@@ -65,113 +64,65 @@ class Targets:
         """Targets of a normalised text, ``(tokens,)``; may be empty."""
         return np.asarray(self._encode(text).numpy())
 
-    def can_write(self, text: str) -> bool:
-        """Whether no symbol of a normalised text is unknown."""
-        return self.unknown is None or not bool((self._encode(text) == self.unknown).any())
 
-
-class Removed(NamedTuple):
-    """Rows of one dialect that one filter removed."""
-
-    reason: str
-    dialect: str
-    rows: int
-    seconds: float
-
-
-class FilterStatistics(NamedTuple):
-    """What the filters kept and removed; a row counts for the first reason that applies."""
-
-    rows: int
-    seconds: float
-    removed: list[Removed]
-
-    def lines(self) -> list[str]:
-        """A plain table; one line if nothing was removed."""
-        gone, hours = sum(part.rows for part in self.removed), self.seconds / 3600
-        lines = [f"{self.rows:,} utterances ({hours:,.2f} h) for training, {gone:,} filtered out"]
-        for part in self.removed:
-            counts = f"{part.rows:>9,} rows {part.seconds / 3600:>9,.2f} h"
-            lines.append(f"  {part.reason:52} {part.dialect:16} {counts}")
-        return lines
-
-
-class NeededFrames:
-    """The frames that CTC needs for the target of each row.
+def frames_needed(index: Index, targets: Targets, frames: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The frames that CTC needs for the target of each row, which will have at least ``frames``.
 
     Tokenising takes 40 microseconds a row, minutes for millions of rows in every process. So tokens
     are counted only where as many as characters, all equal, might not fit. A few characters, such
     as ``ﷺ``, give more tokens: such a row may stay, and has a loss of 0.
     """
-
-    def __init__(self, index: Index, targets: Targets) -> None:
-        self._index, self._targets = index, targets
-        texts = index.rows[TARGET]
-        self.characters = texts.str.len_chars().cast(pl.Int32).to_numpy()
-        self.empty = (texts.str.strip_chars() == "").to_numpy()
-        self._frames = 2 * (self.characters + _ADDED_TOKENS)
-        self._is_exact = self.empty.copy()
-
-    def fit(self, frames: NDArray[np.int32], rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which of these rows, a mask, have enough frames; ``frames`` of every row."""
-        doubtful = np.flatnonzero(rows & ~self._is_exact & (self._frames > frames))
-        for row, text in zip(doubtful, self._index.values(TARGET, doubtful), strict=True):
-            self._frames[row] = ctc_frames(self._targets(text))
-        self._is_exact[doubtful] = True
-        return np.asarray(rows & (self._frames <= frames))
+    texts = index.rows[TARGET]
+    needed = 2 * (texts.str.len_chars().cast(pl.Int32).to_numpy() + _ADDED_TOKENS)
+    doubtful = np.flatnonzero(needed > frames)
+    for row, text in zip(doubtful, texts.gather(doubtful), strict=True):
+        needed[row] = ctc_frames(targets(text))
+    return needed
 
 
 def select_rows(
-    index: Index, needed: NeededFrames, task: TaskSection, frames: FrameCount
-) -> tuple[Rows, FilterStatistics]:
-    """The rows that training uses, ascending, and statistics of the others.
+    index: Index, task: TaskSection, needed: NDArray[np.int32], frames: NDArray[np.int32]
+) -> tuple[Rows, str]:
+    """The rows that training uses, ascending, and a table of the others by reason and dialect.
 
-    Lengths are those of the recordings, whatever transforms make of them later.
+    ``needed`` are the frames that CTC needs, ``frames`` those of each recording, ``(rows,)``,
+    whatever transforms make of it later. A row counts for the first reason that applies.
     """
-    lengths = index.lengths
+    lengths, texts = index.lengths, index.rows[TARGET]
+    characters = texts.str.len_chars().to_numpy()
     reasons = {
         "shorter than min_audio_len": lengths < task.min_audio_len,
         "longer than max_audio_len": lengths > task.max_audio_len,
-        "empty text": needed.empty,
+        "empty text": (texts.str.strip_chars() == "").to_numpy(),
         "fewer samples per character than min_samples_per_char": lengths
-        < task.min_samples_per_char * needed.characters,
+        < task.min_samples_per_char * characters,
+        "fewer frames than CTC needs (targets + repeats)": needed > frames,
     }
-    left = ~np.logical_or.reduce(list(reasons.values()))
-    reasons["fewer frames than CTC needs (targets + repeats)"] = ~needed.fit(frames(lengths), left)
-    reason_of = np.select(list(reasons.values()), range(len(reasons)), len(reasons))
-    codes, dialects = index.dialects()
-    removed = []
-    for number, reason in enumerate(reasons):
-        for code, dialect in enumerate(dialects):
-            rows = (reason_of == number) & (codes == code)
-            if rows.any():
-                removed.append(Removed(reason, dialect, int(rows.sum()), _seconds(lengths[rows])))
-    kept = np.flatnonzero(reason_of == len(reasons)).astype(np.int32)
-    return kept, FilterStatistics(len(kept), _seconds(lengths[kept]), removed)
+    hours = (pl.Series("hours", lengths) / SAMPLE_RATE / 3600).to_frame()
+    rows = hours.with_columns(index.rows["dialect"].fill_null(UNKNOWN_DIALECT))
+    stays, lines = np.ones(len(index), np.bool_), list[str]()
+    for reason, applies in reasons.items():
+        groups = rows.filter(stays & applies).group_by("dialect", maintain_order=True)
+        for dialect, count, sum_ in groups.agg(pl.len(), pl.sum("hours")).iter_rows():
+            lines.append(f"  {reason:52} {dialect:16} {count:>9,} rows {sum_:>9,.2f} h")
+        stays &= ~applies
+    kept = np.flatnonzero(stays).astype(np.int32)
+    title = f"{len(kept):,} utterances ({rows.filter(stays)['hours'].sum():,.2f} h) for training"
+    table = [f"{title}, {len(index) - len(kept):,} filtered out", *lines]
+    return kept, "\n".join(table)
 
 
-def _seconds(lengths: NDArray[np.int32]) -> float:
-    return float(lengths.sum(dtype=np.int64) / SAMPLE_RATE)
-
-
-@dataclass(frozen=True)
-class UnknownSymbols:
+class UnknownSymbols(NamedTuple):
     """How much of a split's text the tokenizer cannot write."""
 
-    characters: int
-    unknown: int
-    symbols: tuple[tuple[str, int], ...]  # the unknown characters, the most frequent first
-
-    @property
-    def share(self) -> float:
-        """Unknown characters per character."""
-        return self.unknown / self.characters if self.characters else 0.0
+    share: float  # of the characters
+    symbols: list[tuple[str, int]]  # the unknown characters, the most frequent first
 
 
 def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
     """Count the characters that a tokenizer of characters maps to its unknown symbol.
 
-    Each is seen on its own: a tokenizer may make one unknown token of many characters in a row.
+    One at a time: a tokenizer may make one unknown token of many characters in a row.
     """
     counts = np.zeros(0x110000, np.int64)
     # A few rows at a time: a character takes 15 bytes while it is counted.
@@ -179,7 +130,7 @@ def count_unknown(index: Index, targets: Targets) -> UnknownSymbols:
         codes = np.frombuffer("".join(rows[TARGET]).encode("utf-32-le"), np.uint32)
         occurrences = np.bincount(codes)
         counts[: len(occurrences)] += occurrences
-    seen = {chr(code): int(counts[code]) for code in np.flatnonzero(counts).tolist()}
-    unknown = {symbol: count for symbol, count in seen.items() if not targets.can_write(symbol)}
-    symbols = sorted(unknown.items(), key=lambda pair: (-pair[1], pair[0]))
-    return UnknownSymbols(sum(seen.values()), sum(unknown.values()), tuple(symbols))
+    pairs = [(chr(code), int(counts[code])) for code in np.flatnonzero(counts).tolist()]
+    unknown = [pair for pair in pairs if targets.unknown in targets(pair[0]).tolist()]
+    share = sum(count for _, count in unknown) / max(1, int(counts.sum()))
+    return UnknownSymbols(share, sorted(unknown, key=lambda pair: (-pair[1], pair[0])))

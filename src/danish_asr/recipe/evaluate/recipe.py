@@ -1,19 +1,16 @@
 """The evaluation recipe: a checkpoint or a named model, a split, and its predictions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast, final
 
-from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
-from fairseq2.gang import all_sum
+from fairseq2.gang import Gang, all_sum
 from fairseq2.metrics import MetricBag
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
-from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
@@ -22,17 +19,23 @@ from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
-from danish_asr.decoding.decoders import Decoder, make_decoder
+from danish_asr.base.errors import RunFailedError
+from danish_asr.base.files import publish_json, sha256_of
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding.decoders import make_decoder
 from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.evaluate.results import about_evaluation, write_results
-from danish_asr.recipe.evaluate.selection import Selection, select
+from danish_asr.recipe.evaluate.selection import Selection, about_evaluation, select
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
-from danish_asr.recipe.run.run_directory import locked
+from danish_asr.recipe.run.run_directory import (
+    EVALUATION,
+    PREDICTIONS,
+    PREDICTIONS_SHA256,
+    locked,
+)
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.ending import (
@@ -51,9 +54,10 @@ from danish_asr.recipe.train.readers import (
 )
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import Prediction, from_row
+from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
 
-_COLUMNS: Final = ("id", "corpus", "split", *METADATA_COLUMNS)
+_NOT_WRITTEN: Final = frozenset({"text", "language", "audio_size", "target_size"})
+"""What a batch has of its rows and a predictions file does not, or by another name."""
 
 
 def run(request: cli.Request, tree: Tree) -> Path | None:
@@ -68,13 +72,13 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
             dump(selection.config, where=request.where)
             return None
         selection, resolved = selection.resolved(request.where)
-        rank = rank_info().rank
+        config, rank = selection.config, rank_info().rank
         if rank == 0:
-            cli.note(f"scoring {selection.model}, split {selection.config.evaluator.split}")
+            cli.note(f"scoring {config.model.name}, split {config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
-            write_configuration(selection.config, selection.output_dir)
+            write_configuration(config, selection.output_dir)
             recipe = AsrEvalRecipe(selection, resolved)
-            run_evaluation(recipe, sections_of(selection.config), selection.output_dir)
+            run_evaluation(recipe, sections_of(config), selection.output_dir)
     return selection.output_dir
 
 
@@ -92,23 +96,13 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
         config, tokenizer = self._resolved.config, self._resolved.tokenizer
-        setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         use_granted_cpus(config.common.torch.num_threads)
-        reader = splits_reader(setup, _with_raw_audio(config), self._resolved.rows.valid)
-        decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-        about = about_evaluation(self._selection, self._resolved, decoder)
-        predictions = list[Prediction]()
-        unit = PredictionUnit(
-            CtcCriterion(context.model),
-            decoder,
-            trained=_trained(context.model, config),
-            tokenizer=setup.tokenizer,
-            profile=config.regime.score_profile,
-            predictions=predictions,
-            finish=partial(
-                write_results, context.output_dir, context.gangs.root, predictions, about
-            ),
-        )
+        # The model normalises waveforms.
+        task = replace(config.dataset.asr_task_config, normalize_audio=False)
+        raw = replace(config, dataset=replace(config.dataset, asr_task_config=task))
+        setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
+        reader = splits_reader(setup, raw, self._resolved.rows.valid)
+        unit = PredictionUnit(context, self._selection, self._resolved)
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
 
@@ -118,49 +112,30 @@ class AsrEvalRecipe(EvalRecipe):
         return Fairseq2Config
 
 
-def _with_raw_audio(config: AsrConfig) -> AsrConfig:
-    """The configuration of a reader that leaves normalising waveforms to the model."""
-    task = replace(config.dataset.asr_task_config, normalize_audio=False)
-    return replace(config, dataset=replace(config.dataset, asr_task_config=task))
-
-
-def _trained(model: RecipeModel, config: AsrConfig) -> TrainedModel:
-    speech = speech_of(config)
-    return TrainedModel(
-        cast(Wav2Vec2AsrModel, model.base_module),
-        cast(Wav2Vec2AsrConfig, model.config),
-        normalize_audio=speech["normalize_audio"],
-        amp_dtype=speech["amp_dtype"],
-    )
-
-
 @final
 class PredictionUnit(AsrValidationUnit):
-    """Validates, and adds the predictions of each batch to a list.
-
-    ``finish`` is called when each row was added once, on one of the processes.
+    """Validates, collects the predictions of each batch, and writes the results at the end.
 
     Attributes:
-        num_rows: The rows so far, on this process.
+        predictions: Those so far, on this process.
     """
 
     TITLE = "Evaluation"
 
-    def __init__(
-        self,
-        criterion: CtcCriterion,
-        decoder: Decoder,
-        *,
-        trained: TrainedModel,
-        tokenizer: Tokenizer,
-        profile: str,
-        predictions: list[Prediction],
-        finish: Callable[[], None],
-    ) -> None:
-        super().__init__(criterion, decoder, profile)
-        self._trained, self._tokenizer = trained, tokenizer
-        self._predictions, self._finish = predictions, finish
-        self.num_rows = 0
+    def __init__(self, context: RecipeContext, selection: Selection, resolved: Resolved) -> None:
+        config, self._tokenizer = resolved.config, resolved.tokenizer
+        decoder = make_decoder(config.decoder.name, config.decoder.config, self._tokenizer)
+        super().__init__(CtcCriterion(context.model), decoder, config.regime.score_profile)
+        speech = speech_of(config)
+        self._trained = TrainedModel(
+            cast(Wav2Vec2AsrModel, context.model.base_module),
+            cast(Wav2Vec2AsrConfig, context.model.config),
+            normalize_audio=speech["normalize_audio"],
+            amp_dtype=speech["amp_dtype"],
+        )
+        self._output_dir, self._gang = context.output_dir, context.gangs.root
+        self._about = about_evaluation(selection, resolved, decoder)
+        self.predictions = list[Prediction]()
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
@@ -178,23 +153,22 @@ class PredictionUnit(AsrValidationUnit):
         self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
         losses = per_token(nats, targets)
         sure = confidences(log_probs, hypotheses, self._tokenizer)
+        columns = {key: values for key, values in example.items() if key not in _NOT_WRITTEN}
         for row, hypothesis in enumerate(hypotheses):
             seconds = example["audio_size"][row] / SAMPLE_RATE
-            values = {
+            prediction = {key: values[row] for key, values in columns.items()} | {
                 "reference": example["text"][row],
                 "hypothesis": hypothesis,
                 "duration": seconds,
                 "loss": losses[row],
                 "confidence": sure[row],
                 "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
-                **{name: example[name][row] for name in _COLUMNS},
             }
-            self._predictions.append(from_row(values, f"row {row} of a batch"))
-        self.num_rows += len(hypotheses)
+            self.predictions.append(from_row(prediction, f"row {row} of a batch"))
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
-        self._finish()
+        write_results(self._output_dir, self._gang, self.predictions, self._about)
 
 
 def _rows(padded: Tensor, sizes: Sequence[int]) -> list[Tensor]:
@@ -224,7 +198,7 @@ class StoppableEvaluation(StoppableTask):
             try:
                 self.inner.run()
             except ValidationInterrupted:
-                done = int(all_sum(self._gang, self._unit.num_rows))
+                done = int(all_sum(self._gang, len(self._unit.predictions)))
                 log.warning(
                     "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation "
                     "begins anew: raise trainer.max_wall_minutes and the job's limit.",
@@ -232,3 +206,36 @@ class StoppableEvaluation(StoppableTask):
                 )
                 self._gangs.close()
                 raise TaskStopException from None
+
+
+def write_results(
+    directory: Path, gang: Gang, predictions: list[Prediction], about: Mapping[str, Any]
+) -> None:
+    """Write the predictions of all processes as one file, and ``evaluation.json`` beside it.
+
+    ``about`` is the content of that, without the hash of the predictions file.
+
+    Raises:
+        RunFailedError: There is not one prediction for each row to score.
+    """
+    # Ranks may be on several hosts and share only the output directory.
+    files = [directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
+    if gang.rank != 0:
+        write_predictions(files[gang.rank], predictions)
+    gang.barrier()
+    if gang.rank == 0:
+        for file in files[1:]:
+            predictions += read_predictions(file)
+            file.unlink()
+        rows = sum(about["rows"].values())
+        if len({p.key for p in predictions}) != rows or len(predictions) != rows:
+            raise RunFailedError(
+                f"{len(predictions)} predictions were made for {rows} rows; every row must "
+                "be scored once. `danish-asr verify` finds ids that occur twice."
+            )
+        path = directory / PREDICTIONS
+        write_predictions(path, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
+        of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(path)}
+        publish_json(directory / EVALUATION, {**about, **of_file})
+        log.info("{} predictions written to {}.", rows, path)
+    gang.barrier()

@@ -28,8 +28,7 @@ from danish_asr.base.stops import ends_in_time
 from danish_asr.decoding.decoders import find_decoder
 from danish_asr.recipe.config.load import top_layers, unstructure
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
-from danish_asr.recipe.data.index import DanishAsrDataset
-from danish_asr.recipe.data.rows import OpenRows, open_rows
+from danish_asr.recipe.data.index import DanishAsrDataset, OpenRows, open_rows
 from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
     Assets,

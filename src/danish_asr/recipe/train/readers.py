@@ -50,7 +50,7 @@ def check_text(index: Index, tokenizer: Tokenizer, config: AsrConfig) -> None:
 
 def check_symbols(unknown: UnknownSymbols, config: AsrConfig) -> None:
     """Warn of symbols that the tokenizer does not have; refuse too large a share of them."""
-    if not unknown.unknown:
+    if not unknown.symbols:
         return
     limit, name = config.dataset.max_unknown_share, config.tokenizer.name or config.tokenizer.path
     symbols = " ".join(repr(symbol) for symbol, _ in unknown.symbols[:20])
@@ -80,9 +80,8 @@ def training_reader(
 
 
 def _report(reader: BatchReader, num_steps: int | None) -> None:
-    if reader.filtered and reader.mix:
-        log.info("Training data\n{}", "\n".join(reader.filtered.lines()))
-        log.info("Effective mix\n{}", "\n".join(reader.mix.lines()))
+    log.info("Training data\n{}", reader.filtered)
+    log.info("Effective mix\n{}", reader.mix)
     epoch = reader.epoch_size()
     line = (
         f"Steps per epoch: {epoch.steps} | Padding: {epoch.padding:.1%} | "
