@@ -8,19 +8,13 @@ from typing import Annotated
 from typer import Argument, Option
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.cli.app import App, app, choice
-from danish_asr.text.profiles import PROFILES
+from danish_asr.cli.app import App, Workers, app, profile_option
 
 lm = App("lm", "N-gram language models for the decoder 'beam'.")
 app.add_typer(lm)
 
 
-@lm.command(
-    examples=[
-        "lm build --out lm --model outputs/300m --dataset data/parquet",
-        "lm build news.txt subtitles.csv --out lm --profile coral",
-    ]
-)
+@lm.command(examples=["lm build news.txt --out lm --model outputs/300m --dataset data/parquet"])
 def build(
     texts: Annotated[
         list[Path] | None,
@@ -35,7 +29,7 @@ def build(
     model: Annotated[
         str | None, Option(help="The run or model to decode with; gives the text profile.")
     ] = None,
-    profile: Annotated[str | None, choice(PROFILES, about="Text profile, without --model.")] = None,
+    profile: Annotated[str | None, profile_option("Text profile, without --model.")] = None,
     prune: Annotated[
         str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
     ] = "0",
@@ -69,8 +63,8 @@ def tune(
     *,
     language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
     rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
-    profile: Annotated[str, choice(PROFILES, about="Text profile of the error rates.")] = "coral",
-    workers: Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")] = None,
+    profile: Annotated[str, profile_option("Text profile of the error rates.")] = "coral",
+    workers: Workers = None,
     dataset: Annotated[
         Path | None, Option(metavar="DIR", help="Root of a built dataset; default: the run's.")
     ] = None,

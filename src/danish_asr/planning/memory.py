@@ -18,6 +18,7 @@ from torch.nn import Module, Parameter
 
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
+from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
@@ -74,17 +75,18 @@ class Model(NamedTuple):
         return module
 
 
-def largest_batch(
-    config: AsrConfig, longest: int | None = None, utterances: int | None = None
-) -> Batch:
-    """Return the batch that needs most memory, if the longest of so many has so many samples.
+def largest_batch(config: AsrConfig, epoch: EpochSize | None) -> Batch:
+    """Return the batch of an epoch that needs most memory; None: of what the configuration allows.
 
-    Both are by default what the configuration allows. Batches of all lengths are filled up to
-    ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
+    Batches of all lengths are filled up to ``max_num_elements``: with the longest utterances, or
+    with shorter ones that fill it better.
     """
     limits = BatchLimits.of(config.dataset)
-    longest = longest or min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
-    rows = min(limits.rows(longest), utterances or limits.max_samples)
+    longest = min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
+    utterances = limits.max_samples
+    if epoch is not None:
+        longest, utterances = epoch.longest, epoch.rows
+    rows = min(limits.rows(longest), utterances)
     batches = [Batch(rows, longest)]
     if not limits.quadratic and limits.multiple_of == 1 and rows != utterances:
         batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
@@ -142,11 +144,11 @@ def _activations(
     if checkpointing.mode == "layerwise":
         kept = n * numbers / checkpointing.every_nth_layer
         backward += checkpointing.every_nth_layer * layer
-    layers = sum(_learning(part) > 0 for part in cast(Any, module.encoder.layers))
+    layers = sum(count_learning(part) > 0 for part in cast(Any, module.encoder.layers))
     logits = batch.rows * frames * (_LOGIT * shape.target_vocab_size + 2 * width)
     front_end: float = _FRONT * numbers + _POSITIONS * width**2
     convolutions: float = _CONVOLUTIONS * samples
-    if _learning(cast(Module, module.encoder_frontend.feature_extractor)):
+    if count_learning(cast(Module, module.encoder_frontend.feature_extractor)):
         front_end += (_CONVOLUTIONS_KEPT[0] + _CONVOLUTIONS_KEPT[1] * n) * samples
         convolutions = (_CONVOLUTIONS_BACKWARD[0] + _CONVOLUTIONS_BACKWARD[1] * n) * samples
     parts = {
@@ -155,14 +157,14 @@ def _activations(
         "a layer's backward pass, or logits and CTC": max(layers and backward, logits),
     }
     if half:
-        copied = _learning(module) - _learning(module.encoder_frontend)
+        copied = count_learning(module) - count_learning(module.encoder_frontend)
         parts[f"copies of the weights in {half}"] = 2 * copied
     if convolutions > sum(parts.values()):
         return {"activations, convolutions": convolutions}
     return parts
 
 
-def _learning(module: Module) -> int:
+def count_learning(module: Module) -> int:
     """Return how many parameters learn."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 

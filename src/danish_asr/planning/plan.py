@@ -7,26 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
+
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_fake_gangs
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.gpus import Card
-from danish_asr.planning.inputs import Inputs
+from danish_asr.planning.gpus import CARDS, Card
 from danish_asr.planning.memory import (
     Batch,
+    Model,
+    count_learning,
     half_precision,
     largest_batch,
     step_memory,
 )
 from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.values import FULL
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.data.rows import training_rows
+from danish_asr.recipe.models.cards import Assets, open_tokenizer, tokenizer_of, with_named_model
 from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
+
+_DANISH_SYMBOLS: Final = 100
+"""More symbols than ``model.head: danish`` keeps."""
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
@@ -39,16 +54,19 @@ project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB)."""
 _OFF: Final = 0.13
 """Those runs are within this share of it."""
 
+_LEAST: Final = 100_000_000
+"""Parameters of a model that is large enough for it."""
+
 _LAYERWISE: Final = {"trainer": {"activation_checkpointing": {"mode": "layerwise"}}}
 
 
 class Hint(NamedTuple):
-    """A change of the configuration, and what it costs."""
+    """A change of the configuration, what it costs, and the bytes of each GPU with it."""
 
     name: str
     change: Tree
     cost: str
-    total: int  # bytes of each GPU with it
+    total: int
 
     @property
     def values(self) -> str:
@@ -58,31 +76,20 @@ class Hint(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What training with a configuration needs; sizes in bytes.
+    """What training with a configuration needs; sizes in bytes."""
 
-    Attributes:
-        config: With the accumulation that `trainer.effective_audio_minutes` sets.
-        parameters: How many the model has, and how many of them learn.
-        memory: Of each GPU, by component.
-        card: The GPU that it should fit; None: none was named.
-        batch: The batch that needs most memory.
-        epoch: None if the dataset cannot be read here.
-        minutes: Of audio in a step; without the dataset as many as there can be.
-        hints: What makes it smaller, in a fixed order; empty if it fits.
-        notes: What could not be known, and what would not work.
-    """
-
-    config: AsrConfig
+    config: AsrConfig  # with the accumulation that `trainer.effective_audio_minutes` sets
     gpus: int
-    parameters: tuple[int, int]
-    memory: Mapping[str, int]
-    card: Card | None
-    batch: Batch
-    epoch: EpochSize | None
-    minutes: float
+    card: Card | None  # that it should fit
+    parameters: int
+    learning: int  # of the parameters
+    batch: Batch  # that needs most memory
+    epoch: EpochSize | None  # None: the dataset cannot be read here
+    minutes: float  # of audio in a step; without the dataset as many as there can be
+    memory: Mapping[str, int]  # of each GPU, by component
     disk: CheckpointSpace
-    hints: Sequence[Hint] = ()
-    notes: Sequence[str] = ()
+    hints: Sequence[Hint] = ()  # what makes it smaller, in a fixed order, unless it fits
+    notes: Sequence[str] = ()  # what could not be known, and what would not work
 
     @property
     def total(self) -> int:
@@ -95,33 +102,32 @@ class Plan:
         return None if self.card is None else self.total <= self.card.free
 
     @property
-    def epochs(self) -> float | None:
-        """Passes over the training data in ``regime.num_steps``; None: not known."""
-        end = self.config.regime.num_steps
-        return end / self.epoch.steps if self.epoch and self.epoch.steps and end else None
+    def epochs(self) -> float:
+        """Passes over the training data in ``regime.num_steps``; 0: not known."""
+        steps = self.config.regime.num_steps or 0
+        return steps / self.epoch.steps if self.epoch and self.epoch.steps else 0
 
     @property
-    def audio_hours(self) -> float | None:
-        """Of audio in all steps; None if the run has no number of steps."""
-        steps = self.config.regime.num_steps
-        return steps * self.minutes / 60 if steps else None
+    def audio_hours(self) -> float:
+        """Hours of audio in ``regime.num_steps``; 0: not known."""
+        return (self.config.regime.num_steps or 0) * self.minutes / 60
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """The hours of training, at least and at most; None if nothing is known of them.
+        """The hours of training, at least and at most; None: not known.
 
-        They are those of published runs, by the number of parameters and the speed of the card. A
-        backward pass takes twice the time of a forward pass, and none below what learns.
+        They are those of published runs, by the number of parameters and the speed of the card:
+        that of its matrix products, or of its memory. A backward pass takes twice the time of a
+        forward pass, and none below what learns.
         """
-        total, learning = self.parameters
-        published = total >= 100_000_000
-        if self.card is None or self.card.speed is None or not self.audio_hours or not published:
+        card, a100 = self.card, CARDS["a100-40"]
+        if not (card and card.tflops and self.audio_hours and self.parameters >= _LEAST):
             return None
         layerwise = self.config.trainer.activation_checkpointing.mode == "layerwise"
-        passes = 1 + (3 if layerwise else 2) * learning / total
-        on_a100 = self.audio_hours * total / _AUDIO / self.gpus * passes / 3
-        slow, fast = self.card.speed
-        return on_a100 / fast * (1 - _OFF), on_a100 / slow * (1 + _OFF)
+        passes = 1 + (3 if layerwise else 2) * self.learning / self.parameters
+        on_a100 = self.audio_hours * self.parameters / _AUDIO / self.gpus * passes / 3
+        speeds = card.tflops / a100.tflops, card.bandwidth / a100.bandwidth
+        return on_a100 / max(speeds) * (1 - _OFF), on_a100 / min(speeds) * (1 + _OFF)
 
 
 def make_plan(
@@ -134,39 +140,92 @@ def make_plan(
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
-    try:
-        config = with_accumulation(load(tree, where=where), gpus)
-        inputs = Inputs(config)
-        model = inputs.model(config)
-    except ConfigError as error:
-        raise ConfigError(error.faults, where=where) from None
+    config = with_accumulation(load(tree, where=where), gpus)
+    inputs = _Inputs(config)
+    model = inputs.model(config)
     module = model.build(config)
     epoch = inputs.epoch(config, model, gpus)
-    batch = _largest(config, epoch)
+    batch = largest_batch(config, epoch)
+    samples = config.dataset.asr_task_config.max_num_elements
+    minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
     if epoch:
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
-    else:
-        samples = config.dataset.asr_task_config.max_num_elements
-        minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
-    total = sum(p.numel() for p in module.parameters())
-    learning = sum(p.numel() for p in module.parameters() if p.requires_grad)
     plan = Plan(
         config=config,
         gpus=gpus,
-        parameters=(total, learning),
-        memory=step_memory(config, model, batch, gpus=gpus),
         card=card,
+        parameters=sum(p.numel() for p in module.parameters()),
+        learning=count_learning(module),
         batch=batch,
         epoch=epoch,
         minutes=minutes,
+        memory=step_memory(config, model, batch, gpus=gpus),
         disk=checkpoint_space(run, module, config),
     )
     hints = list(_hints(tree, inputs, plan)) if plan.fits is False else []
     return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
 
 
-def _largest(config: AsrConfig, epoch: EpochSize | None) -> Batch:
-    return largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
+class _Inputs:
+    """The cards and rows that a configuration names, opened once for all changes of other keys.
+
+    ``notes`` say what cannot be known here. Raises ConfigError if there is no such model.
+    """
+
+    def __init__(self, config: AsrConfig) -> None:
+        config, self.notes = with_named_model(config), list[str]()
+        self._assets = Assets(config.common.assets)
+        name, section = config.model.name, config.dataset
+        self._model_card = self._assets.find("model.name", name) if name else None
+        self._rows: Index | None = None
+        self._tokenizer_section, card = config.tokenizer, None
+        try:
+            if section.name:
+                card = self._assets.find("dataset.name", section.name)
+            dataset = self._assets.open_dataset(section, card)
+            stages = [training_rows(dataset, stage) for stage in config.stages().values()]
+            self._rows = max(stages, key=len)
+        except (DanishAsrError, OSError) as error:
+            reason = _first_fault(error).split(";")[0]  # without the names of all other cards
+            self.notes.append(f"{reason}. Steps and padding of an epoch are unknown")
+        if config.tokenizer.path is None and (own := tokenizer_of(card)):
+            self._tokenizer_section = replace(config.tokenizer, name=own)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer | None:
+        try:
+            return open_tokenizer(self._assets.tokenizer_file(self._tokenizer_section))
+        except ConfigError:  # it is not here
+            return None
+
+    def model(self, config: AsrConfig) -> Model:
+        """Return the model of a configuration, with the head that it will have."""
+        section = config.model
+        description = self._assets.describe_model(section, self._model_card)
+        model: Wav2Vec2AsrConfig = description.config
+        size = model.target_vocab_size
+        overrides = cast(Mapping[str, object], section.config_overrides or {})
+        if description.has_new_head and "target_vocab_size" not in overrides:
+            size = self._tokenizer.vocab_info.size if self._tokenizer else _DANISH_SYMBOLS
+        if section.head != FULL:
+            size = min(size, _DANISH_SYMBOLS)
+        return Model(description.family, replace(model, target_vocab_size=size))
+
+    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
+        """Return the first epoch of a run on so many GPUs; None if it is unknown."""
+        if self._rows is None or self._tokenizer is None:
+            return None
+        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
+        setup = ReaderSetup(self._tokenizer, gangs, model_frames(model.config))
+        try:
+            return open_reader(setup, config, self._rows, training=True).epoch_size()
+        except DanishAsrError as error:
+            self.notes.append(f"a run would be refused: {_first_fault(error)}")
+            return None
+
+
+def _first_fault(error: Exception) -> str:
+    return error.faults[0] if isinstance(error, ConfigError) else str(error)
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -178,7 +237,7 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
     if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
         yield warmup
-    if epoch and plan.epochs and plan.epochs > _TOO_MANY:
+    if epoch and plan.epochs > _TOO_MANY:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
             f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * epoch.steps}. With less audio "
@@ -186,29 +245,25 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
 
 
-def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
-    """Yield each change that makes the plan smaller, and then all of them together."""
+def _hints(tree: Tree, inputs: _Inputs, plan: Plan) -> Iterator[Hint]:
+    """Yield each change that makes the plan smaller."""
     lean = read_yaml(Path("configs/lean.yaml"))
     if not (plan.config.model.name or plan.config.model.path):
         del lean["model"]  # a head of a model from scratch is that of its tokenizer
-    half = _half_batch(plan.config)
-    third = "a third more time"
-    totals: list[int] = []
     for name, change, cost in (
-        ("configs/lean.yaml", lean, third),
-        ("layerwise", _LAYERWISE, third),
-        ("half the batch", half, "little: the step stays as large"),
-        ("all of it", merge(lean, half), third),
+        ("configs/lean.yaml", lean, "a third more time"),
+        ("layerwise", _LAYERWISE, "a third more time"),
+        ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
     ):
         try:
-            config = with_accumulation(load(merge(tree, change), where="the plan"), plan.gpus)
+            config = with_accumulation(load(merge(tree, change), where=name), plan.gpus)
         except ConfigError:  # other values forbid it
             continue
-        batch = _largest(config, plan.epoch)
-        total = sum(step_memory(config, inputs.model(config), batch, gpus=plan.gpus).values())
-        if total < plan.total and total not in totals:
-            totals.append(total)
-            yield Hint(name, change, cost, total)
+        batch = largest_batch(config, plan.epoch)
+        parts = step_memory(config, inputs.model(config), batch, gpus=plan.gpus)
+        hint = Hint(name, change, cost, sum(parts.values()))
+        if hint.total < plan.total:
+            yield hint
 
 
 def _half_batch(config: AsrConfig) -> Tree:
