@@ -169,8 +169,8 @@ def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch
 
 def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     yield path, group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from _commands(command, f"{path} {name}".strip())
+    for name, below in getattr(group, "commands", {}).items():
+        yield from _commands(below, f"{path} {name}".strip())
 
 
 COMMANDS = dict(_commands(get_command(app)))

@@ -14,7 +14,7 @@ lm = App("lm", "N-gram language models for the decoder 'beam'.")
 app.add_typer(lm)
 
 
-@lm.command(examples=["lm build news.txt --out lm --model outputs/300m --dataset data/parquet"])
+@lm.command(examples=["lm build --out lm --model outputs/300m --dataset data/mine"])
 def build(
     texts: Annotated[
         list[Path] | None,

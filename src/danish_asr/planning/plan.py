@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_fake_gangs
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 
 from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
 from danish_asr.base.errors import ConfigError, DanishAsrError
@@ -34,7 +32,13 @@ from danish_asr.recipe.config.values import FULL
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.data.rows import training_rows
-from danish_asr.recipe.models.cards import Assets, open_tokenizer, tokenizer_of, with_named_model
+from danish_asr.recipe.models.cards import (
+    Assets,
+    ModelDescription,
+    open_tokenizer,
+    tokenizer_of,
+    with_named_model,
+)
 from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
 from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
@@ -42,6 +46,8 @@ from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
+
+_HEAD: Final = "target_vocab_size"
 
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
@@ -130,21 +136,30 @@ class Plan:
         return on_a100 / max(speeds) * (1 - _OFF), on_a100 / min(speeds) * (1 + _OFF)
 
 
-def make_plan(
-    tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1, run: Path | None = None
-) -> Plan:
+def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1) -> Plan:
     """Plan a run of the configuration ``tree``, which errors call ``where``, on ``gpus`` cards.
-
-    ``run`` is its directory, whose checkpoints count for the disk.
 
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
-    config = with_accumulation(load(tree, where=where), gpus)
-    inputs = _Inputs(config)
-    model = inputs.model(config)
+    config = _load(tree, where, gpus)
+    assets, name = Assets(config.common.assets), config.model.name
+    description = assets.describe_model(
+        config.model, assets.find("model.name", name) if name else None
+    )
+    epoch, symbols, notes = None, _DANISH_SYMBOLS, list[str]()
+    try:
+        rows, tokenizer = _open_dataset(assets, config)
+        symbols = tokenizer.vocab_info.size
+        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
+        setup = ReaderSetup(tokenizer, gangs, model_frames(description.config))
+        epoch = open_reader(setup, config, rows, training=True).epoch_size()
+    except (DanishAsrError, OSError) as error:
+        fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
+        reason = fault.split(";")[0]  # without the names of all other cards
+        notes.append(f"{reason}. Steps and padding of an epoch are unknown")
+    model = _model(description, config, symbols)
     module = model.build(config)
-    epoch = inputs.epoch(config, model, gpus)
     batch = largest_batch(config, epoch)
     samples = config.dataset.asr_task_config.max_num_elements
     minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
@@ -160,72 +175,38 @@ def make_plan(
         epoch=epoch,
         minutes=minutes,
         memory=step_memory(config, model, batch, gpus=gpus),
-        disk=checkpoint_space(run, module, config),
+        disk=checkpoint_space(None, module, config),
+        notes=notes,
     )
-    hints = list(_hints(tree, inputs, plan)) if plan.fits is False else []
-    return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
+    hints = [*_hints(tree, description, symbols, plan)] if plan.fits is False else []
+    return replace(plan, hints=hints, notes=[*notes, *_notes(plan)])
 
 
-class _Inputs:
-    """The cards and rows that a configuration names, opened once for all changes of other keys.
-
-    ``notes`` say what cannot be known here. Raises ConfigError if there is no such model.
-    """
-
-    def __init__(self, config: AsrConfig) -> None:
-        config, self.notes = with_named_model(config), list[str]()
-        self._assets = Assets(config.common.assets)
-        name, section = config.model.name, config.dataset
-        self._model_card = self._assets.find("model.name", name) if name else None
-        self._rows: Index | None = None
-        self._tokenizer_section, card = config.tokenizer, None
-        try:
-            if section.name:
-                card = self._assets.find("dataset.name", section.name)
-            dataset = self._assets.open_dataset(section, card)
-            stages = [training_rows(dataset, stage) for stage in config.stages().values()]
-            self._rows = max(stages, key=len)
-        except (DanishAsrError, OSError) as error:
-            reason = _first_fault(error).split(";")[0]  # without the names of all other cards
-            self.notes.append(f"{reason}. Steps and padding of an epoch are unknown")
-        if config.tokenizer.path is None and (own := tokenizer_of(card)):
-            self._tokenizer_section = replace(config.tokenizer, name=own)
-
-    @cached_property
-    def _tokenizer(self) -> Tokenizer | None:
-        try:
-            return open_tokenizer(self._assets.tokenizer_file(self._tokenizer_section))
-        except ConfigError:  # it is not here
-            return None
-
-    def model(self, config: AsrConfig) -> Model:
-        """Return the model of a configuration, with the head that it will have."""
-        section = config.model
-        description = self._assets.describe_model(section, self._model_card)
-        model: Wav2Vec2AsrConfig = description.config
-        size = model.target_vocab_size
-        overrides = cast(Mapping[str, object], section.config_overrides or {})
-        if description.has_new_head and "target_vocab_size" not in overrides:
-            size = self._tokenizer.vocab_info.size if self._tokenizer else _DANISH_SYMBOLS
-        if section.head != FULL:
-            size = min(size, _DANISH_SYMBOLS)
-        return Model(description.family, replace(model, target_vocab_size=size))
-
-    def epoch(self, config: AsrConfig, model: Model, gpus: int) -> EpochSize | None:
-        """Return the first epoch of a run on so many GPUs; None if it is unknown."""
-        if self._rows is None or self._tokenizer is None:
-            return None
-        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
-        setup = ReaderSetup(self._tokenizer, gangs, model_frames(model.config))
-        try:
-            return open_reader(setup, config, self._rows, training=True).epoch_size()
-        except DanishAsrError as error:
-            self.notes.append(f"a run would be refused: {_first_fault(error)}")
-            return None
+def _load(tree: Tree, where: str, gpus: int) -> AsrConfig:
+    return with_named_model(with_accumulation(load(tree, where=where), gpus))
 
 
-def _first_fault(error: Exception) -> str:
-    return error.faults[0] if isinstance(error, ConfigError) else str(error)
+def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
+    """Open the rows of the largest stage and the tokenizer: the dataset's own, which is here."""
+    section, card = config.dataset, None
+    if section.name:
+        card = assets.find("dataset.name", section.name)
+    dataset = assets.open_dataset(section, card)
+    stages = [training_rows(dataset, stage) for stage in config.stages().values()]
+    tokenizer = config.tokenizer
+    if tokenizer.path is None and (own := tokenizer_of(card)):
+        tokenizer = replace(tokenizer, name=own)
+    return max(stages, key=len), open_tokenizer(assets.tokenizer_file(tokenizer))
+
+
+def _model(description: ModelDescription, config: AsrConfig, symbols: int) -> Model:
+    """Return the model of a configuration; a new head gets so many ``symbols``."""
+    size = description.config.target_vocab_size
+    if description.has_new_head and not (config.model.config_overrides or {}).get(_HEAD):
+        size = symbols
+    if config.model.head != FULL:
+        size = min(size, _DANISH_SYMBOLS)
+    return Model(description.family, replace(description.config, target_vocab_size=size))
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -245,22 +226,22 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
 
 
-def _hints(tree: Tree, inputs: _Inputs, plan: Plan) -> Iterator[Hint]:
+def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) -> Iterator[Hint]:
     """Yield each change that makes the plan smaller."""
     lean = read_yaml(Path("configs/lean.yaml"))
-    if not (plan.config.model.name or plan.config.model.path):
-        del lean["model"]  # a head of a model from scratch is that of its tokenizer
+    if description.has_new_head:
+        del lean["model"]  # whose symbols are those of its tokenizer
     for name, change, cost in (
         ("configs/lean.yaml", lean, "a third more time"),
         ("layerwise", _LAYERWISE, "a third more time"),
         ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
     ):
         try:
-            config = with_accumulation(load(merge(tree, change), where=name), plan.gpus)
+            config = _load(merge(tree, change), name, plan.gpus)
         except ConfigError:  # other values forbid it
             continue
-        batch = largest_batch(config, plan.epoch)
-        parts = step_memory(config, inputs.model(config), batch, gpus=plan.gpus)
+        model, batch = _model(description, config, symbols), largest_batch(config, plan.epoch)
+        parts = step_memory(config, model, batch, gpus=plan.gpus)
         hint = Hint(name, change, cost, sum(parts.values()))
         if hint.total < plan.total:
             yield hint

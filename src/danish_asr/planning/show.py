@@ -45,8 +45,7 @@ def show_plan(
         return False
     from danish_asr.planning.plan import make_plan
 
-    run = Path(os.environ.get("ASR_RUN") or ".").expanduser().resolve()
-    plan = make_plan(tree, where=request.where, card=card or here(), gpus=gpus, run=run)
+    plan = make_plan(tree, where=request.where, card=card or here(), gpus=gpus)
     console = Console(markup=False, highlight=False, soft_wrap=True)
     for name, size in plan.memory.items():
         console.print(f"{size / _GIB:8.2f} GiB  {name}")
@@ -57,7 +56,7 @@ def show_plan(
         console.print(f"note: {text}", style="yellow")
     for text in _verdict(plan):
         console.print(text)
-    works = gpu is not None or show_findings(check_run(request, plan, run))
+    works = gpu is not None or show_findings(check_run(request, plan))
     return works and plan.fits is not False
 
 
@@ -139,7 +138,7 @@ def check_machine() -> Iterator[Finding]:
         yield "warning", f"gpu: torch {torch.__version__} finds none; {fix}"
 
 
-def check_run(request: Request, plan: "Plan", run: Path) -> Iterator[Finding]:
+def check_run(request: Request, plan: "Plan") -> Iterator[Finding]:
     """Check what a run needs of this machine: what it names, and free memory and disk."""
     import torch
 
@@ -164,6 +163,7 @@ def check_run(request: Request, plan: "Plan", run: Path) -> Iterator[Finding]:
         free = torch.cuda.mem_get_info()[0] + CUDA_BYTES
         if plan.total > free:
             yield "error", f"memory: other programs leave {free / _GIB:.1f} GiB; end them"
+    run = Path(os.environ.get("ASR_RUN") or ".").expanduser().resolve()
     folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
     free, need = shutil.disk_usage(folder).free, plan.disk.total
     text = f"disk: checkpoints need {need / _GIB:.2f} GiB, {free / _GIB:.1f} are free in {folder}"
