@@ -86,8 +86,8 @@ def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         while words:
             end = next((n for n, word in enumerate(words) if word in _SHELL), len(words))
             simple, words = words[:end], words[end + 1 :]
-            while simple and (given := re.fullmatch(r"(\w+)=(.*)", simple[0], re.DOTALL)):
-                variables[given[1]] = given[2]
+            while simple and (assigned := re.fullmatch(r"(\w+)=(.*)", simple[0], re.DOTALL)):
+                variables[assigned[1]] = assigned[2]
                 del simple[0]
             if simple and (session or Path(simple[0]).name in PROGRAMS or "lsf/" in simple[0]):
                 yield text, [Path(simple[0]).name, *simple[1:]]
@@ -125,8 +125,8 @@ def check(words: Sequence[str]) -> None:
         targets = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
         assert {word for word in arguments if "=" not in word} <= {*targets}
     elif program == "submit.sh":
-        known = re.findall(r"(?m)^#   (\w+) ", (ROOT / "lsf" / program).read_text(encoding="utf-8"))
-        assert arguments[0] in known, f"submit.sh has no {arguments[0]}"
+        names = re.findall(r"(?m)^#   (\w+) ", (ROOT / "lsf" / program).read_text(encoding="utf-8"))
+        assert arguments[0] in names, f"submit.sh has no {arguments[0]}"
     else:
         assert program in PROGRAMS, f"no program {program}"
 

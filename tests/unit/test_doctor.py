@@ -66,8 +66,8 @@ def test_weights_that_are_not_here_are_a_warning(
 ) -> None:
     monkeypatch.setenv("FAIRSEQ2_CACHE_DIR", str(tmp_path / "cache"))
     encoder = {"name": "omniASR_W2V_300M"}
-    found = findings(config, model={"arch": "300m"}, pretrained_encoder=encoder)
-    assert "omniASR_W2V_300M" in found["warning"]
+    faults = findings(config, model={"arch": "300m"}, pretrained_encoder=encoder)
+    assert "omniASR_W2V_300M" in faults["warning"]
 
 
 @pytest.mark.parametrize(("free", "gpus", "enough"), [(40, 1, True), (4, 1, False), (5, 8, True)])
@@ -78,8 +78,8 @@ def test_the_memory_that_other_programs_leave_must_be_enough_on_each_gpu(
     monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free * GIB, 40 * GIB))
     settings: dict[str, Any] = {"mixed_precision": {"mode": "static"}, "data_parallelism": "fsdp"}
     settings["freeze_feature_extractor"] = True
-    found = findings(config, gpus, model={"arch": "300m"}, trainer=settings)
-    assert ("memory" not in found.get("error", "")) == enough
+    faults = findings(config, gpus, model={"arch": "300m"}, trainer=settings)
+    assert ("memory" not in faults.get("error", "")) == enough
 
 
 def test_too_little_disk_for_the_checkpoints_is_an_error(

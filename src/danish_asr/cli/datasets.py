@@ -22,7 +22,6 @@ class _Leak(StrEnum):
     AUDIO = "audio"
 
 
-_Root = Annotated[Path, Argument(help="Root of a built dataset.")]
 _Without = Annotated[
     Path | None, Option(metavar="FILE", help="Rows to leave out: a table of corpus and id.")
 ]
@@ -76,7 +75,6 @@ def convert(
     without: _Without = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
-    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
     workers: Workers = None,
     ray: Annotated[
         str | None, Option(metavar="ADDRESS", help="Convert on a Ray cluster, or `local`.")
@@ -107,7 +105,6 @@ def convert(
         without=without,
         max_drop=max_drop,
         max_seconds=max_seconds,
-        shard_rows=shard_rows,
         workers=workers or usable_cpus(),
         ray=ray,
     )
@@ -132,7 +129,7 @@ def combine(
 
 @app.command(examples=["verify data/mine --page mine.html --allow-shared sentences"])
 def verify(
-    root: _Root = DATASET,
+    root: Annotated[Path, Argument(help="Root of a built dataset.")] = DATASET,
     *,
     page: Annotated[
         Path | None,
@@ -140,8 +137,7 @@ def verify(
     ] = None,
     sample: Annotated[int, Option(min=0, help="Rows of the page whose audio is measured.")] = 2_000,
     allow_shared: Annotated[
-        list[_Leak] | None,
-        Option(help="What may be in several splits. Repeatable."),
+        list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
     workers: Workers = None,
 ) -> None:

@@ -14,9 +14,6 @@ from danish_asr.cli.app import app, say_next
 _MODEL: Final = "A run, a checkpoint, a Hugging Face directory or a name."
 ModelName = Annotated[str, Argument(help=_MODEL)]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
-_READ_BACK: Final = ("textgrid", "json", "srt", "vtt")
-"""Formats with times that `convert` reads, those with more of a transcript first."""
-
 LanguageModel = Annotated[Path | None, Option(help="Decode with this language model.")]
 Hotwords = Annotated[Path | None, Option(help="A file with a word or phrase per line.")]
 
@@ -104,10 +101,8 @@ def transcribe(
     if text is not None:
         from danish_asr.inference.align import align_file
 
-        others: dict[str, object] = {"--lm": lm, "--hotwords": hotwords, "--decoder": decoder}
-        others |= {"--int8": int8, "--speakers": speakers}
-        if without_effect := [option for option, value in others.items() if value]:
-            fault = f"takes no {', '.join(without_effect)}: the words are those of the file"
+        if lm or hotwords or decoder or int8 or speakers:
+            fault = "has the words: no --lm, --hotwords, --decoder, --int8 or --speakers with it"
             raise typer.BadParameter(fault, param_hint="--text")
         if len(audio) != 1 or audio[0].is_dir():
             raise typer.BadParameter("is that of one audio file", param_hint="--text")
@@ -137,9 +132,8 @@ def transcribe(
     if folders and out is None:  # `convert` reads texts beside the audio
         name = folders[0].resolve().name
         own = "--split-by-speaker", "80/10/10", "--name", name, "--out", f"data/{name}"
-        kind = next((form for form in _READ_BACK if form in (format_ or "")), "pairs")
         why = "once the texts are corrected: training data"
-        say_next("convert", f"{kind}:{folders[0]}", *own, why=why)
+        say_next("convert", folders[0], *own, why=why)
 
 
 def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> dict[str, object]:

@@ -25,6 +25,7 @@ class Download(NamedTuple):
     name: str
     kind: str  # "model" or "tokenizer"
     uri: Uri
+    url: str
     folder: Path
 
     @property
@@ -75,19 +76,14 @@ def downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
         kind, field = ("model", "checkpoint")
         if key == "tokenizer.name":
             kind, field = ("tokenizer", "tokenizer")
-        uri = card.field(field).as_uri() if card.has_field(field) else None
-        if uri and uri.scheme != "file":
-            yield Download(card.name, kind, uri, download_folder(_url(uri), assets.cache))
-
-
-def _url(uri: Uri) -> str:
-    """The address without fairseq2's own parameters."""
-    return str(uri).partition(";")[0]
+        if card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
+            url = str(uri).partition(";")[0]  # without fairseq2's own parameters
+            yield Download(card.name, kind, uri, url, download_folder(url, assets.cache))
 
 
 def _fetch(file: Download, console: Console) -> None:
-    url, work = _url(file.uri), file.folder.with_suffix(".fetch")
-    console.print(f"downloading {url}; what has arrived is kept when it is interrupted")
+    work = file.folder.with_suffix(".fetch")
+    console.print(f"downloading {file.url}; what has arrived is kept when it is interrupted")
     lease = take(work, error=DownloadError, advice="Wait for it, or end it", work="download")
 
     def show(done: int, total: int | None) -> None:
@@ -95,7 +91,7 @@ def _fetch(file: Download, console: Console) -> None:
 
     try:
         with Progress(file.name, console=console) as bar:
-            download(url, work / "part", show)
+            download(file.url, work / "part", show)
         (work / "part").rename(file.folder.with_suffix(".download"))
     finally:
         lease.release()

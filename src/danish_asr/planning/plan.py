@@ -47,8 +47,6 @@ from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
 
-_HEAD: Final = "target_vocab_size"
-
 _EPOCHS: Final = 30
 _TOO_MANY: Final = 200
 """With more epochs a note names the steps of 30."""
@@ -201,8 +199,8 @@ def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
 
 def _model(description: ModelDescription, config: AsrConfig, symbols: int) -> Model:
     """Return the model of a configuration; a new head gets so many ``symbols``."""
-    size = description.config.target_vocab_size
-    if description.has_new_head and not (config.model.config_overrides or {}).get(_HEAD):
+    size, overrides = description.config.target_vocab_size, config.model.config_overrides or {}
+    if description.has_new_head and "target_vocab_size" not in overrides:
         size = symbols
     if config.model.head != FULL:
         size = min(size, _DANISH_SYMBOLS)
