@@ -61,6 +61,11 @@ def site(root: Path) -> dict[str, str]:
     }
 
 
+def write_program(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o755)
+
+
 class Cluster:
     """A login node with ``bsub`` and ``bjobs``, a source and the configuration of a tiny model."""
 
@@ -74,8 +79,7 @@ class Cluster:
             "bjobs": "#!/bin/bash\necho 1440.0/node\n",
             "scontrol": SCONTROL,
         }.items():
-            (self._bin / name).write_text(text, encoding="utf-8")
-            (self._bin / name).chmod(0o755)
+            write_program(self._bin / name, text)
         self._settings = site(root)
 
     def start(self, *command: str, **settings: Any) -> subprocess.Popen[str]:
@@ -132,11 +136,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """A cluster whose first jobs were a pipeline that nothing interrupted."""
     cluster = Cluster(tmp_path_factory.mktemp("l s f"))
     cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_OPTIONS="-P abc")
-    assert [job["statuses"] for job in cluster.jobs()] == [
-        {"0": [0]},
-        {"0": [0]},
-        {"0": [0]},
-    ], cluster.log()
+    assert [job["statuses"] for job in cluster.jobs()] == [{"0": [0]}] * 3, cluster.log()
     return cluster
 
 
@@ -187,15 +187,13 @@ def programs(folder: Path, text: str) -> Path:
     """An environment whose programs are all the same shell script."""
     (folder / "venv" / "bin").mkdir(parents=True)
     for name in ("danish-asr", "python"):
-        program = folder / "venv" / "bin" / name
-        program.write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
-        program.chmod(0o755)
+        write_program(folder / "venv" / "bin" / name, f"#!/bin/bash\n{text}\n")
     return folder / "venv"
 
 
 @pytest.mark.parametrize(
     ("what", "setting"),
-    [("train", "ASR_ARGS"), ("convert", "ASR_CONVERT_ARGS"), ("sweep 1", "ASR_SWEEP")],
+    [("train", "ASR_ARGS"), ("convert", "ASR_CONVERT_ARGS"), ("sweep 2", "ASR_SWEEP")],
 )
 def test_arguments_pass_as_written(
     cluster: Cluster, tmp_path: Path, what: str, setting: str
@@ -205,8 +203,9 @@ def test_arguments_pass_as_written(
     for text, words in ((SPLIT, WORDS), ("", [])):
         cluster.run(*what.split(), **settings, **{setting: text})
         asked = (tmp_path / "asked").read_text().split("\0")[:-1]
-        if what == "sweep 1":
-            assert asked[-2:] == ["--only", "1"]
+        if what == "sweep 2":  # of whose elements this is the last one
+            assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}
+            assert asked[-2:] == ["--only", "2"]
             asked = asked[:-2]
         assert asked[len(asked) - len(words) :] == words
         assert "" not in asked
@@ -234,11 +233,8 @@ def test_what_waits_for_a_job_that_failed_is_ended(cluster: Cluster, tmp_path: P
     before = len(cluster.jobs())
     folders = {"ASR_VENV": programs(tmp_path, "exit 1"), "ASR_DATA": tmp_path}
     cluster.run("pipeline", **folders)
-    assert [job["statuses"] for job in cluster.jobs()[before:]] == [
-        {"0": [1]},
-        {"0": ["ended"]},
-        {"0": ["ended"]},
-    ]
+    statuses = [job["statuses"] for job in cluster.jobs()[before:]]
+    assert statuses == [{"0": [1]}, {"0": ["ended"]}, {"0": ["ended"]}]
 
 
 def test_a_first_job_makes_its_corpus_in_two_starts(cluster: Cluster, tmp_path: Path) -> None:
@@ -273,8 +269,7 @@ def test_settings_mean_the_same_to_both_schedulers(
     local = "ASR_ACCOUNT=mine\nASR_QUEUE=mine\nASR_TIME=7:00\nASR_GPUS=2\n"
     (tmp_path / "lsf" / "site.local.env").write_text(local)
     program = tmp_path / ("bsub" if scheduler == "lsf" else "sbatch")
-    program.write_text(f"#!/bin/bash\necho \"$*\" >'{tmp_path}/asked'; echo 'Job <7>'\n")
-    program.chmod(0o755)
+    write_program(program, f"#!/bin/bash\necho \"$*\" >'{tmp_path}/asked'; echo 'Job <7>'\n")
     settings = {"ASR_SCHEDULER": scheduler, "ASR_TIME": "2:00"}
     path = f"{tmp_path}:{os.environ['PATH']}"
     cluster.run("sweep", "4%2", cwd=tmp_path, PATH=path, **settings)
@@ -366,17 +361,6 @@ def test_bkill_ends_a_job_for_good_and_the_warning_a_conversion_until_its_next_s
     os.killpg(cluster.script_pid(), number)
     process.communicate(timeout=60)
     assert cluster.statuses() == statuses, cluster.log()
-
-
-def test_an_array_of_jobs_trains_a_run_of_a_sweep_in_each_element(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    environment = programs(tmp_path, f"echo \"$@\" >>'{tmp_path}/asked'")
-    cluster.run("sweep", "2", ASR_VENV=environment, ASR_SWEEP="--over lr=1,2")
-    assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}, cluster.log()
-    for number, line in enumerate((tmp_path / "asked").read_text().splitlines(), 1):
-        assert f" sweep {cluster.root}/scratch/runs/ctc-finetune --config " in line
-        assert line.endswith(f"max_wall_minutes=1425.00 --over lr=1,2 --only {number}")
 
 
 def test_shellcheck_finds_nothing() -> None:

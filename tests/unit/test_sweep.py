@@ -56,8 +56,9 @@ def test_a_sweep_continues_or_grows_and_a_run_never_changes(tmp_path: Path) -> N
         return [*open_sweep(request, over)]
 
     request = Request(output_dir=tmp_path, config_files=DEMO)
+    (tmp_path / "configs").mkdir()
     for name, tree in open_sweep(request, [RATES]).items():
-        (tmp_path / f"{name}.yaml").write_text(to_yaml(tree))
+        (tmp_path / "configs" / f"{name}.yaml").write_text(to_yaml(tree))
     assert opened([], []) == opened([], [RATES]) == ["lr_0.001", "lr_0.002"]
     assert opened([], ["optimizer.config.lr=8e-3,1e-3"]) == ["lr_0.008", "lr_0.001"]
     for over in ([RATES], []):

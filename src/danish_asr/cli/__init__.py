@@ -23,7 +23,7 @@ from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
 from danish_asr.base.stops import discard_output
 from danish_asr.cli.app import app
 
-for _name in ("datasets", "runs", "scores", "models", "language_model"):
+for _name in ("datasets", "runs", "scores", "models"):
     import_module(f"danish_asr.cli.{_name}")  # registers its commands, in the order of the help
 
 INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells

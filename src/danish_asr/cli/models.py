@@ -1,4 +1,4 @@
-"""The commands on trained models: average, export, transcribe, harvest, serve."""
+"""The commands on trained models and on language models for them."""
 
 # ruff: noqa: PLC0415
 
@@ -8,8 +8,11 @@ from typing import Annotated, Final, Literal
 import typer
 from typer import Argument, Option
 
-from danish_asr.base.errors import EXIT_FAILED
-from danish_asr.cli.app import app, say_next
+from danish_asr.base.errors import EXIT_FAILED, ConfigError
+from danish_asr.cli.app import App, Workers, app, profile_option, say_next
+
+lm_commands = App("lm", "N-gram language models for the decoder 'beam'.")
+app.add_typer(lm_commands)
 
 _MODEL: Final = "A run, a checkpoint, a Hugging Face directory or a name."
 ModelName = Annotated[str, Argument(help=_MODEL)]
@@ -173,6 +176,7 @@ def harvest(
     limits = Limits(max_cer=max_cer, min_seconds=min_seconds, max_seconds=max_seconds)
     if not harvest_recordings(audio, out, name, model, limits, tiers=tier or (), device=device):
         raise typer.Exit(EXIT_FAILED)
+    say_next("verify", out / "dataset", why="find faults before training")
 
 
 @app.command(examples=["serve outputs/300m --lm lm"])
@@ -190,3 +194,68 @@ def serve(
 
     load = {"device": device, **_decoding(None, lm, hotwords)}
     serve_page(model, load, port=port, max_mb=max_mb)
+
+
+@lm_commands.command(examples=["lm build --out lm --model outputs/300m --dataset data/mine"])
+def build(
+    texts: Annotated[
+        list[Path] | None,
+        Argument(metavar="FILE", help="Text, JSON lines, CSV, TSV or Parquet."),
+    ] = None,
+    *,
+    out: Annotated[Path, Option(help="The new directory.")],
+    order: Annotated[int, Option(help="Words in the longest n-grams, 2 to 6.")] = 3,
+    dataset: Annotated[
+        Path | None, Option(help="Its training text is added, its dev and test are left out.")
+    ] = None,
+    model: Annotated[
+        str | None, Option(help="The run or model to decode with; gives the text profile.")
+    ] = None,
+    profile: Annotated[str | None, profile_option("Text profile, without --model.")] = None,
+    prune: Annotated[
+        str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
+    ] = "0",
+) -> None:
+    """Build a language model from text files and the training transcripts of a dataset."""
+    from danish_asr.decoding.ngram_build import build_language_model
+
+    if (model is None) == (profile is None):
+        raise ConfigError(["give either --model or --profile: its words must equal the model's"])
+    if model is not None:
+        from danish_asr.recipe.models.cards import open_model
+
+        profile = open_model(model).text_profile
+    if not prune.replace(" ", "").isdecimal():
+        raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
+    build_language_model(
+        texts or [],
+        out,
+        order=order,
+        dataset=dataset,
+        profile=str(profile),
+        prune=[int(count) for count in prune.split()],
+    )
+    say_next("lm", "tune", model or "RUN", "--lm", out, why="choose its weights on dev")
+
+
+@lm_commands.command(examples=["lm tune outputs/300m --lm lm"])
+def tune(
+    directory: Annotated[
+        Path, Argument(metavar="RUN", help="OUTDIR, or OUTDIR/checkpoints/step_<n>.")
+    ],
+    *,
+    language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
+    rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
+    profile: Annotated[str, profile_option("Text profile of the error rates.")] = "coral",
+    workers: Workers = None,
+    dataset: Annotated[
+        Path | None, Option(metavar="DIR", help="Root of a built dataset; default: the run's.")
+    ] = None,
+) -> None:
+    """Choose alpha, beta and beam on dev for later decodings; the model runs once."""
+    from danish_asr.inference.tune import tune_language_model
+
+    tune_language_model(
+        directory, language_model, profile=profile, rows=rows, workers=workers, dataset=dataset
+    )
+    say_next("transcribe", directory, "AUDIO", "--lm", language_model, why="decode with it")

@@ -84,6 +84,7 @@ def fetch(
     from danish_asr.recipe.entry import Request
 
     fetch_files(Request(output_dir=None, config_files=config or (), overrides=named))
+    say_next("plan", *_words(config or (), None, named), why="what a run needs")
 
 
 @app.command(
@@ -106,10 +107,9 @@ def plan(
 ) -> None:
     """Estimate memory, disk, steps and hours of a run, and check the setup for it.
 
-    What makes it fit is printed as KEY=VALUE; the first steps of a run measure. Without --gpu it
-    also finds what would stop the run on this machine, and without a configuration only that. With
-    --dataset but without --config it plans the preset that fits. Exits with status 1 if the run
-    does not fit, or would stop.
+    Without --gpu it also finds what would stop the run on this machine, and without a configuration
+    only that. With --dataset but without --config it plans the preset that fits. Exits with status
+    1 if the run does not fit, or would stop. The first steps of a run measure.
     """
     from danish_asr.base.cluster import job_cpus, usable_gpus
     from danish_asr.planning.show import check_machine, show_findings, show_plan
@@ -120,17 +120,26 @@ def plan(
     else:
         number = gpus or (gpu is None and job_cpus() and usable_gpus()) or 1
         try:
+            files = config or _preset(dataset, gpu)
             request = Request(
-                output_dir=None,
-                config_files=config or _preset(dataset, gpu),
-                dataset=dataset,
-                overrides=values or (),
+                output_dir=None, config_files=files, dataset=dataset, overrides=values or ()
             )
             works = show_plan(request, gpu, number, price_per_hour=price_per_hour)
         except ConfigError as error:
             refuse(error)
+        if works:
+            words = _words(files, dataset, values or ())
+            say_next("train", "OUTDIR", *words, why="its first steps measure")
     if not works:
         raise Exit(EXIT_FAILED)
+
+
+def _words(files: Sequence[Path], dataset: Path | None, values: Sequence[str]) -> list[object]:
+    """Return the words of a command line for a configuration."""
+    words: list[object] = [word for file in files for word in ("--config", file)]
+    if dataset is not None:
+        words += ["--dataset", dataset]
+    return [*words, *values]
 
 
 @app.command(
@@ -231,7 +240,6 @@ def _request(
 
 def _convert_missing(request: "Request") -> None:
     """Convert the corpus that the name of the dataset stands for, unless the dataset is here."""
-    from danish_asr.base.cluster import rank_info
     from danish_asr.base.config_tree import merge, value_of
     from danish_asr.base.schema import card_directories
     from danish_asr.cli.datasets import convert
@@ -242,12 +250,12 @@ def _convert_missing(request: "Request") -> None:
     tree = merge(*files, *overrides)
     name = str(value_of(tree, "dataset.name"))
     folders = [*card_directories(), *(value_of(tree, "common.assets.extra_paths") or ())]
-    if any(Path(folder, f"{name}.yaml").is_file() for folder in folders):
+    if any([*Path(folder).rglob(f"{name}.yaml")] for folder in folders):
         return
     source = source_of_dataset(name)
-    if source is None or rank_info().world_size > 1:
-        fault = "--prepare: one process can convert CoRal, named coral_v2_... or coral_v3_..."
-        raise ConfigError([f"{fault}; `danish-asr convert` converts other corpora"])
+    if source is None:
+        fault = "--prepare: converts CoRal, for a dataset named coral_v2_... or coral_v3_..."
+        raise ConfigError([f"{fault}; `danish-asr convert` converts others"])
     convert(source, name=name)
 
 

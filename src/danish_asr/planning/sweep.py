@@ -1,7 +1,7 @@
 """A sweep: a run for each combination of values, in order or each in an element of an array.
 
-Its directory holds a configuration, a log and a directory of each run, under the run's name. What a
-run has reached is in its own files, so a sweep that has ended at any time continues.
+Its directory holds a log and a directory of each run, and their configurations in ``configs``. What
+a run has reached is in its own files, so a sweep that has ended at any time continues.
 """
 
 import json
@@ -25,6 +25,7 @@ from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
 from danish_asr.recipe.run.run_directory import FAILED
 
+_CONFIGS: Final = "configs"
 _LAST_LINES: Final = 10  # of a log, as the reason of a failure
 _LIMIT: Final = "trainer.max_wall_minutes="
 _WHERE: Final = "the sweep"
@@ -55,7 +56,7 @@ def run_sweep(request: Request, over: Sequence[str], *, only: int | None = None)
             raise ConfigError([f"--only must be 1 to {len(runs)}, but is {only}"], where=_WHERE)
         runs = [runs[only - 1]]
     for name, tree in trees.items():
-        publish_text(out / f"{name}.yaml", to_yaml(tree))
+        publish_text(out / _CONFIGS / f"{name}.yaml", to_yaml(tree))
     for run in runs:
         _train(run, limit)
     return not all((run / FAILED).is_file() for run in runs)
@@ -70,28 +71,22 @@ def open_sweep(request: Request, over: Sequence[str]) -> dict[str, Tree]:
     """
     assert request.output_dir is not None
     out = request.output_dir
-    recorded = {file.stem: read_yaml(file) for file in sorted(out.glob("*.yaml"))}
+    files = sorted((out / _CONFIGS).glob("*.yaml"))
+    recorded = {file.stem: read_yaml(file) for file in files}
     if not over and (request.config_files or request.dataset or not recorded):
         fault = f"{out} needs --over KEY=V1,V2; without options a recorded sweep continues"
         raise ConfigError([fault], where=_WHERE)
-    files, overrides = read_trees(request)
+    below, overrides = read_trees(request)
     trees = {name: merge(tree, *overrides) for name, tree in recorded.items()}
     if over:
-        base = merge(*files, *overrides)
+        base = merge(*below, *overrides)
         trees = {name: merge(base, *changes) for name, changes in combinations(over).items()}
-    faults: dict[str, None] = {}
-    for tree in trees.values():
-        try:
-            load(tree, where=_WHERE)
-        except ConfigError as error:
-            faults |= dict.fromkeys(error.faults)
-    if faults:
-        raise ConfigError(list(faults), where=_WHERE)
     for name, tree in trees.items():
+        load(tree, where=f"the run {name}")
         if recorded.get(name, tree) != tree:
             raise RunError(
-                f"{out / name}.yaml has other values; name another directory, or continue that "
-                f"sweep with `danish-asr sweep {out}`"
+                f"{out / _CONFIGS / name}.yaml has other values; name another directory, or "
+                f"continue that sweep with `danish-asr sweep {out}`"
             )
     return trees
 
@@ -136,7 +131,7 @@ def _train(run: Path, limit: Sequence[str]) -> None:
     take(run, error=RunError, advice=advice, work="run").release()
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{run.name}: log: {log}")
-    config = run.with_name(f"{run.name}.yaml")
+    config = run.parent / _CONFIGS / f"{run.name}.yaml"
     command = [sys.executable, "-m", "danish_asr", "train", str(run), "--config", str(config)]
     with log.open("ab") as file:
         status, received = run_passing_on([*command, *limit], output=file)
