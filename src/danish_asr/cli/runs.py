@@ -50,9 +50,9 @@ _Dump = Annotated[bool, Option("--dump-config", help="Print the configuration, c
 def _preset(dataset: Path | None, gpu: str | None = None) -> list[Path]:
     """Return the preset for a dataset without a configuration, and say which it is.
 
-    It is that of the card ``gpu``, by default of this machine's. Without a dataset: none.
+    It is that of the card ``gpu``, by default of this machine's. Without both: none.
     """
-    if dataset is None:
+    if dataset is None and gpu is None:
         return []
     from danish_asr.base.cluster import rank_info
     from danish_asr.planning.gpus import card_of, here, preset_for
@@ -107,9 +107,9 @@ def plan(
 ) -> None:
     """Estimate memory, disk, steps and hours of a run, and check the setup for it.
 
-    Without --gpu it also finds what would stop the run on this machine, and without a configuration
-    only that. With --dataset but without --config it plans the preset that fits. Exits with status
-    1 if the run does not fit, or would stop. The first steps of a run measure.
+    Without --gpu it also finds what would stop the run on this machine, and without any option only
+    that. With --dataset or --gpu, but without --config, it plans the preset that fits. Exits with
+    status 1 if the run does not fit, or would stop. The first steps of a run measure.
     """
     from danish_asr.base.cluster import job_cpus, usable_gpus
     from danish_asr.planning.show import check_machine, show_findings, show_plan

@@ -26,7 +26,7 @@ _GIB: Final = 2**30
 _USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
 """Epochs of published fine-tuning (docs/background/measurements.md)."""
 
-COLOURS: Final = {"error": "red", "warning": "yellow", "ok": "green"}
+_CONSOLE: Final = Console(markup=False, highlight=False, soft_wrap=True)
 
 Finding = tuple[str, str]
 """A level (``error``: a run would fail; ``warning``; ``ok``), and what a check says."""
@@ -46,16 +46,13 @@ def show_plan(
     from danish_asr.planning.plan import make_plan
 
     plan = make_plan(tree, where=request.where, card=card or here(), gpus=gpus)
-    console = Console(markup=False, highlight=False, soft_wrap=True)
     for name, size in plan.memory.items():
-        console.print(f"{size / _GIB:8.2f} GiB  {name}")
-    console.print(f"{plan.total / _GIB:8.2f} GiB  on each GPU at its peak, estimated\n")
+        _CONSOLE.print(f"{size / _GIB:8.2f} GiB  {name}")
+    _CONSOLE.print(f"{plan.total / _GIB:8.2f} GiB  on each GPU at its peak, estimated\n")
     for name, text in _facts(plan, price_per_hour):
-        console.print(f"{name:14}{text}")
-    for text in plan.notes:
-        console.print(f"note: {text}", style="yellow")
-    for text in _verdict(plan):
-        console.print(text)
+        _CONSOLE.print(f"{name:14}{text}")
+    for text in [*(f"note: {note}" for note in plan.notes), *_verdict(plan)]:
+        _CONSOLE.print(text)
     works = gpu is not None or show_findings(check_run(request, plan))
     return works and plan.fits is not False
 
@@ -109,11 +106,10 @@ def _verdict(plan: "Plan") -> Iterator[str]:
 
 def show_findings(findings: Iterable[Finding]) -> bool:
     """Print what checks say; return whether a run would work."""
-    console = Console(markup=False, highlight=False, soft_wrap=True)
     levels = set()
     for level, text in findings:
         levels.add(level)
-        console.print(f"{level:8}{text}", style=COLOURS[level])
+        _CONSOLE.print(f"{level:8}{text}", style="red" if level == "error" else None)
     return "error" not in levels
 
 
