@@ -6,12 +6,6 @@ from typing import Final, NamedTuple
 
 from danish_asr.base.errors import ConfigError
 
-_BFLOAT16_FROM: Final = 8
-"""Compute capability (Ampere)."""
-
-_LEFT: Final = 0.97
-"""GiB that remain of each GB of a card, as of those below without error correction."""
-
 
 class Card(NamedTuple):
     """A GPU; its speeds are 0 if they are not known."""
@@ -64,7 +58,7 @@ def card_of(text: str) -> Card:
     if size is None:
         fault = f"--gpu must be a size such as 12GB, or one of {', '.join(CARDS)}"
         raise ConfigError([f"{fault}, but is '{text}'"], where="the command line")
-    return Card(text, float(size[1]) * _LEFT)
+    return Card(text, float(size[1]) * 0.97)  # GiB of a GB, as of those without error correction
 
 
 def here() -> Card | None:
@@ -74,7 +68,7 @@ def here() -> Card | None:
     if not torch.cuda.is_available():
         return None
     device = torch.cuda.get_device_properties(0)
-    bfloat16 = device.major >= _BFLOAT16_FROM
+    bfloat16 = device.major >= 8  # Ampere
     return Card(device.name, device.total_memory / 2**30, bfloat16=bfloat16)
 
 

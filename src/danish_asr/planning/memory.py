@@ -29,28 +29,6 @@ GAPS: Final = 0.12
 """The share of all tensors that PyTorch's allocator loses to gaps, from the one published row: 1B
 on an A100 of 40 GB with 2 x 60 s in a batch, where 96 % of the card were reserved."""
 
-_SAMPLES: Final = 320
-"""Samples of a frame."""
-
-# Bytes by what needs them, fitted; n are the bytes of a number: 2 in half precision, else 4.
-_LAYER: Final = 20.1
-_LAYER_N: Final = 12.05
-"""What a layer keeps for its backward pass, for each number that it passes on: 20.1 + 12.05 n."""
-_BACKWARD_N: Final = 10
-"""What its backward pass needs beside that: 10 n."""
-_FRONT: Final = 10
-"""The front end's projection and positions, for each number that they pass on."""
-_POSITIONS: Final = 6 * 8
-"""The convolution of positions: six bytes for each of its 8 width² weights."""
-_LOGIT: Final = 12
-"""A logit, its log-probability and its gradient in float32."""
-_CONVOLUTIONS: Final = 1447
-"""The peak of the convolutions' forward pass, for each sample."""
-_CONVOLUTIONS_KEPT: Final = 843, 416
-"""What is kept of it if the convolutions learn: 843 + 416 n."""
-_CONVOLUTIONS_BACKWARD: Final = 2068, 206
-"""The peak of their backward pass: 2068 + 206 n."""
-
 
 class Batch(NamedTuple):
     """``rows`` utterances, each padded to ``samples``."""
@@ -128,29 +106,33 @@ def _activations(
 ) -> dict[str, float]:
     """Return the bytes beside weights, gradients and moments, where most are alive.
 
-    That is where the encoder's backward pass begins, or in the convolutions.
+    That is where the encoder's backward pass begins, or in the convolutions. The factors were
+    fitted; n are the bytes of a number.
     """
     half = half_precision(config)
     n = 2 if half else 4
     width = shape.encoder_config.model_dim
     samples = batch.rows * batch.samples
-    frames = batch.samples // _SAMPLES
+    frames = batch.samples // 320
     numbers = batch.rows * frames * width  # that a layer passes on
     # An utterance alone has no padding, so that attention needs no mask of frames times frames.
     mask = n * batch.rows * frames**2 if batch.rows > 1 else 0
-    layer = (_LAYER + _LAYER_N * n) * numbers + mask
-    kept, backward = layer, float(_BACKWARD_N * n * numbers)
+    # What a layer keeps for its backward pass, and what that needs beside it.
+    layer = (20.1 + 12.05 * n) * numbers + mask
+    kept, backward = layer, 10.0 * n * numbers
     checkpointing = config.trainer.activation_checkpointing
     if checkpointing.mode == "layerwise":
         kept = n * numbers / checkpointing.every_nth_layer
         backward += checkpointing.every_nth_layer * layer
     layers = sum(count_learning(part) > 0 for part in cast(Any, module.encoder.layers))
-    logits = batch.rows * frames * (_LOGIT * shape.target_vocab_size + 2 * width)
-    front_end: float = _FRONT * numbers + _POSITIONS * width**2
-    convolutions: float = _CONVOLUTIONS * samples
+    # A logit, its log-probability and its gradient in float32.
+    logits = batch.rows * frames * (12 * shape.target_vocab_size + 2 * width)
+    # Projection and positions, whose convolution has 8 width² weights.
+    front_end: float = 10 * numbers + 6 * 8 * width**2
+    convolutions = 1447 * samples  # the peak of their forward pass
     if count_learning(cast(Module, module.encoder_frontend.feature_extractor)):
-        front_end += (_CONVOLUTIONS_KEPT[0] + _CONVOLUTIONS_KEPT[1] * n) * samples
-        convolutions = (_CONVOLUTIONS_BACKWARD[0] + _CONVOLUTIONS_BACKWARD[1] * n) * samples
+        front_end += (843 + 416 * n) * samples  # what is kept of it
+        convolutions = (2068 + 206 * n) * samples  # the peak of their backward pass
     parts = {
         "activations, front end": front_end,
         "activations, encoder": layers * kept,

@@ -14,7 +14,7 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_fake_gangs
 
-from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
+from danish_asr.base.config_tree import Tree, flatten, merge, nested, read_yaml
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.gpus import CARDS, Card
@@ -47,35 +47,18 @@ from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
 
-_EPOCHS: Final = 30
-_TOO_MANY: Final = 200
-"""With more epochs a note names the steps of 30."""
-
 _AUDIO: Final = 3.7e11
 """Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
-project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB)."""
-
-_OFF: Final = 0.13
-"""Those runs are within this share of it."""
-
-_LEAST: Final = 100_000_000
-"""Parameters of a model that is large enough for it."""
-
-_LAYERWISE: Final = {"trainer": {"activation_checkpointing": {"mode": "layerwise"}}}
+project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB), which are within 13 % of it."""
 
 
 class Hint(NamedTuple):
-    """A change of the configuration, what it costs, and the bytes of each GPU with it."""
+    """A change as ``key=value``, to paste; what it costs, and the bytes of each GPU with it."""
 
     name: str
-    change: Tree
+    values: str
     cost: str
     total: int
-
-    @property
-    def values(self) -> str:
-        """The change as ``key=value``, to paste."""
-        return " ".join(f"{key}={value}" for key, value in flatten(self.change))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +108,13 @@ class Plan:
         forward pass, and none below what learns.
         """
         card, a100 = self.card, CARDS["a100-40"]
-        if not (card and card.tflops and self.audio_hours and self.parameters >= _LEAST):
+        if not (card and card.tflops and self.audio_hours and self.parameters >= 100_000_000):
             return None
         layerwise = self.config.trainer.activation_checkpointing.mode == "layerwise"
         passes = 1 + (3 if layerwise else 2) * self.learning / self.parameters
         on_a100 = self.audio_hours * self.parameters / _AUDIO / self.gpus * passes / 3
         speeds = card.tflops / a100.tflops, card.bandwidth / a100.bandwidth
-        return on_a100 / max(speeds) * (1 - _OFF), on_a100 / min(speeds) * (1 + _OFF)
+        return 0.87 * on_a100 / max(speeds), 1.13 * on_a100 / min(speeds)
 
 
 def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1) -> Plan:
@@ -216,11 +199,11 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
     if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
         yield warmup
-    if epoch and plan.epochs > _TOO_MANY:
+    if epoch and plan.epochs > 200:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
-            f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * epoch.steps}. With less audio "
-            "in a step (trainer.effective_audio_minutes) an epoch has more steps"
+            f"30 epochs are regime.num_steps={30 * epoch.steps}. With less audio in a step "
+            "(trainer.effective_audio_minutes) an epoch has more steps"
         )
 
 
@@ -229,30 +212,32 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
     lean = read_yaml(Path("configs/lean.yaml"))
     if description.has_new_head:
         del lean["model"]  # whose symbols are those of its tokenizer
+    layerwise = {"trainer.activation_checkpointing.mode": "layerwise"}
     for name, change, cost in (
-        ("configs/lean.yaml", lean, "a third more time"),
-        ("layerwise", _LAYERWISE, "a third more time"),
+        ("configs/lean.yaml", dict(flatten(lean)), "a third more time"),
+        ("layerwise", layerwise, "a third more time"),
         ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
     ):
+        changed = merge(tree, *(nested(key, value) for key, value in change.items()))
         try:
-            config = _load(merge(tree, change), name, plan.gpus)
+            config = _load(changed, name, plan.gpus)
         except ConfigError:  # other values forbid it
             continue
         model, batch = _model(description, config, symbols), largest_batch(config, plan.epoch)
-        parts = step_memory(config, model, batch, gpus=plan.gpus)
-        hint = Hint(name, change, cost, sum(parts.values()))
-        if hint.total < plan.total:
-            yield hint
+        total = sum(step_memory(config, model, batch, gpus=plan.gpus).values())
+        if total < plan.total:
+            values = " ".join(f"{key}={value}" for key, value in change.items())
+            yield Hint(name, values, cost, total)
 
 
-def _half_batch(config: AsrConfig) -> Tree:
+def _half_batch(config: AsrConfig) -> dict[str, object]:
     """Half the batch with twice the accumulation; nothing if the longest row would not fit."""
     task, trainer = config.dataset.asr_task_config, config.trainer
     half = task.max_num_elements // 2
     if half < task.max_audio_len:
         return {}
-    change: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
+    change: dict[str, object] = {"dataset.asr_task_config.max_num_elements": half}
     if trainer.effective_audio_minutes is None:  # which sets it
         batches = 2 * trainer.grad_accumulation.num_batches
-        change["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+        change["trainer.grad_accumulation.num_batches"] = batches
     return change

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 _GIB: Final = 2**30
 
-_USUAL: Final = "1 to 5 of 2,000 h, 6 to 80 of 470 h"
-"""Epochs of published fine-tuning (docs/background/measurements.md)."""
-
 _CONSOLE: Final = Console(markup=False, highlight=False, soft_wrap=True)
 
 Finding = tuple[str, str]
@@ -69,8 +66,9 @@ def _facts(plan: "Plan", price_per_hour: float | None) -> Iterator[tuple[str, st
         yield "an epoch", f"{steps}, {epoch.padding:.1%} padding"
     if plan.audio_hours:
         steps = f"{plan.config.regime.num_steps:,} steps, {most}{plan.audio_hours:,.0f} h of audio"
-        epochs = f", {plan.epochs:,.1f} epochs (usual: {_USUAL})" if plan.epochs else ""
-        yield "in all", steps + epochs
+        if plan.epochs:  # those of published runs: docs/background/measurements.md
+            steps += f", {plan.epochs:,.1f} epochs (usual: 1 to 5 of 2,000 h, 6 to 80 of 470 h)"
+        yield "in all", steps
     disk = plan.disk
     sizes = f"{disk.one / _GIB:.2f}, of which the model is {disk.model / _GIB:.2f}"
     yield "disk", f"{disk.total / _GIB:.2f} GiB: {disk.number} checkpoints of {sizes}"
