@@ -148,7 +148,7 @@ def check_run(request: Request, plan: "Plan") -> Iterator[Finding]:
         if missing:
             fix = "`danish-asr fetch --config ...` gets it where there is internet access"
             yield "warning", f"weights: no {' and no '.join(missing)} in fairseq2's cache; {fix}"
-        yield "ok", "configuration: all that it names is known here"
+        yield "ok", "configuration: no faults"
     except DanishAsrError as problem:
         for fault in problem.faults if isinstance(problem, ConfigError) else [problem]:
             yield "error", f"configuration: {fault}"
