@@ -254,8 +254,8 @@ def _convert_missing(request: "Request") -> None:
         return
     source = source_of_dataset(name)
     if source is None:
-        fault = "--prepare: converts CoRal, for a dataset named coral_v2_... or coral_v3_..."
-        raise ConfigError([f"{fault}; `danish-asr convert` converts others"])
+        fix = f"for others begin with `danish-asr convert SOURCE --name {name}`"
+        raise ConfigError([f"--prepare: CoRal is named coral_v2_... or coral_v3_...; {fix}"])
     convert(source, name=name)
 
 
