@@ -38,7 +38,7 @@ def findings(file: Path, gpus: int = 1, **values: Any) -> dict[str, str]:
     request = Request(output_dir=None, config_files=[file, layer])
     tree = read_configuration(request)
     plan = make_plan(tree, where=request.where, card=CARD, gpus=gpus)
-    return {level: text for level, text in check_run(request, plan) if level != "ok"}
+    return {level: text for level, text in check_run(plan) if level != "ok"}
 
 
 def test_a_sound_configuration_has_no_faults(config: Path) -> None:

@@ -50,7 +50,7 @@ def show_plan(
         _CONSOLE.print(f"{name:14}{text}")
     for text in [*(f"note: {note}" for note in plan.notes), *_verdict(plan)]:
         _CONSOLE.print(text)
-    works = gpu is not None or show_findings(check_run(request, plan))
+    works = gpu is not None or show_findings(check_run(plan))
     return works and plan.fits is not False
 
 
@@ -132,7 +132,7 @@ def check_machine() -> Iterator[Finding]:
         yield "warning", f"gpu: torch {torch.__version__} finds none; {fix}"
 
 
-def check_run(request: Request, plan: "Plan") -> Iterator[Finding]:
+def check_run(plan: "Plan") -> Iterator[Finding]:
     """Check what a run needs of this machine: what it names, and free memory and disk."""
     import torch
 
@@ -142,7 +142,7 @@ def check_run(request: Request, plan: "Plan") -> Iterator[Finding]:
     from danish_asr.recipe.train.preflight import resolve
 
     try:
-        resolve(plan.config, where=request.where)
+        resolve(plan.config, where="the plan")
         assets = Assets(plan.config.common.assets)
         missing = [file.name for file in downloads(assets, plan.config) if not file.is_here]
         if missing:
