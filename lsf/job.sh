@@ -32,7 +32,7 @@ say() { printf '%s danish-asr: %s\n' "$(date '+%F %T')" "$*"; }
 
 # begin TASK [ELEMENTS]: log to ASR_LOGS, count the starts of this job and find its time limit.
 begin() {
-  local save=$((60 * ASR_SAVE_MINUTES)) ends
+  local save=$((60 * ASR_SAVE_MINUTES))
   index=${SLURM_ARRAY_TASK_ID:-${LSB_JOBINDEX:-}}
   id=${SLURM_ARRAY_JOB_ID:-${SLURM_JOB_ID:-${LSB_JOBID:-}}}${2:+_$index}
   if [ -z "$id" ] || ! cd "${ASR_HOME:-}"; then echo "use lsf/submit.sh" >&2 && exit 2; fi
@@ -44,10 +44,8 @@ begin() {
   tries=$ASR_LOGS/.tries-$1-$id
   try=$(($(cat "$tries" 2>/dev/null || echo 0) + 1))
   echo $try >"$tries" || exit 2
-  if [ -n "${SLURM_JOB_ID:-}" ]; then # Slurm before 23.02 has no SLURM_JOB_END_TIME
-    ends=${SLURM_JOB_END_TIME:-$(scontrol show job "$id" |
-      sed -n 's/.* EndTime=\([0-9T:-]*\) .*/\1/p' | date +%s -f -)}
-    seconds=${ends:+$((ends - $(date +%s)))}
+  if [ -n "${SLURM_JOB_ID:-}" ]; then # before 23.02 only the warning says when to save
+    seconds=${SLURM_JOB_END_TIME:+$((SLURM_JOB_END_TIME - $(date +%s)))}
   else
     seconds=$(bjobs -noheader -o runtimelimit "$LSB_JOBID" 2>/dev/null |
       sed -n '1s/^ *\([0-9][0-9]*\).*/\1*60/p')
@@ -59,11 +57,6 @@ begin() {
   status=2
   # An earlier start may still be saving, or its host is lost.
   if [ "$try" -gt 1 ]; then export DANISH_ASR_LOCK_MINUTES=30; fi
-  if [ "$1$try" = train1 ]; then mkdir -p "$ASR_RUN" || end; fi
-  if [ "$1" = train ] && [ ! -d "$ASR_RUN" ]; then
-    say "$ASR_RUN was removed; submit it again for a new run"
-    end
-  fi
   values=("trainer.max_wall_minutes=$([ -n "$seconds" ] && printf '%d.%02d' $((seconds / 60)) \
       $((seconds % 60 * 100 / 60)) || echo null)")
   # What starts ignores the warning until it has a handler.
@@ -98,9 +91,6 @@ end() {
     say "done"
   elif [ "$status" != 75 ]; then
     say "failed with status $status; see above"
-  elif [ "$(cat "$tries" 2>/dev/null)" != "$try" ]; then
-    say "saved and stopped, and not started again: $tries was removed"
-    status=76
   elif [ "$try" -ge "$ASR_TRIES" ]; then
     say "saved and stopped at start $try of $ASR_TRIES (ASR_TRIES); submit it again to continue"
     status=76

@@ -64,10 +64,9 @@ def script(page: str, name: str) -> str:
 def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Each simple command of a block, as written and as words, without output and comments.
 
-    Variables that the block sets are replaced. The optional parts of a synopsis are left out.
+    The optional parts of a synopsis are left out.
     """
-    session = any(line.startswith("$ ") for line in lines)
-    variables, text = dict[str, str](), ""
+    session, text = any(line.startswith("$ ") for line in lines), ""
     for line in lines:
         is_output = line[:1].isdigit() or (session and not line.startswith("$ "))
         if not text and is_output:
@@ -76,7 +75,8 @@ def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         if text.endswith("\\"):
             text = text[:-1]
             continue
-        lexer = shlex.shlex(_expanded(text, variables), posix=True, punctuation_chars="();<>|&")
+        synopsis = re.sub(r" \[[^\]$]*\](?=\s|$)| \.\.\.(?=\s|$)", "", text)
+        lexer = shlex.shlex(synopsis, posix=True, punctuation_chars="();<>|&")
         lexer.whitespace_split = True
         try:
             words = list(lexer)
@@ -86,17 +86,11 @@ def commands(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         while words:
             end = next((n for n, word in enumerate(words) if word in _SHELL), len(words))
             simple, words = words[:end], words[end + 1 :]
-            while simple and (given := re.fullmatch(r"(\w+)=(.*)", simple[0], re.DOTALL)):
-                variables[given[1]] = given[2]
+            while simple and re.match(r"\w+=", simple[0]):
                 del simple[0]
             if simple and (session or Path(simple[0]).name in PROGRAMS or "lsf/" in simple[0]):
                 yield text, [Path(simple[0]).name, *simple[1:]]
         text = ""
-
-
-def _expanded(text: str, variables: dict[str, str]) -> str:
-    text = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), text)
-    return re.sub(r" \[[^\]$]*\](?=\s|$)| \.\.\.(?=\s|$)", "", text)
 
 
 def check(words: Sequence[str]) -> None:
@@ -125,8 +119,8 @@ def check(words: Sequence[str]) -> None:
         targets = re.findall(r"(?m)^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
         assert {word for word in arguments if "=" not in word} <= {*targets}
     elif program == "submit.sh":
-        known = re.findall(r"(?m)^#   (\w+) ", (ROOT / "lsf" / program).read_text(encoding="utf-8"))
-        assert arguments[0] in known, f"submit.sh has no {arguments[0]}"
+        names = re.findall(r"(?m)^#   (\w+) ", (ROOT / "lsf" / program).read_text(encoding="utf-8"))
+        assert arguments[0] in names, f"submit.sh has no {arguments[0]}"
     else:
         assert program in PROGRAMS, f"no program {program}"
 

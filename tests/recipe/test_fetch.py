@@ -12,8 +12,9 @@ import pytest
 from danish_asr.base.errors import DownloadError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.planning.fetch import fetch, missing
-from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.planning.fetch import fetch
+from danish_asr.recipe.config.schema import AssetsConfig, TokenizerSection
+from danish_asr.recipe.entry import Request
 from danish_asr.recipe.models.cards import Assets
 
 WEIGHTS = bytes(range(256)) * 20_000  # 5.1 MB
@@ -66,7 +67,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def config(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsrConfig:
+def cards(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAIRSEQ2_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("time.sleep", lambda _: None)
     model = {"name": "far", "model_family": "wav2vec2_asr", "model_arch": "300m"}
@@ -76,66 +77,63 @@ def config(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     (tmp_path / "cards").mkdir()
     for card in (model, tokenizer):
         (tmp_path / "cards" / f"{card['name']}.yaml").write_text(to_yaml(card))
-    config = AsrConfig()
-    config.common.assets.extra_paths = [tmp_path / "cards"]
-    config.model.name = "far"
-    return config
+    return tmp_path / "cards"
 
 
-def weights(config: AsrConfig) -> bytes:
+def fetch_far(cards: Path) -> None:
+    values = ["model.name=far", f"common.assets.extra_paths=['{cards}']"]
+    fetch(Request(output_dir=None, overrides=values))
+
+
+def weights(cards: Path) -> bytes:
     """What fairseq2 finds, without a network."""
-    assets = Assets(config.common.assets)
+    assets = Assets(AssetsConfig(extra_paths=[cards]))
     card = assets.find("model.name", "far")
-    assert card
+    assert assets.tokenizer_file(TokenizerSection(name="far_tokenizer"))
     return assets.download("model", card.field("checkpoint").as_uri(), "far").read_bytes()
 
 
 def test_weights_and_tokenizer_are_fetched_once_and_found_without_a_network(
-    config: AsrConfig, server: Server
+    cards: Path, server: Server
 ) -> None:
-    assert missing(config) == ["far", "far_tokenizer"]
-    fetch(config, where="test")
-    fetch(config, where="test")
+    fetch_far(cards)
+    fetch_far(cards)
     assert server.asked == ["model.pt", "t.model"]
     server.shutdown()
     server.server_close()
-    assert weights(config) == WEIGHTS
-    config.tokenizer.name = "far_tokenizer"
-    assert Assets(config.common.assets).tokenizer_file(config.tokenizer)
-    assert missing(config) == []
+    assert weights(cards) == WEIGHTS
 
 
-def test_a_download_goes_on_where_its_connection_ended(config: AsrConfig, server: Server) -> None:
+def test_a_download_goes_on_where_its_connection_ended(cards: Path, server: Server) -> None:
     server.cuts = [1_000_000, 2_000_000, 0, 500_000]
-    fetch(config, where="test")
+    fetch_far(cards)
     begins = [0, 1_000_000, 3_000_000, 3_000_000, 3_500_000]
     assert server.asked[:5] == [f"model.pt bytes={n}-" if n else "model.pt" for n in begins]
-    assert weights(config) == WEIGHTS
+    assert weights(cards) == WEIGHTS
 
 
 @pytest.mark.parametrize(("ranges", "etag"), [(True, '"1"'), (True, '"2"'), (False, '"1"')])
 def test_what_has_arrived_is_kept_for_the_next_start_unless_the_file_has_changed(
-    config: AsrConfig, server: Server, *, ranges: bool, etag: str
+    cards: Path, server: Server, *, ranges: bool, etag: str
 ) -> None:
     server.cuts = [1_000_000, 0, 0, 0, 0, 0]
     with pytest.raises(DownloadError, match=r"1\.0 MB have arrived and are kept[\s\S]*login node"):
-        fetch(config, where="test")
-    assert missing(config) == ["far", "far_tokenizer"]
+        fetch_far(cards)
     server.ranges, server.etag = ranges, etag
     changed = WEIGHTS[::-1] if etag != '"1"' else WEIGHTS
     server.files["model.pt"] = changed
-    fetch(config, where="test")
-    assert weights(config) == changed
+    fetch_far(cards)
+    assert weights(cards) == changed
 
 
-def test_an_error_and_a_web_page_are_not_kept_as_weights(
-    config: AsrConfig, server: Server, tmp_path: Path
-) -> None:
+def test_an_error_and_a_web_page_are_not_kept_as_weights(cards: Path, server: Server) -> None:
     file = server.files.pop("model.pt")
     with pytest.raises(DownloadError, match="404"):
-        fetch(config, where="test")
-    assert not list((tmp_path / "cache").iterdir())
+        fetch_far(cards)
     server.files["model.pt"] = file
     server.type = "text/html; charset=utf-8"
     with pytest.raises(DownloadError, match="web page"):
-        fetch(config, where="test")
+        fetch_far(cards)
+    server.type = "application/octet-stream"
+    fetch_far(cards)
+    assert weights(cards) == WEIGHTS

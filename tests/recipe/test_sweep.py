@@ -19,14 +19,14 @@ def test_a_sweep_goes_on_after_a_failure_and_a_run_learns_as_if_it_were_alone(
     command = ["sweep", str(out), "-c", str(CONFIG), *values]
     command += ["--over", "dataset.train_split=none,train"]
     environment = {**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
-    found = subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "danish_asr", *command],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    assert found.returncode == 0, found.stdout + found.stderr
+    assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "dataset.train_split" in (out / "train_split_none" / FAILED).read_text(encoding="utf-8")
     assert same_weights(out / "train_split_train", finished_run)
-    assert "train_split_train" in found.stdout
+    assert "train_split_train" in ended.stdout

@@ -2,14 +2,14 @@
 
 Comes in: a command line. Goes out: a call of one function of another room, and an exit status.
 Each file has the commands of one subject. Read first: ``app.py``, what all commands share.
-Packages are imported inside the commands, so that ``danish-asr plan`` starts in an installation
-in which others, such as torch or pyarrow, cannot be imported.
+Packages are imported inside the commands, so that help takes half a second.
 """
 
 import errno
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import Final
 
 from danish_asr.base.stops import exit_at_stops
@@ -21,24 +21,10 @@ import typer
 
 from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
 from danish_asr.base.stops import discard_output
-from danish_asr.cli import (  # noqa: F401 # they register their commands
-    datasets,
-    language_model,
-    models,
-    planning,
-    recipes,
-    scores,
-)
 from danish_asr.cli.app import app
 
-_ORDER: Final = (
-    *("demo", "convert", "combine", "verify", "harvest"),
-    *("fetch", "plan", "train", "evaluate", "sweep"),
-    *("average", "score", "compare", "report", "audit", "transcribe", "serve", "export"),
-)
-app.registered_commands.sort(
-    key=lambda command: _ORDER.index(getattr(command.callback, "__name__", ""))
-)
+for _name in ("datasets", "runs", "scores", "models"):
+    import_module(f"danish_asr.cli.{_name}")  # registers its commands, in the order of the help
 
 INTERRUPTED: Final = 128 + signal.SIGINT  # the exit status after Ctrl-C, as in shells
 
@@ -64,6 +50,5 @@ def main(command: Callable[[], object] = app) -> None:
         # typer turns Ctrl-C into a SystemExit without a message.
         if isinstance(stop, SystemExit) and stop.code != INTERRUPTED:
             raise
-        kept = "" if sys.argv[1:2] == ["plan"] else "; any finished files are kept"
-        typer.echo(f"danish-asr: interrupted{kept}", err=True)
+        typer.echo("danish-asr: interrupted; any finished files are kept", err=True)
         sys.exit(INTERRUPTED)

@@ -1,8 +1,6 @@
 """What all commands share."""
 
-# ruff: noqa: PLC0415
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -12,6 +10,7 @@ from typing_extensions import override
 
 import danish_asr
 from danish_asr.base.next_step import next_step
+from danish_asr.text.profiles import PROFILES
 
 _Body = TypeVar("_Body", bound=Callable[..., Any])
 
@@ -41,26 +40,15 @@ def say_next(*words: object, why: str) -> None:
     typer.echo(next_step(*words, why=why), err=True)
 
 
-def choice(names: Iterable[str], *declarations: str, about: str) -> Any:
-    """Return an option whose value is one of these names, which the code behind it checks."""
-    known = list(names)
-    return typer.Option(
-        *declarations, metavar="|".join(known), autocompletion=lambda: known, help=about
-    )
-
-
-def _complete_key(incomplete: str) -> list[str]:
-    from danish_asr.recipe.config.keys import defaults
-
-    return [f"{key}=" for key in defaults() if key.startswith(incomplete)]
+def profile_option(about: str) -> Any:
+    """Return the option ``--profile``, whose value is checked behind it."""
+    return typer.Option(metavar="|".join(PROFILES), help=about)
 
 
 Values = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE",
-        help="For the recipe, over its files: regime.num_steps=100.",
-        autocompletion=_complete_key,
+        metavar="KEY=VALUE", help="For the recipe, over its files: regime.num_steps=100."
     ),
 ]
 Files = Annotated[
@@ -72,28 +60,11 @@ Files = Annotated[
         help="Configuration in YAML. Repeatable: the last one wins.",
     ),
 ]
-
 Dataset = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Root of a built dataset, over the one that the files name."),
 ]
-
-
-def preset(dataset: Path | None, gpu: str | None = None) -> list[Path]:
-    """Return the preset for a dataset without a configuration, and say which it is.
-
-    It is that of the card ``gpu``, by default of this machine's. Without a dataset: none.
-    """
-    if dataset is None:
-        return []
-    from danish_asr.base.cluster import rank_info
-    from danish_asr.planning.gpus import Card, here, preset_for
-
-    files, reason = preset_for(Card.of(gpu) if gpu else here())
-    if rank_info().rank == 0:
-        options = " ".join(f"--config {file}" for file in files)
-        typer.echo(f"{options}, {reason}", err=True)
-    return files
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: all CPUs.")]
 
 
 app = App(

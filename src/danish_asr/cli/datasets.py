@@ -6,10 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.cli.app import Values, app, say_next
+from danish_asr.cli.app import Values, Workers, app, say_next
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions(name="any")
@@ -23,17 +22,17 @@ class _Leak(StrEnum):
     AUDIO = "audio"
 
 
-_Root = Annotated[Path, Argument(help="Root of a built dataset.")]
 _Without = Annotated[
     Path | None, Option(metavar="FILE", help="Rows to leave out: a table of corpus and id.")
 ]
-_Workers = Annotated[int | None, Option(min=1, help="Processes; default: all CPUs.")]
 
 
-def _check_root(root: Path) -> None:
-    """Refuse a directory that does not exist before the imports, which take seconds."""
-    if not root.is_dir():
-        raise DatasetError(f"{root}: no such directory; `danish-asr convert` writes a dataset")
+def _print_sources(asked: bool) -> None:
+    if asked:
+        from danish_asr.corpus.command import print_sources
+
+        print_sources()
+        raise Exit
 
 
 @app.command(examples=["demo", "demo --dir /tmp/demo regime.num_steps=400"])
@@ -50,15 +49,14 @@ def demo(
 
 @app.command(
     examples=[
-        "convert --list",
         "convert hf:CoRal-project/coral-v2 --name coral_v2_danish",
         "convert recordings --name mine --split-by-speaker 80/10/10",
     ]
 )
 def convert(
-    source: Annotated[str | None, Argument(help="KIND:WHERE, see --list.")] = None,
+    source: Annotated[str, Argument(help="KIND:WHERE, see --list.")],
     *,
-    name: Annotated[str | None, Option(help="Name of the dataset's card.")] = None,
+    name: Annotated[str, Option(help="Name of the dataset's card.")],
     out: Annotated[Path, Option(help="Root of the dataset.")] = DATASET,
     corpus: Annotated[str | None, Option(help="Name of the corpus; default: --name.")] = None,
     column: Annotated[
@@ -77,24 +75,27 @@ def convert(
     without: _Without = None,
     max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
     max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
-    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
-    workers: _Workers = None,
+    workers: Workers = None,
     ray: Annotated[
         str | None, Option(metavar="ADDRESS", help="Convert on a Ray cluster, or `local`.")
     ] = None,
-    list_: Annotated[bool, Option("--list", help="List the kinds of sources.")] = False,
+    list_: Annotated[  # noqa: ARG001 - its callback prints
+        bool,
+        Option("--list", callback=_print_sources, is_eager=True, help="List the kinds of sources."),
+    ] = False,
 ) -> None:
     """Convert a corpus to a dataset: 16 kHz FLAC in Parquet, rejected rows, inventory and cards."""
     from danish_asr.base.cluster import usable_cpus
-    from danish_asr.corpus import command
+    from danish_asr.corpus.command import convert_command
 
-    if list_:
-        command.print_sources()
-        return
+    columns = {}
+    for text in column or ():
+        ours, _, theirs = text.partition("=")
+        columns[ours] = theirs
     options = ConvertOptions(
-        name=_required("--name", name, "it names the dataset's card"),
+        name=name,
         corpus=corpus,
-        columns=dict(_assignment(text) for text in column or ()),
+        columns=columns,
         split=split,
         tiers=tuple(tier or ()),
         language=language,
@@ -104,35 +105,14 @@ def convert(
         without=without,
         max_drop=max_drop,
         max_seconds=max_seconds,
-        shard_rows=shard_rows,
         workers=workers or usable_cpus(),
         ray=ray,
     )
-    where = _required("SOURCE", source, "`danish-asr convert --list` shows the kinds")
-    command.convert_command(where, out, options)
+    convert_command(source, out, options)
     say_next("verify", out, why="find faults before training")
 
 
-def _required(option: str, value: str | None, why: str) -> str:
-    if value is None:
-        raise ConfigError([f"{option}: required; {why}"], where="the command line")
-    return value
-
-
-def _assignment(text: str) -> tuple[str, str]:
-    ours, equals, theirs = text.partition("=")
-    if not equals:
-        fault = f"--column: expected OURS=THEIRS; found {text}"
-        raise ConfigError([fault], where="the command line")
-    return ours, theirs
-
-
-@app.command(
-    examples=[
-        "combine data/coral data/mine --name all --out data/all",
-        "combine data/mine --without wrong.csv --name ok --out data/ok",
-    ]
-)
+@app.command(examples=["combine data/coral data/mine --name all --out data/all"])
 def combine(
     parts: Annotated[list[Path], Argument(metavar="DATASET...", help="Roots of built datasets.")],
     *,
@@ -141,19 +121,15 @@ def combine(
     without: _Without = None,
 ) -> None:
     """Combine datasets to one without copying audio; run again, it is made anew."""
-    for part in parts:
-        _check_root(part)
     from danish_asr.corpus.command import combine_command
 
     combine_command(parts, out, name=name, without=without)
     say_next("verify", out, why="find faults, and what splits share")
 
 
-@app.command(
-    examples=["verify", "verify data/mine --page mine.html --allow-shared sentences"],
-)
+@app.command(examples=["verify data/mine --page mine.html --allow-shared sentences"])
 def verify(
-    root: _Root = DATASET,
+    root: Annotated[Path, Argument(help="Root of a built dataset.")] = DATASET,
     *,
     page: Annotated[
         Path | None,
@@ -163,10 +139,9 @@ def verify(
     allow_shared: Annotated[
         list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
-    workers: _Workers = None,
+    workers: Workers = None,
 ) -> None:
     """Check a built dataset, report all faults, and write an offline page about it."""
-    _check_root(root)
     from danish_asr.corpus.command import check_faults, verify_command
 
     result = verify_command(root, workers=workers, allow_shared=allow_shared or ())

@@ -1,25 +1,24 @@
-"""The commands on trained models: average, export, transcribe, harvest, serve."""
+"""The commands on trained models and on language models for them."""
 
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 from typer import Argument, Option
 
-from danish_asr.base.errors import EXIT_FAILED
-from danish_asr.cli.app import app, say_next
+from danish_asr.base.errors import EXIT_FAILED, ConfigError
+from danish_asr.cli.app import App, Workers, app, profile_option, say_next
+
+lm_commands = App("lm", "N-gram language models for the decoder 'beam'.")
+app.add_typer(lm_commands)
 
 _MODEL: Final = "A run, a checkpoint, a Hugging Face directory or a name."
 ModelName = Annotated[str, Argument(help=_MODEL)]
-Format: Final = Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
-Out = Annotated[Path | None, Option(help="Folder; default: beside the audio.")]
 Device = Annotated[str, Option(help="auto, cpu, cuda or cuda:N.")]
-_READ_BACK: Final = ("textgrid", "json", "srt", "vtt")
-"""Formats with times that `convert` reads, those with more of a transcript first."""
-
 LanguageModel = Annotated[Path | None, Option(help="Decode with this language model.")]
+Hotwords = Annotated[Path | None, Option(help="A file with a word or phrase per line.")]
 
 
 @app.command(examples=["average outputs/300m --last 3"])
@@ -35,12 +34,7 @@ def average(
     say_next("evaluate", folder, "evaluator.split=dev", why="compare it with the run itself")
 
 
-@app.command(
-    examples=[
-        "export outputs/300m exported --to hf",
-        "export outputs/300m onnx --to onnx --int8 --audio interviews",
-    ]
-)
+@app.command(examples=["export outputs/300m onnx --to onnx --int8 --audio interviews"])
 def export(
     model: ModelName,
     dest: Annotated[Path, Argument(help="New directory.")],
@@ -63,11 +57,7 @@ def export(
 
 @app.command(
     examples=[
-        "transcribe outputs/300m hello.wav",
         "transcribe outputs/300m interviews --format txt,srt --out text",
-        "transcribe outputs/300m call.wav --channels split --lm lm",
-        "transcribe outputs/300m meeting.mp3 --speakers meeting.rttm --format vtt",
-        "transcribe outputs/300m - --format srt < hello.wav",
         "transcribe outputs/300m speech.flac --text speech.txt",
     ]
 )
@@ -78,10 +68,12 @@ def transcribe(
         Argument(metavar="AUDIO", help="Audio files and folders, or - for standard input."),
     ],
     *,
-    format_: Annotated[str | None, Format] = None,
-    out: Out = None,
+    format_: Annotated[
+        str | None, Option("--format", help="txt, srt, vtt, json, csv, textgrid; with commas.")
+    ] = None,
+    out: Annotated[Path | None, Option(help="Folder; default: beside the audio.")] = None,
     lm: LanguageModel = None,
-    hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
+    hotwords: Hotwords = None,
     decoder: Annotated[str | None, Option(help="Default: greedy, or beam if needed.")] = None,
     channels: Annotated[
         Literal["mix", "split"], Option(help="split: a speaker per channel.")
@@ -109,19 +101,22 @@ def transcribe(
     The text of a single file is printed, unless --format or --out is given. With --text its words
     are not those that the model hears, but those of the file: a line of plain text is a segment.
     """
+    if text is not None:
+        from danish_asr.inference.align import align_file
+
+        if lm or hotwords or decoder or int8 or speakers:
+            fault = "has the words: no --lm, --hotwords, --decoder, --int8 or --speakers with it"
+            raise typer.BadParameter(fault, param_hint="--text")
+        if len(audio) != 1 or audio[0].is_dir():
+            raise typer.BadParameter("is that of one audio file", param_hint="--text")
+        formats = format_ or "srt,textgrid"
+        align_file(
+            model, audio[0], text, formats=formats, out=out, overwrite=overwrite, device=device
+        )
+        return
     from danish_asr.inference.transcribe import Request
     from danish_asr.inference.transcribe import transcribe as transcribe_files
 
-    if text is not None:
-        others: dict[str, object] = {"--lm": lm, "--hotwords": hotwords, "--decoder": decoder}
-        others["--int8"] = int8
-        others |= {"--speakers": speakers, "--batch-seconds": batch_seconds}
-        others["--channels split"] = channels == "split"
-        if without_effect := [option for option, value in others.items() if value]:
-            fault = f"takes no {', '.join(without_effect)}: the words are those of the file"
-            raise typer.BadParameter(fault, param_hint="--text")
-        _align(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
-        return
     if speakers and channels == "split":
         fault = "finds those of one microphone; with --channels split each channel is a speaker"
         raise typer.BadParameter(fault, param_hint="--speakers")
@@ -140,30 +135,14 @@ def transcribe(
     if folders and out is None:  # `convert` reads texts beside the audio
         name = folders[0].resolve().name
         own = "--split-by-speaker", "80/10/10", "--name", name, "--out", f"data/{name}"
-        kind = next((form for form in _READ_BACK if form in (format_ or "")), "pairs")
         why = "once the texts are corrected: training data"
-        say_next("convert", f"{kind}:{folders[0]}", *own, why=why)
+        say_next("convert", folders[0], *own, why=why)
 
 
-def _align(model: str, audio: list[Path], text: Path, *, formats: str | None, **rest: Any) -> None:
-    if len(audio) != 1 or audio[0].is_dir():
-        raise typer.BadParameter("is that of one audio file", param_hint="--text")
-    from danish_asr.inference.align import align_file
-
-    align_file(model, audio[0], text, formats=formats or "srt,textgrid", **rest)
-
-
-def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> dict[str, Any]:
+def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> dict[str, object]:
     """The arguments of `load_model` for what the options say of decoding."""
-    given = {"lm": lm, "hotwords": hotwords}
-    config = {name: path for name, path in given.items() if path is not None}
-    if config and decoder == "greedy":
-        option = f"--{next(iter(config))}"
-        raise typer.BadParameter("needs --decoder beam, not greedy", param_hint=option)
-    if lm is not None:
-        from danish_asr.decoding.ngram import find_language_model
-
-        find_language_model(lm)
+    options = {"lm": lm, "hotwords": hotwords}
+    config = {name: path for name, path in options.items() if path is not None}
     return {"decoder": decoder or ("beam" if config else "greedy"), "decoder_config": config}
 
 
@@ -197,16 +176,17 @@ def harvest(
     limits = Limits(max_cer=max_cer, min_seconds=min_seconds, max_seconds=max_seconds)
     if not harvest_recordings(audio, out, name, model, limits, tiers=tier or (), device=device):
         raise typer.Exit(EXIT_FAILED)
+    say_next("verify", out / "dataset", why="find faults before training")
 
 
-@app.command(examples=["serve outputs/300m", "serve outputs/300m --port 9000 --lm lm"])
+@app.command(examples=["serve outputs/300m --lm lm"])
 def serve(
     model: ModelName,
     *,
     port: Annotated[int, Option(help="On this machine.", min=1, max=65535)] = 8000,
     max_mb: Annotated[int, Option(help="Size limit of a file, in megabytes.", min=1)] = 100,
     lm: LanguageModel = None,
-    hotwords: Annotated[Path | None, Option(help="A file with a word or phrase per line.")] = None,
+    hotwords: Hotwords = None,
     device: Device = "auto",
 ) -> None:
     """Serve a local web page that transcribes files and recordings."""
@@ -214,3 +194,68 @@ def serve(
 
     load = {"device": device, **_decoding(None, lm, hotwords)}
     serve_page(model, load, port=port, max_mb=max_mb)
+
+
+@lm_commands.command(examples=["lm build --out lm --model outputs/300m --dataset data/mine"])
+def build(
+    texts: Annotated[
+        list[Path] | None,
+        Argument(metavar="FILE", help="Text, JSON lines, CSV, TSV or Parquet."),
+    ] = None,
+    *,
+    out: Annotated[Path, Option(help="The new directory.")],
+    order: Annotated[int, Option(help="Words in the longest n-grams, 2 to 6.")] = 3,
+    dataset: Annotated[
+        Path | None, Option(help="Its training text is added, its dev and test are left out.")
+    ] = None,
+    model: Annotated[
+        str | None, Option(help="The run or model to decode with; gives the text profile.")
+    ] = None,
+    profile: Annotated[str | None, profile_option("Text profile, without --model.")] = None,
+    prune: Annotated[
+        str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
+    ] = "0",
+) -> None:
+    """Build a language model from text files and the training transcripts of a dataset."""
+    from danish_asr.decoding.ngram_build import build_language_model
+
+    if (model is None) == (profile is None):
+        raise ConfigError(["give either --model or --profile: its words must equal the model's"])
+    if model is not None:
+        from danish_asr.recipe.models.cards import open_model
+
+        profile = open_model(model).text_profile
+    if not prune.replace(" ", "").isdecimal():
+        raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
+    build_language_model(
+        texts or [],
+        out,
+        order=order,
+        dataset=dataset,
+        profile=str(profile),
+        prune=[int(count) for count in prune.split()],
+    )
+    say_next("lm", "tune", model or "RUN", "--lm", out, why="choose its weights on dev")
+
+
+@lm_commands.command(examples=["lm tune outputs/300m --lm lm"])
+def tune(
+    directory: Annotated[
+        Path, Argument(metavar="RUN", help="OUTDIR, or OUTDIR/checkpoints/step_<n>.")
+    ],
+    *,
+    language_model: Annotated[Path, Option("--lm", help="Directory of the language model.")],
+    rows: Annotated[int, Option(min=1, help="Utterances to decode, at even distances.")] = 1_000,
+    profile: Annotated[str, profile_option("Text profile of the error rates.")] = "coral",
+    workers: Workers = None,
+    dataset: Annotated[
+        Path | None, Option(metavar="DIR", help="Root of a built dataset; default: the run's.")
+    ] = None,
+) -> None:
+    """Choose alpha, beta and beam on dev for later decodings; the model runs once."""
+    from danish_asr.inference.tune import tune_language_model
+
+    tune_language_model(
+        directory, language_model, profile=profile, rows=rows, workers=workers, dataset=dataset
+    )
+    say_next("transcribe", directory, "AUDIO", "--lm", language_model, why="decode with it")

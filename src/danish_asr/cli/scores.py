@@ -3,31 +3,27 @@
 # ruff: noqa: PLC0415
 
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 from typer import Argument, Option
 
-from danish_asr.base.errors import DatasetError
-from danish_asr.cli.app import app, choice, say_next
-from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.cli.app import app, profile_option, say_next
+from danish_asr.metrics import Denominator
 from danish_asr.report import COMPARE_OUTPUTS, SCORE_OUTPUTS
 from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
-from danish_asr.text.profiles import PROFILES
 
 _SCORING: Final = Settings()
 
 _Profile = Annotated[
     str | None,
-    choice(PROFILES, about="Text profile, or package.module:function; default: the run's."),
+    profile_option("Text profile, or package.module:function; default: the run's."),
 ]
 _By = Annotated[
     list[str],
     Option(help="Columns to group by, with commas; age:18,25,50 in bands. Repeatable."),
 ]
-_Filter = Annotated[str, choice(ROW_FILTERS, "--filter", about="Rows.")]
-_Denominator = Annotated[
-    str, choice(DENOMINATORS, about="Divide by S+D+H (standard) or S+D+H+I (coral).")
-]
+_Filter = Annotated[str, Option("--filter", metavar="|".join(ROW_FILTERS), help="Rows.")]
+_Denominator = Annotated[Denominator, Option(help="Divide by S+D+H (standard) or S+D+H+I (coral).")]
 _Dataset = Annotated[
     Path | None,
     Option(help="The dataset: has missing references, and audio for the page."),
@@ -42,8 +38,7 @@ _Split = Annotated[str | None, Option(help="Of the dataset; default: the rows' o
 @app.command(
     examples=[
         "score outputs/300m",
-        "score predictions.csv --profile rye --by dialect,age:18,40,60",
-        "score hypotheses.tsv --dataset data/parquet --out groups.csv --out report.html",
+        "score predictions.csv --by dialect,age:18,40,60 --out report.html",
     ]
 )
 def score(
@@ -78,7 +73,7 @@ def score(
         by=by,
         profile=profile,
         row_filter=row_filter,
-        denominator=cast(Denominator, denominator),
+        denominator=denominator,
         dataset=dataset,
         split=split,
         columns=parse_columns(columns or ()),
@@ -90,8 +85,7 @@ def score(
 @app.command(
     examples=[
         "compare outputs/300m outputs/1b",
-        "compare old=a1.jsonl,a2.jsonl new=b.jsonl --out x.json",
-        "compare a=a.jsonl b=b.jsonl --out table.tex --out forest.pdf",
+        "compare old=a1.jsonl,a2.jsonl new=b.jsonl --out table.tex",
     ]
 )
 def compare(
@@ -125,14 +119,14 @@ def compare(
         by=by,
         profile=profile,
         row_filter=row_filter,
-        denominator=cast(Denominator, denominator),
+        denominator=denominator,
         dataset=dataset,
         split=split,
         columns=parse_columns(columns or ()),
     )
 
 
-@app.command(examples=["report outputs/300m", "report outputs", "report outputs --csv runs.csv"])
+@app.command(examples=["report outputs/300m", "report outputs --csv runs.csv"])
 def report(
     directory: Annotated[Path, Argument(metavar="DIR", help="OUTDIR of a run, or runs below DIR.")],
     *,
@@ -152,12 +146,7 @@ def report(
         report_runs(directory, csv=csv)
 
 
-@app.command(
-    examples=[
-        "audit data/mine --model outputs/mine",
-        "audit data/mine --model outputs/mine --out wrong.html",
-    ]
-)
+@app.command(examples=["audit data/mine --model outputs/mine"])
 def audit(
     dataset: Annotated[Path, Argument(help="Root of a built dataset.")],
     *,
@@ -168,8 +157,6 @@ def audit(
     profile: _Profile = None,
 ) -> None:
     """List the rows whose transcript a model contradicts, on a page with their audio."""
-    if not dataset.is_dir():
-        raise DatasetError(f"{dataset}: no such directory; `danish-asr convert` writes a dataset")
     from danish_asr.report.audit import audit as write_page
 
     if write_page(dataset, model, out, profile=profile):

@@ -18,6 +18,7 @@ from torch.nn import Module, Parameter
 
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
+from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
@@ -27,28 +28,6 @@ CUDA_BYTES: Final = 2**30 * 3 // 4
 GAPS: Final = 0.12
 """The share of all tensors that PyTorch's allocator loses to gaps, from the one published row: 1B
 on an A100 of 40 GB with 2 x 60 s in a batch, where 96 % of the card were reserved."""
-
-_SAMPLES: Final = 320
-"""Samples of a frame."""
-
-# Bytes by what needs them, fitted; n are the bytes of a number: 2 in half precision, else 4.
-_LAYER: Final = 20.1
-_LAYER_N: Final = 12.05
-"""What a layer keeps for its backward pass, for each number that it passes on: 20.1 + 12.05 n."""
-_BACKWARD_N: Final = 10
-"""What its backward pass needs beside that: 10 n."""
-_FRONT: Final = 10
-"""The front end's projection and positions, for each number that they pass on."""
-_POSITIONS: Final = 6 * 8
-"""The convolution of positions: six bytes for each of its 8 width² weights."""
-_LOGIT: Final = 12
-"""A logit, its log-probability and its gradient in float32."""
-_CONVOLUTIONS: Final = 1447
-"""The peak of the convolutions' forward pass, for each sample."""
-_CONVOLUTIONS_KEPT: Final = 843, 416
-"""What is kept of it if the convolutions learn: 843 + 416 n."""
-_CONVOLUTIONS_BACKWARD: Final = 2068, 206
-"""The peak of their backward pass: 2068 + 206 n."""
 
 
 class Batch(NamedTuple):
@@ -74,17 +53,18 @@ class Model(NamedTuple):
         return module
 
 
-def largest_batch(
-    config: AsrConfig, longest: int | None = None, utterances: int | None = None
-) -> Batch:
-    """Return the batch that needs most memory, if the longest of so many has so many samples.
+def largest_batch(config: AsrConfig, epoch: EpochSize | None) -> Batch:
+    """Return the batch of an epoch that needs most memory; None: of what the configuration allows.
 
-    Both are by default what the configuration allows. Batches of all lengths are filled up to
-    ``max_num_elements``: with the longest utterances, or with shorter ones that fill it better.
+    Batches of all lengths are filled up to ``max_num_elements``: with the longest utterances, or
+    with shorter ones that fill it better.
     """
     limits = BatchLimits.of(config.dataset)
-    longest = longest or min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
-    rows = min(limits.rows(longest), utterances or limits.max_samples)
+    longest = min(config.dataset.asr_task_config.max_audio_len, limits.max_samples)
+    utterances = limits.max_samples
+    if epoch is not None:
+        longest, utterances = epoch.longest, epoch.rows
+    rows = min(limits.rows(longest), utterances)
     batches = [Batch(rows, longest)]
     if not limits.quadratic and limits.multiple_of == 1 and rows != utterances:
         batches.append(Batch(rows + 1, limits.max_samples // (rows + 1)))
@@ -126,43 +106,47 @@ def _activations(
 ) -> dict[str, float]:
     """Return the bytes beside weights, gradients and moments, where most are alive.
 
-    That is where the encoder's backward pass begins, or in the convolutions.
+    That is where the encoder's backward pass begins, or in the convolutions. The factors were
+    fitted; n are the bytes of a number.
     """
     half = half_precision(config)
     n = 2 if half else 4
     width = shape.encoder_config.model_dim
     samples = batch.rows * batch.samples
-    frames = batch.samples // _SAMPLES
+    frames = batch.samples // 320
     numbers = batch.rows * frames * width  # that a layer passes on
     # An utterance alone has no padding, so that attention needs no mask of frames times frames.
     mask = n * batch.rows * frames**2 if batch.rows > 1 else 0
-    layer = (_LAYER + _LAYER_N * n) * numbers + mask
-    kept, backward = layer, float(_BACKWARD_N * n * numbers)
+    # What a layer keeps for its backward pass, and what that needs beside it.
+    layer = (20.1 + 12.05 * n) * numbers + mask
+    kept, backward = layer, 10.0 * n * numbers
     checkpointing = config.trainer.activation_checkpointing
     if checkpointing.mode == "layerwise":
         kept = n * numbers / checkpointing.every_nth_layer
         backward += checkpointing.every_nth_layer * layer
-    layers = sum(_learning(part) > 0 for part in cast(Any, module.encoder.layers))
-    logits = batch.rows * frames * (_LOGIT * shape.target_vocab_size + 2 * width)
-    front_end: float = _FRONT * numbers + _POSITIONS * width**2
-    convolutions: float = _CONVOLUTIONS * samples
-    if _learning(cast(Module, module.encoder_frontend.feature_extractor)):
-        front_end += (_CONVOLUTIONS_KEPT[0] + _CONVOLUTIONS_KEPT[1] * n) * samples
-        convolutions = (_CONVOLUTIONS_BACKWARD[0] + _CONVOLUTIONS_BACKWARD[1] * n) * samples
+    layers = sum(count_learning(part) > 0 for part in cast(Any, module.encoder.layers))
+    # A logit, its log-probability and its gradient in float32.
+    logits = batch.rows * frames * (12 * shape.target_vocab_size + 2 * width)
+    # Projection and positions, whose convolution has 8 width² weights.
+    front_end: float = 10 * numbers + 6 * 8 * width**2
+    convolutions = 1447 * samples  # the peak of their forward pass
+    if count_learning(cast(Module, module.encoder_frontend.feature_extractor)):
+        front_end += (843 + 416 * n) * samples  # what is kept of it
+        convolutions = (2068 + 206 * n) * samples  # the peak of their backward pass
     parts = {
         "activations, front end": front_end,
         "activations, encoder": layers * kept,
         "a layer's backward pass, or logits and CTC": max(layers and backward, logits),
     }
     if half:
-        copied = _learning(module) - _learning(module.encoder_frontend)
+        copied = count_learning(module) - count_learning(module.encoder_frontend)
         parts[f"copies of the weights in {half}"] = 2 * copied
     if convolutions > sum(parts.values()):
         return {"activations, convolutions": convolutions}
     return parts
 
 
-def _learning(module: Module) -> int:
+def count_learning(module: Module) -> int:
     """Return how many parameters learn."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 

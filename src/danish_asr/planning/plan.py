@@ -10,79 +10,73 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from danish_asr.base.config_tree import Tree, flatten, merge, read_yaml
-from danish_asr.base.errors import ConfigError
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang, create_fake_gangs
+
+from danish_asr.base.config_tree import Tree, flatten, merge, nested, read_yaml
+from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.gpus import Card
-from danish_asr.planning.inputs import Inputs
+from danish_asr.planning.gpus import CARDS, Card
 from danish_asr.planning.memory import (
     Batch,
+    Model,
+    count_learning,
     half_precision,
     largest_batch,
     step_memory,
 )
 from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.values import FULL
+from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.data.rows import training_rows
+from danish_asr.recipe.models.cards import (
+    Assets,
+    ModelDescription,
+    open_tokenizer,
+    tokenizer_of,
+    with_named_model,
+)
 from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
+from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
-_EPOCHS: Final = 30
-_TOO_MANY: Final = 200
-"""With more epochs a note names the steps of 30."""
+_DANISH_SYMBOLS: Final = 100
+"""More symbols than ``model.head: danish`` keeps."""
 
 _AUDIO: Final = 3.7e11
 """Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
-project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB)."""
-
-_OFF: Final = 0.13
-"""Those runs are within this share of it."""
-
-_LAYERWISE: Final = {"trainer": {"activation_checkpointing": {"mode": "layerwise"}}}
+project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB), which are within 13 % of it."""
 
 
 class Hint(NamedTuple):
-    """A change of the configuration, and what it costs."""
+    """A change as ``key=value``, to paste; what it costs, and the bytes of each GPU with it."""
 
     name: str
-    change: Tree
+    values: str
     cost: str
-    total: int  # bytes of each GPU with it
-
-    @property
-    def values(self) -> str:
-        """The change as ``key=value``, to paste."""
-        return " ".join(f"{key}={value}" for key, value in flatten(self.change))
+    total: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What training with a configuration needs; sizes in bytes.
+    """What training with a configuration needs; sizes in bytes."""
 
-    Attributes:
-        config: With the accumulation that `trainer.effective_audio_minutes` sets.
-        parameters: How many the model has, and how many of them learn.
-        memory: Of each GPU, by component.
-        card: The GPU that it should fit; None: none was named.
-        batch: The batch that needs most memory.
-        epoch: None if the dataset cannot be read here.
-        minutes: Of audio in a step; without the dataset as many as there can be.
-        hints: What makes it smaller, in a fixed order; empty if it fits.
-        notes: What could not be known, and what would not work.
-    """
-
-    config: AsrConfig
+    config: AsrConfig  # with the accumulation that `trainer.effective_audio_minutes` sets
     gpus: int
-    parameters: tuple[int, int]
-    memory: Mapping[str, int]
-    card: Card | None
-    batch: Batch
-    epoch: EpochSize | None
-    minutes: float
+    card: Card | None  # that it should fit
+    parameters: int
+    learning: int  # of the parameters
+    batch: Batch  # that needs most memory
+    epoch: EpochSize | None  # None: the dataset cannot be read here
+    minutes: float  # of audio in a step; without the dataset as many as there can be
+    memory: Mapping[str, int]  # of each GPU, by component
     disk: CheckpointSpace
-    hints: Sequence[Hint] = ()
-    notes: Sequence[str] = ()
+    hints: Sequence[Hint] = ()  # what makes it smaller, in a fixed order, unless it fits
+    notes: Sequence[str] = ()  # what could not be known, and what would not work
 
     @property
     def total(self) -> int:
@@ -95,78 +89,105 @@ class Plan:
         return None if self.card is None else self.total <= self.card.free
 
     @property
-    def epochs(self) -> float | None:
-        """Passes over the training data in ``regime.num_steps``; None: not known."""
-        end = self.config.regime.num_steps
-        return end / self.epoch.steps if self.epoch and self.epoch.steps and end else None
+    def epochs(self) -> float:
+        """Passes over the training data in ``regime.num_steps``; 0: not known."""
+        steps = self.config.regime.num_steps or 0
+        return steps / self.epoch.steps if self.epoch and self.epoch.steps else 0
 
     @property
-    def audio_hours(self) -> float | None:
-        """Of audio in all steps; None if the run has no number of steps."""
-        steps = self.config.regime.num_steps
-        return steps * self.minutes / 60 if steps else None
+    def audio_hours(self) -> float:
+        """Hours of audio in ``regime.num_steps``; 0: not known."""
+        return (self.config.regime.num_steps or 0) * self.minutes / 60
 
     @property
     def hours(self) -> tuple[float, float] | None:
-        """The hours of training, at least and at most; None if nothing is known of them.
+        """The hours of training, at least and at most; None: not known.
 
-        They are those of published runs, by the number of parameters and the speed of the card. A
-        backward pass takes twice the time of a forward pass, and none below what learns.
+        They are those of published runs, by the number of parameters and the speed of the card:
+        that of its matrix products, or of its memory. A backward pass takes twice the time of a
+        forward pass, and none below what learns.
         """
-        total, learning = self.parameters
-        published = total >= 100_000_000
-        if self.card is None or self.card.speed is None or not self.audio_hours or not published:
+        card, a100 = self.card, CARDS["a100-40"]
+        if not (card and card.tflops and self.audio_hours and self.parameters >= 100_000_000):
             return None
         layerwise = self.config.trainer.activation_checkpointing.mode == "layerwise"
-        passes = 1 + (3 if layerwise else 2) * learning / total
-        on_a100 = self.audio_hours * total / _AUDIO / self.gpus * passes / 3
-        slow, fast = self.card.speed
-        return on_a100 / fast * (1 - _OFF), on_a100 / slow * (1 + _OFF)
+        passes = 1 + (3 if layerwise else 2) * self.learning / self.parameters
+        on_a100 = self.audio_hours * self.parameters / _AUDIO / self.gpus * passes / 3
+        speeds = card.tflops / a100.tflops, card.bandwidth / a100.bandwidth
+        return 0.87 * on_a100 / max(speeds), 1.13 * on_a100 / min(speeds)
 
 
-def make_plan(
-    tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1, run: Path | None = None
-) -> Plan:
+def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1) -> Plan:
     """Plan a run of the configuration ``tree``, which errors call ``where``, on ``gpus`` cards.
-
-    ``run`` is its directory, whose checkpoints count for the disk.
 
     Raises:
         ConfigError: A value is wrong, or the model is not known.
     """
+    config = _load(tree, where, gpus)
+    assets, name = Assets(config.common.assets), config.model.name
+    description = assets.describe_model(
+        config.model, assets.find("model.name", name) if name else None
+    )
+    epoch, symbols, notes = None, _DANISH_SYMBOLS, list[str]()
     try:
-        config = with_accumulation(load(tree, where=where), gpus)
-        inputs = Inputs(config)
-        model = inputs.model(config)
-    except ConfigError as error:
-        raise ConfigError(error.faults, where=where) from None
+        rows, tokenizer = _open_dataset(assets, config)
+        symbols = tokenizer.vocab_info.size
+        gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
+        setup = ReaderSetup(tokenizer, gangs, model_frames(description.config))
+        epoch = open_reader(setup, config, rows, training=True).epoch_size()
+    except (DanishAsrError, OSError) as error:
+        fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
+        reason = fault.split(";")[0]  # without the names of all other cards
+        notes.append(f"{reason}. Steps and padding of an epoch are unknown")
+    model = _model(description, config, symbols)
     module = model.build(config)
-    epoch = inputs.epoch(config, model, gpus)
-    batch = _largest(config, epoch)
+    batch = largest_batch(config, epoch)
+    samples = config.dataset.asr_task_config.max_num_elements
+    minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
     if epoch:
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
-    else:
-        samples = config.dataset.asr_task_config.max_num_elements
-        minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
-    total = sum(p.numel() for p in module.parameters())
-    learning = sum(p.numel() for p in module.parameters() if p.requires_grad)
     plan = Plan(
         config=config,
         gpus=gpus,
-        parameters=(total, learning),
-        memory=step_memory(config, model, batch, gpus=gpus),
         card=card,
+        parameters=sum(p.numel() for p in module.parameters()),
+        learning=count_learning(module),
         batch=batch,
         epoch=epoch,
         minutes=minutes,
-        disk=checkpoint_space(run, module, config),
+        memory=step_memory(config, model, batch, gpus=gpus),
+        disk=checkpoint_space(None, module, config),
+        notes=notes,
     )
-    hints = list(_hints(tree, inputs, plan)) if plan.fits is False else []
-    return replace(plan, hints=hints, notes=[*inputs.notes, *_notes(plan)])
+    hints = [*_hints(tree, description, symbols, plan)] if plan.fits is False else []
+    return replace(plan, hints=hints, notes=[*notes, *_notes(plan)])
 
 
-def _largest(config: AsrConfig, epoch: EpochSize | None) -> Batch:
-    return largest_batch(config, *((epoch.longest, epoch.rows) if epoch else ()))
+def _load(tree: Tree, where: str, gpus: int) -> AsrConfig:
+    return with_named_model(with_accumulation(load(tree, where=where), gpus))
+
+
+def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
+    """Open the rows of the largest stage and the tokenizer: the dataset's own, which is here."""
+    section, card = config.dataset, None
+    if section.name:
+        card = assets.find("dataset.name", section.name)
+    dataset = assets.open_dataset(section, card)
+    stages = [training_rows(dataset, stage) for stage in config.stages().values()]
+    tokenizer = config.tokenizer
+    if tokenizer.path is None and (own := tokenizer_of(card)):
+        tokenizer = replace(tokenizer, name=own)
+    return max(stages, key=len), open_tokenizer(assets.tokenizer_file(tokenizer))
+
+
+def _model(description: ModelDescription, config: AsrConfig, symbols: int) -> Model:
+    """Return the model of a configuration; a new head gets so many ``symbols``."""
+    size, overrides = description.config.target_vocab_size, config.model.config_overrides or {}
+    if description.has_new_head and "target_vocab_size" not in overrides:
+        size = symbols
+    if config.model.head != FULL:
+        size = min(size, _DANISH_SYMBOLS)
+    return Model(description.family, replace(description.config, target_vocab_size=size))
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -178,47 +199,45 @@ def _notes(plan: Plan) -> Iterator[str]:
         )
     if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
         yield warmup
-    if epoch and plan.epochs and plan.epochs > _TOO_MANY:
+    if epoch and plan.epochs > 200:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
-            f"{_EPOCHS} epochs are regime.num_steps={_EPOCHS * epoch.steps}. With less audio "
-            "in a step (trainer.effective_audio_minutes) an epoch has more steps"
+            f"30 epochs are regime.num_steps={30 * epoch.steps}. With less audio in a step "
+            "(trainer.effective_audio_minutes) an epoch has more steps"
         )
 
 
-def _hints(tree: Tree, inputs: Inputs, plan: Plan) -> Iterator[Hint]:
-    """Yield each change that makes the plan smaller, and then all of them together."""
+def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) -> Iterator[Hint]:
+    """Yield each change that makes the plan smaller."""
     lean = read_yaml(Path("configs/lean.yaml"))
-    if not (plan.config.model.name or plan.config.model.path):
-        del lean["model"]  # a head of a model from scratch is that of its tokenizer
-    half = _half_batch(plan.config)
-    third = "a third more time"
-    totals: list[int] = []
+    if description.has_new_head:
+        del lean["model"]  # whose symbols are those of its tokenizer
+    layerwise = {"trainer.activation_checkpointing.mode": "layerwise"}
     for name, change, cost in (
-        ("configs/lean.yaml", lean, third),
-        ("layerwise", _LAYERWISE, third),
-        ("half the batch", half, "little: the step stays as large"),
-        ("all of it", merge(lean, half), third),
+        ("configs/lean.yaml", dict(flatten(lean)), "a third more time"),
+        ("layerwise", layerwise, "a third more time"),
+        ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
     ):
+        changed = merge(tree, *(nested(key, value) for key, value in change.items()))
         try:
-            config = with_accumulation(load(merge(tree, change), where="the plan"), plan.gpus)
+            config = _load(changed, name, plan.gpus)
         except ConfigError:  # other values forbid it
             continue
-        batch = _largest(config, plan.epoch)
-        total = sum(step_memory(config, inputs.model(config), batch, gpus=plan.gpus).values())
-        if total < plan.total and total not in totals:
-            totals.append(total)
-            yield Hint(name, change, cost, total)
+        model, batch = _model(description, config, symbols), largest_batch(config, plan.epoch)
+        total = sum(step_memory(config, model, batch, gpus=plan.gpus).values())
+        if total < plan.total:
+            values = " ".join(f"{key}={value}" for key, value in change.items())
+            yield Hint(name, values, cost, total)
 
 
-def _half_batch(config: AsrConfig) -> Tree:
+def _half_batch(config: AsrConfig) -> dict[str, object]:
     """Half the batch with twice the accumulation; nothing if the longest row would not fit."""
     task, trainer = config.dataset.asr_task_config, config.trainer
     half = task.max_num_elements // 2
     if half < task.max_audio_len:
         return {}
-    change: Tree = {"dataset": {"asr_task_config": {"max_num_elements": half}}}
+    change: dict[str, object] = {"dataset.asr_task_config.max_num_elements": half}
     if trainer.effective_audio_minutes is None:  # which sets it
         batches = 2 * trainer.grad_accumulation.num_batches
-        change["trainer"] = {"grad_accumulation": {"num_batches": batches}}
+        change["trainer.grad_accumulation.num_batches"] = batches
     return change

@@ -75,12 +75,10 @@ def test_a_conversion_prints_what_the_countries_were_read_as_in_written_rows(
 @pytest.mark.parametrize(
     ("options", "faults"),
     [
-        ("", ["--name: required"]),
-        ("--name y", ["SOURCE: required"]),
         ("x --name y/ --max-drop 2", ["--name: .*y/", "--max-drop: .*2"]),
         ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
-        ("x --name y --column text", ["--column: expected OURS=THEIRS; found text"]),
+        ("x --name y --column text", ["--column: OURS=THEIRS, .* found text="]),
         ("x --name y --column ord=x --split huge", ["--column: .*ord=x", "--split: .*huge"]),
         ("x --name y --language norsk", ["--language: .*nob_Latn.*norsk"]),
         ("x --name y --max-seconds 0", ["--max-seconds: .*0"]),

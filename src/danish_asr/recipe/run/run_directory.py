@@ -33,9 +33,6 @@ TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
 
-SWEEP: Final = "sweep.json"
-"""What a sweep is, beside the directories of its runs."""
-
 SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",
     "cer": "Character Error Rate (CER)",

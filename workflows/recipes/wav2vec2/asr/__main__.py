@@ -3,9 +3,8 @@
 from danish_asr.base.stops import exit_at_stops
 
 if __name__ == "__main__":
-    exit_at_stops()  # before the imports, which take seconds
+    exit_at_stops()
 
-from danish_asr.cli.upstream import run_as_upstream
+    from danish_asr.cli.upstream import run_as_upstream  # its imports take seconds
 
-if __name__ == "__main__":
     run_as_upstream("train")
