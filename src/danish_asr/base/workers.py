@@ -138,7 +138,7 @@ def _end_with_parent() -> None:
 
 def run_on_ray(
     task: Callable[[Item], Result], items: Sequence[Item], *, address: str, workers: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
     The address ``local`` starts a cluster with that many workers on this machine.

@@ -17,7 +17,6 @@ from unicodedata import normalize
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import SourceError
@@ -36,7 +35,7 @@ ROWS: Final = pa.schema(
         ("start", pa.float64()),
         ("seconds", pa.float64()),  # null: to the end
         ("channel", pa.int32()),
-        ("whole", pa.bool_()),  # no time is given: the recording is the utterance
+        ("uncut", pa.bool_()),  # without times: the recording is the utterance
         *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
@@ -48,9 +47,6 @@ ROWS: Final = pa.schema(
 """``audio`` is the path of a recording below the source's root, or null if it is embedded."""
 
 _LABELS: Final = ("dialect", "country_birth", "gender", "age")
-_APART: Final = 0.1
-"""Seconds by which rounding may set an end and a duration apart."""
-
 _CHUNK: Final = 10_000
 _ROWS_TOGETHER: Final = 100
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
@@ -65,6 +61,8 @@ RECORD_KEYS: Final = frozenset(
 """What a record of a reader may have."""
 
 DUPLICATE: Final = "duplicate id"
+LISTED: Final = "listed in"
+"""Reasons in the ledger; the name of the list follows."""
 
 
 def table_of(
@@ -133,7 +131,7 @@ class Builder:
         columns |= {
             "start": [start or 0.0 for start in starts],
             "seconds": _lengths(starts, ends, lengths, refused),
-            "whole": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
+            "uncut": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
         }
         labels = {name: read(name, people.clean) for name in _LABELS}
         columns |= self._people(labels, raw.get("age_group"))
@@ -198,69 +196,63 @@ def _lengths(
     lengths: list[float | None],
     refused: list[str | None],
 ) -> list[float | None]:
-    """The length of each row, from its end if it has no duration."""
-    made = [*lengths]
-    for place, (start, end, seconds) in enumerate(zip(starts, ends, lengths, strict=True)):
-        if end is None:
-            continue
-        until_end = end - (start or 0.0)
-        if seconds is None:
-            made[place] = until_end
-        if until_end < 0:
-            refused[place] = refused[place] or "end before its start"
-        elif seconds is not None and abs(until_end - seconds) > _APART:
-            refused[place] = refused[place] or "end and duration differ"
-    return made
+    """The length of each row, until its end if it has one."""
+    lengths = [*lengths]
+    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        if end is not None:
+            lengths[place] = end - (start or 0.0)
+            if end < (start or 0.0):
+                refused[place] = refused[place] or "end before its start"
+    return lengths
 
 
 def _id(value: Any) -> str | None:
     """The id; of several columns a tuple, joined. None if one is missing or blank."""
-    parts = [people.plain(part) for part in (value if isinstance(value, tuple) else (value,))]
+    parts = value if isinstance(value, tuple) else (value,)
     if any(part is None or not str(part).strip() for part in parts):
         return None
     return "_".join(map(str, parts))
 
 
 def _text(value: Any) -> str:
-    text = people.plain(value)
-    if not isinstance(text, str | int):  # a table may hold a whole number
+    if not isinstance(value, str | int):  # a table may hold a number without a fraction
         raise TypeError
-    return normalize("NFC", str(text))
+    return normalize("NFC", str(value))
 
 
 def _path(value: Any) -> str | None:
     if not isinstance(value, str | Path):
         raise TypeError
-    str(value).encode()
     return str(value) or None
 
 
 def _seconds(value: Any, scale: float = 1.0) -> float | None:
-    """Seconds of a number, of ``0,5`` as in Danish tables, or of ``1:02:03,5``."""
-    if _is_gap(value):
+    """Seconds of a number, or of ``1:02:03,5``."""
+    if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip().replace(",", "."))):
+        hours, minutes, seconds = clock.groups()
+        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    number = _number(value)
+    if number is None:
         return None
-    if isinstance(value, str):
-        value = value.strip().replace(",", ".")
-        if clock := _CLOCK.fullmatch(value):
-            hours, minutes, seconds = clock.groups()
-            return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
-    seconds = float(value) / scale
-    if not 0 <= seconds < math.inf:
+    if not 0 <= number < math.inf:
         raise ValueError
-    return seconds
+    return number / scale
 
 
 def _channel(value: Any) -> int | None:
-    if _is_gap(value):
+    channel = _number(value)  # "1.0", as pandas writes a column with a gap
+    if channel is None:
         return None
-    channel = float(value)  # "1.0", as pandas writes a column with a gap
     if channel < 1 or not channel.is_integer():
         raise ValueError
     return int(channel)
 
 
-def _is_gap(value: Any) -> bool:
-    return not str(value).strip() or (isinstance(value, float) and math.isnan(value))
+def _number(value: Any) -> float | None:
+    """A number, or its text with a comma, as in Danish tables; None for white space and NaN."""
+    text = str(value).strip().replace(",", ".")
+    number = float(text or math.nan)
+    return None if math.isnan(number) else number
 
 
 def place_of(row: Mapping[str, Any]) -> str:
@@ -277,38 +269,37 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
     """
     if options.own_split is not None:
         return replaced(rows, split=pa.repeat(pa.scalar(options.own_split), len(rows)))
-    summed = rows.group_by(["file", "split"]).aggregate([("line", "min"), ([], "count_all")])
+    counted = rows.group_by(["file", "split"], use_threads=False).aggregate([([], "count_all")])
     split_of = {
-        (pair["file"], pair["split"]): _split_of(pair, options, root)
-        for pair in summed.sort_by("file").to_pylist()
+        (file, own): _split_of(file, own or "", count, options, root)
+        for file, own, count in zip(*counted.to_pydict().values(), strict=True)
     }
-    own = sorted({*split_of.values()} - {"train"})
-    if options.split_by_speaker and own:
+    held_out = sorted({*split_of.values()} - {"train"})
+    if options.split_by_speaker and held_out:
         raise SourceError(
-            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
-            "to keep them, or divide all rows anew with --split train"
+            f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
+            "option out to keep them, or divide all rows anew with --split train"
         )
     keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
     return replaced(rows, split=pa.array([split_of[key] for key in keys], pa.string()))
 
 
-def _split_of(pair: Mapping[str, Any], options: ConvertOptions, root: str) -> str:
+def _split_of(file: str, own: str, count: int, options: ConvertOptions, root: str) -> str:
     """The split of the rows of one file that have one value in their column of splits."""
-    file, own = pair["file"], (pair["split"] or "").strip()
     names = (*SPLITS, *SPLIT_ALIASES)
+    own = own.strip().lower()
     split = split_of_path(PurePosixPath(root if root.lower() in names else "", file))
     if own:
-        split = SPLIT_ALIASES.get(own.lower(), own.lower())
+        split = SPLIT_ALIASES.get(own, own)
     elif split is None and options.split_by_speaker:
         split = "train"
-    if split in SPLITS:
-        return split
-    at_line = "" if pair["line_min"] is None else f" (line {pair['line_min']})"
-    raise SourceError(
-        f"{file}: {pair['count_all']:,} rows have {f'the split {own!r}' if own else 'no split'}"
-        f"{at_line}; name a file or a folder {', '.join(names)}, write such names into a column "
-        "split, or add --split train or --split-by-speaker 80/10/10"
-    )
+    if split not in SPLITS:
+        raise SourceError(
+            f"{file}: {count:,} rows have {f'the split {own!r}' if own else 'no split'}; name a "
+            f"file or a folder {', '.join(names)}, write such names into a column split, or add "
+            "--split train or --split-by-speaker 80/10/10"
+        )
+    return split
 
 
 def split_of_path(path: PurePosixPath) -> str | None:
@@ -322,11 +313,9 @@ def split_of_path(path: PurePosixPath) -> str | None:
     return None
 
 
-def refuse(rows: pa.Table, mask: np.ndarray[Any, Any] | pa.ChunkedArray, reason: str) -> pa.Table:
+def refuse(rows: pa.Table, mask: pa.Array | pa.ChunkedArray, reason: str) -> pa.Table:
     """The table in which rows of ``mask`` without another reason are refused for this one."""
-    chosen = pc.and_(
-        pa.array(mask) if isinstance(mask, np.ndarray) else mask, pc.is_null(rows["refused"])
-    )
+    chosen = pc.and_(mask, pc.is_null(rows["refused"]))
     return replaced(rows, refused=pc.if_else(chosen, reason, rows["refused"]))
 
 
@@ -339,65 +328,53 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id are refused."""
-    _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
-    repeated = np.ones(len(rows), np.bool_)
-    repeated[first] = False
-    return refuse(rows, repeated, DUPLICATE)
+    places = pa.array(np.arange(len(rows)))
+    ids = rows.select(["corpus", "id"]).append_column("place", places)
+    first = ids.group_by(["corpus", "id"]).aggregate([("place", "min")])["place_min"]
+    return refuse(rows, pc.invert(pc.is_in(places, first.combine_chunks())), DUPLICATE)
 
 
-def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
-    """A hash of some columns of each row; Arrow's own grouping would copy all strings."""
-    parts = [np.empty(0, np.int64)]
-    for batch in rows.select(names).to_batches():
-        columns = (column.to_pylist() for column in batch.columns)
-        parts.append(np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(batch)))
-    return np.concatenate(parts)
+Listed = set[tuple[str | None, str]]
+"""Rows by corpus and id; without a corpus, those of any."""
 
 
-def read_without(path: Path) -> pa.Table:
-    """The rows of a list of ``--without``: corpus (null: any) and id.
+def read_without(path: Path) -> Listed:
+    """The rows of a list of ``--without``.
 
     Raises:
         SourceError: It cannot be read, or has no column ``id``.
     """
-    listed = []
+    listed: Listed = set()
     for line, row in read_valid_rows(path, SourceError):
         if row.get("id") in {None, ""}:
-            raise SourceError(f"{path}:{line}: expected the columns corpus and id; found {[*row]}")
-        listed.append({"corpus": row.get("corpus") or None, "id": str(row["id"])})
-    if not listed:
-        raise SourceError(f"{path}: has no rows")
-    return pa.Table.from_pylist(listed, pa.schema({"corpus": pa.string(), "id": pa.string()}))
+            raise SourceError(f"{path}:{line}: expected the columns corpus and id; has {[*row]}")
+        listed.add((row.get("corpus") or None, str(row["id"])))
+    return listed
 
 
-def is_listed(rows: pa.Table, listed: pa.Table) -> pa.ChunkedArray:
-    """Which rows a list of `read_without` names."""
-    anywhere = listed.filter(pc.is_null(listed["corpus"]))["id"]
-    keys = pc.binary_join_element_wise(rows["corpus"], rows["id"], "\t")
-    wanted = pc.binary_join_element_wise(listed["corpus"], listed["id"], "\t").drop_null()
-    return pc.or_(
-        pc.is_in(keys, wanted.combine_chunks()), pc.is_in(rows["id"], anywhere.combine_chunks())
-    )
+def is_listed(rows: pa.Table, listed: Listed) -> pa.Array:
+    """Which rows of a table with the columns ``corpus`` and ``id`` are in a list."""
+    names = zip(rows["corpus"].to_pylist(), rows["id"].to_pylist(), strict=True)
+    in_list = [(corpus, own) in listed or (None, own) in listed for corpus, own in names]
+    return pa.array(in_list, pa.bool_())
 
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     spoken = pc.match_substring_regex(rows["text"], r"\S")
-    usable = pc.and_(pc.and_(rows["whole"], pc.is_null(rows["refused"])), spoken)
-    usable = pc.fill_null(pc.and_(usable, pc.is_valid(rows["audio"])), fill_value=False)
-    chosen = usable.to_numpy()
-    recordings = _hashes(rows, "audio", "channel")[chosen]
-    texts = _hashes(rows, "audio", "channel", "text")[chosen]
-    _, first, counts = np.unique(texts, return_index=True, return_counts=True)
-    if len(counts) == len(np.unique(recordings)):
+    is_usable = pc.and_(pc.and_(rows["uncut"], pc.is_null(rows["refused"])), spoken)
+    names = ["audio", "channel", "text", "file", "row", "line"]
+    usable = rows.select(names).filter(pc.and_(is_usable, pc.is_valid(rows["audio"])))
+    by_recording = usable.group_by(["audio", "channel"], use_threads=False)
+    texts = by_recording.aggregate([("text", "count_distinct")])
+    several = texts.filter(pc.greater(texts["text_count_distinct"], 1))["audio"].unique()
+    if not len(several):
         return
-    own, number = np.unique(recordings[first], return_counts=True)
-    several = own[number > 1]
-    places = np.flatnonzero(chosen)[first[recordings[first] == several[0]][:2]]
-    one, other = rows.take(np.sort(places)).to_pylist()
+    first = usable.filter(pc.equal(usable["audio"], several[0])).to_pylist()
+    other = next(row for row in first if row["text"] != first[0]["text"])
     raise SourceError(
-        f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
-        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds (--column "
+        f"{len(several):,} recordings have several texts and no times, such as {several[0]} "
+        f"in {place_of(first[0])} and {place_of(other)}. Name both ends in seconds (--column "
         "start=COLUMN --column end=COLUMN), or keep one row of each recording"
     )
 
@@ -420,4 +397,3 @@ class Source:
     ignored: tuple[str, ...] = ()  # names that were not
     counts: Mapping[str, int] = field(default_factory=dict)  # of what the reader saw or removed
     version: str = ""  # changes with audio that is embedded
-    in_tables: bool = True  # else each file is one recording, and may be lost alone

@@ -43,7 +43,7 @@ tables = st.lists(file, min_size=1, max_size=5).map(table).filter(len)
 def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
     rows: pa.Table, limit: int
 ) -> None:
-    tasks = plan_tasks(rows, options(shard_rows=limit)).tasks
+    tasks = plan_tasks(rows, options(shard_rows=limit))
     planned = chain.from_iterable(task.rows.select(["file", "row"]).to_pylist() for task in tasks)
     assert Counter(map(str, planned)) == Counter(map(str, rows.select(["file", "row"]).to_pylist()))
     for task in tasks:
@@ -60,7 +60,7 @@ def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
 def test_a_small_source_has_work_for_several_processes(rows: int, tasks: int) -> None:
     ids = [str(row) for row in range(rows)]
     own = [ids[start : start + 100] for start in range(0, rows, 100)]
-    assert len(plan_tasks(table([("a", ["train"], own)]), options()).tasks) == tasks
+    assert len(plan_tasks(table([("a", ["train"], own)]), options())) == tasks
 
 
 @given(tables)
@@ -77,7 +77,7 @@ def test_the_first_row_of_a_corpus_and_id_is_kept_and_all_later_ones_are_duplica
 def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     folder = build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20)
     rows = open_source(str(folder), options()).rows
-    tasks = plan_tasks(rows, options(shard_rows=45)).tasks
+    tasks = plan_tasks(rows, options(shard_rows=45))
     assert [len(task.rows) for task in tasks] == [40, 10]
 
 
