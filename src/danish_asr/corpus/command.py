@@ -73,18 +73,14 @@ def check_faults(root: Path, result: Verification) -> None:
 
 @exception_at_stops()
 def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
-    """Combine datasets, and print the rows of each part."""
+    """Combine datasets, and print the rows of each corpus."""
     inventory = combine(parts, out, name=name, without=without)
-    console = _console()
-    table = Table("part", "corpora", "rows", "length")
-    for part in (part["name"] for part in inventory.parts):
-        own = [shard for shard in inventory.shards if f"/{part}~" in shard.path]
-        corpora = ", ".join(sorted({shard.partition("corpus") for shard in own}))
+    for corpus in sorted({shard.partition("corpus") for shard in inventory.shards}):
+        own = [shard for shard in inventory.shards if shard.partition("corpus") == corpus]
         length = duration(sum(shard.seconds for shard in own))
-        table.add_row(part, corpora, f"{sum(shard.rows for shard in own):,}", length)
-    console.print(table)
-    print_total(inventory, console)
-    console.print(f"{out}: complete")
+        _console().print(f"{corpus}: {sum(shard.rows for shard in own):,} rows, {length}")
+    print_total(inventory, _console())
+    _console().print(f"{out}: complete")
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

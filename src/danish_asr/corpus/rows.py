@@ -6,7 +6,6 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -55,7 +54,7 @@ RECORD_KEYS: Final = frozenset(
     (
         *COLUMNS,
         *(f"{name}_ms" for name in TIMES),
-        *("corpus", "split", "file", "row", "line", "group", "age_group", "refused"),
+        *("corpus", "split", "file", "row", "line", "group", "refused"),
     )
 )
 """What a record of a reader may have."""
@@ -65,25 +64,13 @@ LISTED: Final = "listed in"
 """Reasons in the ledger; the name of the list follows."""
 
 
-def table_of(
-    records: Iterable[Mapping[str, Any] | None],
-    options: ConvertOptions,
-    *,
-    file: str = "",
-    country_codes: bool = False,
-) -> pa.Table:
-    """The table of records with our names of columns; None stands for a row that is malformed.
-
-    A record may also have ``corpus``, ``split``, ``file``, ``row``, ``line``, ``group``,
-    ``age_group`` and ``refused``. Without ``row``, rows are counted in the order of the records.
-    """
-    builder = Builder(options, country_codes=country_codes)
+def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
+    builder = Builder(options)
     remaining = iter(records)
     while chunk := [*islice(remaining, _CHUNK)]:
-        values = [record or {"refused": "malformed row"} for record in chunk]
-        names = dict.fromkeys(name for record in values for name in record)
-        raw = {name: [record.get(name) for record in values] for name in names}
-        builder.add(len(chunk), raw, file)
+        names = dict.fromkeys(name for record in chunk for name in record)
+        builder.add(len(chunk), {name: [record.get(name) for record in chunk] for name in names})
     return builder.table()
 
 
@@ -94,13 +81,12 @@ class Builder:
     options: ConvertOptions
     country_codes: bool = False  # see `people.country_of`
     _chunks: list[pa.RecordBatch] = field(default_factory=list)
-    _counts: Counter[str] = field(default_factory=Counter)  # rows so far, by file
 
     def table(self) -> pa.Table:
         """All rows that were added."""
         return pa.Table.from_batches(self._chunks, ROWS)
 
-    def add(self, count: int, raw: Mapping[str, list[Any]], file: str = "") -> None:
+    def add(self, count: int, raw: Mapping[str, list[Any]]) -> None:
         """Add ``count`` rows; ``raw`` has a list for each column that there is."""
         nulls: list[Any] = [None] * count
         refused: list[str | None] = list(raw.get("refused", nulls))
@@ -113,15 +99,14 @@ class Builder:
                 return read(f"{name}_ms", lambda value: _seconds(value, 1000))
             return read(name, _seconds)
 
-        files = raw.get("file") or [file] * count
-        rows = raw.get("row") or [self._next(name) for name in files]
+        files, rows = raw["file"], raw["row"]
         ids = zip(read("id", _id), files, rows, strict=True)
         columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
             "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
             "file": files,
             "row": rows,
             "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
-            "id": [own or f"{name}:{row}" for own, name, row in ids],
+            "id": [own or f"{file}:{row}" for own, file, row in ids],
             "text": read("text", _text),
             "audio": read("audio", _path),
             "channel": read("channel", _channel),
@@ -134,7 +119,7 @@ class Builder:
             "uncut": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
         }
         labels = {name: read(name, people.clean) for name in _LABELS}
-        columns |= self._people(labels, raw.get("age_group"))
+        columns |= self._people(labels)
         for place, value in enumerate(read("validated", people.clean)):
             if value and value.lower() == "rejected":
                 refused[place] = "rejected"
@@ -142,9 +127,7 @@ class Builder:
         arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
         self._chunks.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
 
-    def _people(
-        self, labels: Mapping[str, list[str | None]], age_groups: list[Any] | None
-    ) -> dict[str, list[Any]]:
+    def _people(self, labels: Mapping[str, list[str | None]]) -> dict[str, list[Any]]:
         """The columns about speakers, from those of the corpus."""
         births, dialects = labels["country_birth"], labels["dialect"]
         countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
@@ -159,17 +142,13 @@ class Builder:
             "dialect": dialects,
             "sub_dialect": labels["dialect"],
             "age": ages,
-            "age_group": age_groups or [people.age_group(age, own) for age, own in of_age],
+            "age_group": [people.age_group(age, own) for age, own in of_age],
             "gender": genders,
             "country_birth": births,
             "own_age": [own if age is None else None for age, own in of_age],
             "own_gender": [own if own != gender else None for gender, own in of_gender],
             "country": countries,
         }
-
-    def _next(self, file: str) -> int:
-        self._counts[file] += 1
-        return self._counts[file] - 1
 
 
 def _converted(

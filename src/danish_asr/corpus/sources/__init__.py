@@ -186,12 +186,12 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
     keys: dict[str, None] = {}
 
     def noted() -> Iterator[Mapping[str, Any]]:
-        for row in rows_of(location, options):
+        for number, row in enumerate(rows_of(location, options)):
             keys.update(dict.fromkeys(row))
-            yield row
+            yield {"file": name.rpartition(".")[2], "row": number, **row}
 
     with user_code(rows_of, f"reading {location}"):
-        rows = table_of(noted(), options, file=name.rpartition(".")[2])
+        rows = table_of(noted(), options)
     return Source(
         name=location,
         rows=rows,
