@@ -16,6 +16,7 @@ from unicodedata import normalize
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import SourceError
@@ -307,10 +308,19 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id are refused."""
-    places = pa.array(np.arange(len(rows)))
-    ids = rows.select(["corpus", "id"]).append_column("place", places)
-    first = ids.group_by(["corpus", "id"]).aggregate([("place", "min")])["place_min"]
-    return refuse(rows, pc.invert(pc.is_in(places, first.combine_chunks())), DUPLICATE)
+    is_repeated = np.ones(len(rows), np.bool_)
+    _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
+    is_repeated[first] = False
+    return refuse(rows, pa.array(is_repeated), DUPLICATE)
+
+
+def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
+    """A hash of some columns of each row; Arrow's own grouping would copy all strings."""
+    parts = [np.empty(0, np.int64)]
+    for batch in rows.select(names).to_batches():
+        columns = (column.to_pylist() for column in batch.columns)
+        parts.append(np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(batch)))
+    return np.concatenate(parts)
 
 
 Listed = set[tuple[str | None, str]]
@@ -342,19 +352,21 @@ def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     spoken = pc.match_substring_regex(rows["text"], r"\S")
     is_usable = pc.and_(pc.and_(rows["uncut"], pc.is_null(rows["refused"])), spoken)
-    names = ["audio", "channel", "text", "file", "row", "line"]
-    usable = rows.select(names).filter(pc.and_(is_usable, pc.is_valid(rows["audio"])))
-    by_recording = usable.group_by(["audio", "channel"], use_threads=False)
-    texts = by_recording.aggregate([("text", "count_distinct")])
-    several = texts.filter(pc.greater(texts["text_count_distinct"], 1))["audio"].unique()
+    is_usable = pc.and_(is_usable, pc.is_valid(rows["audio"]))
+    usable = np.flatnonzero(pc.fill_null(is_usable, fill_value=False))
+    recordings = _hashes(rows, "audio", "channel")[usable]
+    texts = _hashes(rows, "audio", "channel", "text")[usable]
+    _, first = np.unique(texts, return_index=True)
+    distinct, counts = np.unique(recordings[first], return_counts=True)
+    several = distinct[counts > 1]
     if not len(several):
         return
-    first = usable.filter(pc.equal(usable["audio"], several[0])).to_pylist()
-    other = next(row for row in first if row["text"] != first[0]["text"])
+    pair = np.sort(first[recordings[first] == several[0]])[:2]
+    one, other = rows.take(usable[pair]).to_pylist()
     raise SourceError(
-        f"{len(several):,} recordings have several texts and no times, such as {several[0]} "
-        f"in {place_of(first[0])} and {place_of(other)}. Name both ends in seconds (--column "
-        "start=COLUMN --column end=COLUMN), or keep one row of each recording"
+        f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
+        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds "
+        "(--column start=COLUMN --column end=COLUMN), or keep one row of each recording"
     )
 
 
