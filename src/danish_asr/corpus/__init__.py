@@ -67,24 +67,15 @@ class ConvertOptions:
             if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
                 names = ", ".join(COLUMNS)
                 yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
-        if self.own_split not in {None, "train", "dev", "test"}:
+        if self.split not in {None, "train", "dev", "test"}:
             yield f"--split: one of train, dev, test; found {self.split}"
         if self.split_by_speaker and shares_of(self.split_by_speaker) is None:
             yield (
                 "--split-by-speaker: per cent of train, dev and test, which add up to 100, as in "
                 f"80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
             )
-        if self.split_by_speaker and self.own_split in {"dev", "test"}:
+        if self.split_by_speaker and self.split in {"dev", "test"}:
             yield f"--split: only train goes with --split-by-speaker; found {self.split}"
-
-    @property
-    def own_split(self) -> str | None:
-        """The split of all rows as the dataset calls it."""
-        if self.split is None:
-            return None
-        from danish_asr.base.schema import SPLIT_ALIASES  # noqa: PLC0415 - slow: pyarrow
-
-        return SPLIT_ALIASES.get(self.split, self.split)
 
     @property
     def corpus_name(self) -> str:

@@ -72,7 +72,7 @@ def complete(
         with publish(root / place) as stream:
             pq.write_table(table, stream)
     inventory = Inventory(
-        dropped=_dropped_counts(ledger),
+        dropped=dict(Counter(ledger["reason"].to_pylist()).most_common()),
         suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
         shards=sorted(shards, key=lambda shard: shard.path),
         ledger_sha256=sha256_of(root / LEDGER_FILE),
@@ -85,13 +85,6 @@ def complete(
     sweep(root)
     publish_json(root / INVENTORY_FILE, asdict(inventory))
     return inventory
-
-
-def _dropped_counts(ledger: pa.Table) -> list[dict[str, Any]]:
-    """Reason, dialect and rows of a ledger, most frequent first."""
-    drops = Counter(zip(ledger["reason"].to_pylist(), ledger["dialect"].to_pylist(), strict=True))
-    ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-    return [{"reason": why, "dialect": dialect, "rows": rows} for (why, dialect), rows in ordered]
 
 
 def build_char_tokenizer(characters: Iterable[str]) -> bytes:

@@ -6,7 +6,8 @@ and its parts deleted. The same command makes it anew, from the parts as they ar
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -32,15 +33,15 @@ from danish_asr.base.schema import (
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import OURS, claim, locked
-from danish_asr.corpus.rows import LISTED, Listed, is_listed, read_without
+from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.verify import repeated_ids
 
 _ROWS: Final = pa.schema(
-    [(name, pa.string()) for name in ("id", "source_id", "dialect", "corpus", "path")]
+    [(name, pa.string()) for name in ("id", "source_id", "dialect", "corpus", "part", "path")]
 )
-"""What is read of the shards; ``path`` is that of the shard."""
+"""What is read of the parts: their names, and the paths of their shards."""
 
 
 class _Part(NamedTuple):
@@ -48,7 +49,6 @@ class _Part(NamedTuple):
 
     root: Path
     inventory: Inventory
-    rows: pa.Table  # of `_ROWS`
 
     @property
     def name(self) -> str:
@@ -68,21 +68,23 @@ def combine(
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
-    sources = sorted(map(_read_part, parts), key=lambda part: part.name)
-    _check_parts(sources, name)
-    dropped: list[dict[str, Any]] = []
+    sources = [_Part(root, read_inventory(root)) for root in parts]
+    sources.sort(key=lambda part: part.name)
+    rows = pa.concat_tables([_ROWS.empty_table(), *map(_rows_of, sources)])
+    _check_parts(sources, rows, name)
+    gone, dropped = list[dict[str, Any]](), LEDGER_SCHEMA.empty_table()
     if without:
-        listed = read_without(without)
-        dropped = [row for part in sources for row in _left_out(part, listed, without.name)]
-        if not dropped:
+        gone = rows.filter(is_listed(rows, read_without(without))).to_pylist()
+        if not gone:
             raise DatasetError(
                 f"--without: {without} lists no row of the parts; expected their corpus and id"
             )
-    gone: Listed = {(row["corpus"], row["id"]) for row in dropped}
+        reason = f"{LISTED} {without.name}"
+        dropped = pa.Table.from_pylist([_dropped(row, reason) for row in gone], LEDGER_SCHEMA)
     suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
+    is_gone = is_listed(suspects, {(row["corpus"], row["id"]) for row in gone})
     with locked(out):
-        is_made_anew = (out / INVENTORY_FILE).is_file() and _is_combination(out, name)
-        claim(out, f"combine {name}", anew=is_made_anew)
+        claim(out, f"combine {name}", anew=_is_combination(out, name))
         for place in (INVENTORY_FILE, *OURS):
             if (out / place).is_dir():
                 shutil.rmtree(out / place)
@@ -94,48 +96,42 @@ def combine(
             key="",
             source_rows=sum(part.inventory.source_rows for part in sources),
             shards=_place_shards(sources, out, gone),
-            ledger=pa.concat_tables(
-                [*map(_ledger, sources), pa.Table.from_pylist(dropped, LEDGER_SCHEMA)]
-            ),
-            suspects=suspects.filter(pc.invert(is_listed(suspects, gone))),
+            ledger=pa.concat_tables([*map(_ledger, sources), dropped]),
+            suspects=suspects.filter(pc.invert(is_gone)),
             characters=set().union(*map(_characters, sources)),
             summary={},
-            parts=[
-                {
-                    "name": part.name,
-                    "source": part.inventory.source,
-                    "sha256": sha256_of(part.root / INVENTORY_FILE),
-                }
-                for part in sources
-            ],
+            parts=[part.name for part in sources],
         )
         shutil.rmtree(out / WORK_DIR)
     return inventory
 
 
 def _is_combination(out: Path, name: str) -> bool:
+    """Whether a directory holds the combined dataset of this name."""
+    if not (out / INVENTORY_FILE).is_file():
+        return False
     inventory = read_inventory(out)
     return bool(inventory.parts) and inventory.name == name
 
 
-def _read_part(root: Path) -> _Part:
-    inventory = read_inventory(root)
+def _rows_of(part: _Part) -> pa.Table:
+    """The rows of a part, of `_ROWS`."""
     tables = [_ROWS.empty_table()]
-    for entry in inventory.shards:
+    for entry in part.inventory.shards:
         try:
-            with pq.ParquetFile(root / entry.path) as parquet:
+            with pq.ParquetFile(part.root / entry.path) as parquet:
                 rows = parquet.read(["id", "source_id", "dialect"])
         except (OSError, pa.ArrowException) as error:
             raise DatasetError(
-                f"{root}: is damaged ({error}); `danish-asr verify` lists all faults"
+                f"{part.root}: is damaged ({error}); `danish-asr verify` lists all faults"
             ) from None
-        for name, value in (("corpus", entry.partition("corpus")), ("path", entry.path)):
-            rows = rows.append_column(name, pa.repeat(value, len(rows)))
-        tables.append(rows.select(_ROWS.names).cast(_ROWS))
-    return _Part(root, inventory, pa.concat_tables(tables))
+        for value in (entry.partition("corpus"), part.name, entry.path):
+            rows = rows.append_column(_ROWS.names[rows.num_columns], pa.repeat(value, len(rows)))
+        tables.append(rows.cast(_ROWS))
+    return pa.concat_tables(tables)
 
 
-def _check_parts(parts: Sequence[_Part], name: str) -> None:
+def _check_parts(parts: Sequence[_Part], rows: pa.Table, name: str) -> None:
     """Raise if parts share a name or a row, or have several languages."""
     names = [part.name for part in parts]
     for own in names:
@@ -148,7 +144,7 @@ def _check_parts(parts: Sequence[_Part], name: str) -> None:
     shards = [shard for part in parts for shard in part.inventory.shards]
     if len(languages := {shard.partition("language") for shard in shards}) > 1:
         raise DatasetError(f"a dataset has one language; these have {', '.join(sorted(languages))}")
-    if shared := repeated_ids(pa.concat_tables([part.rows for part in parts])):
+    if shared := repeated_ids(rows):
         raise DatasetError(
             f"{' and '.join(names)} share {len(shared):,} rows, such as {shared[0]}. Leave a part "
             "out whose rows another one has; if they are other recordings, convert one part again "
@@ -156,13 +152,11 @@ def _check_parts(parts: Sequence[_Part], name: str) -> None:
         )
 
 
-def _left_out(part: _Part, listed: Listed, name: str) -> Iterator[dict[str, Any]]:
-    """Rows of the ledger for those of a part that a list of this name has."""
-    for row in part.rows.filter(is_listed(part.rows, listed)).to_pylist():
-        source, _, number = row["source_id"].rpartition(":")
-        about = {key: row[key] for key in ("corpus", "id", "dialect")}
-        place = {"source": f"{part.name}/{source}", "row": int(number)}
-        yield about | place | {"reason": f"{LISTED} {name}"}
+def _dropped(row: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """The row of the ledger for a row of a part."""
+    source, _, number = row["source_id"].rpartition(":")
+    about = {name: row[name] for name in ("corpus", "id", "dialect")}
+    return about | {"source": f"{row['part']}/{source}", "row": int(number), "reason": reason}
 
 
 def _ledger(part: _Part) -> pa.Table:
@@ -172,29 +166,31 @@ def _ledger(part: _Part) -> pa.Table:
     return ledger.set_column(0, LEDGER_SCHEMA.field("source"), sources)
 
 
-def _place_shards(parts: Sequence[_Part], out: Path, gone: Listed) -> list[ShardEntry]:
+def _place_shards(
+    parts: Sequence[_Part], out: Path, gone: Sequence[Mapping[str, Any]]
+) -> list[ShardEntry]:
     """Link all shards; one of which rows are left out is written anew."""
+    ids = defaultdict[tuple[str, str], set[str]](set)  # by part and shard
+    for row in gone:
+        ids[row["part"], row["path"]].add(row["id"])
     pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
     entries = []
     for part, entry in track(pairs, "combining", len(pairs)):
         folder, _, file = entry.path.rpartition("/")
         own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
-        source, target = part.root / entry.path, out / own.path
-        is_gone = is_listed(part.rows.filter(pc.equal(part.rows["path"], entry.path)), gone)
-        if pc.any(is_gone).as_py():
-            own = _rewritten(source, target, own, pc.invert(is_gone))
+        if (part.name, entry.path) in ids:
+            own = _rewritten(part.root / entry.path, out, own, ids[part.name, entry.path])
         else:
-            _link(source.resolve(), target)
+            _link((part.root / entry.path).resolve(), out / own.path)
         if own.rows:
             entries.append(own)
     return entries
 
 
-def _rewritten(source: Path, target: Path, entry: ShardEntry, kept: pa.Array) -> ShardEntry:
-    """Write the rows of a shard that are ``kept``; returns its entry."""
-    if not pc.any(kept).as_py():
-        return replace(entry, rows=0)
-    samples = place = 0
+def _rewritten(source: Path, out: Path, entry: ShardEntry, gone: set[str]) -> ShardEntry:
+    """Write a shard without these ids; returns its entry."""
+    target = out / entry.path
+    rows = samples = 0
     with (
         pq.ParquetFile(source) as parquet,
         publish(target) as stream,
@@ -202,12 +198,14 @@ def _rewritten(source: Path, target: Path, entry: ShardEntry, kept: pa.Array) ->
     ):
         for number in range(parquet.num_row_groups):
             group = parquet.read_row_group(number)
-            rest = group.filter(kept.slice(place, len(group)))
-            place += len(group)
+            rest = group.filter(pa.array([own not in gone for own in group["id"].to_pylist()]))
             if len(rest):
                 writer.write_table(rest)
+                rows += len(rest)
                 samples += pc.sum(rest["audio_size"]).as_py()
-    rows, digest = pc.sum(kept).as_py(), sha256_of(target)
+    digest = sha256_of(target)
+    if not rows:
+        target.unlink()
     return replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
 
 

@@ -244,7 +244,7 @@ def _run(
     It ends early, with `DatasetError`, when more rows are dropped than ``max_drop`` allows.
     """
     records = [record for task in tasks if (record := read_record(out, task))]
-    done = sum(record.read for record in records)
+    done = sum(map(Record.read, records))
     finished = {record.task for record in records}
     remaining = [task for task in tasks if task.number not in finished]
     if options.ray:
@@ -253,18 +253,14 @@ def _run(
         running = run_in_processes(work, remaining, options.workers)
     most = int(len(rows) * options.max_drop + 1e-6)  # 0.29 * 100 < 29
     with closing(running):
-        for record in watch("converted", running, _size_of, len(rows), done=done):
+        for record in watch("converted", running, Record.read, len(rows), done=done):
             records.append(record)
             if len(_dropped(records)) > most:
                 break  # more rows cannot reduce the drops
     dropped = _dropped(records)
     if len(dropped) > most:
-        raise DatasetError(_too_many(dropped, most, sum(record.read for record in records), rows))
+        raise DatasetError(_too_many(dropped, most, sum(map(Record.read, records)), rows))
     return sorted(records, key=lambda record: record.task)
-
-
-def _size_of(record: Record) -> tuple[int, int]:
-    return record.read, record.samples
 
 
 def _dropped(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -280,19 +276,17 @@ def _dropped(records: Sequence[Record]) -> list[dict[str, Any]]:
 def _too_many(dropped: Sequence[Mapping[str, Any]], most: int, read: int, rows: pa.Table) -> str:
     """What to say of more than ``most`` dropped rows, with the places of the first three."""
     reasons = Counter(row["reason"] for row in dropped)
-    counts = ", ".join(f"{reason}: {count}" for reason, count in reasons.most_common())
-    if reasons["past the end of its audio"]:
-        counts += " (are its times in milliseconds? Name the columns start_ms and end_ms)"
+    counts = ", ".join(f"{reason}: {number}" for reason, number in reasons.most_common())
     examples = []
     for row in dropped[:3]:
         is_file = pc.equal(rows["file"], row["source"])
         (own,) = rows.filter(pc.and_(is_file, pc.equal(rows["row"], row["row"]))).to_pylist()
         audio = f", {own['audio']}" if own["audio"] else ""
         examples.append(f"{place_of(own)}{audio} ({row['reason']})")
-    done = f" of the first {read:,}" if read < len(rows) else ""
-    share = f"--max-drop {ceil(100 * len(dropped) / len(rows)) / 100:g}"
+    advice = "Fix the source, or go on with a larger --max-drop"
+    if reasons["past the end of its audio"]:
+        advice += ". Times in milliseconds are read from columns start_ms and end_ms"
     return (
-        f"rows dropped: {len(dropped):,}{done}; --max-drop allows {most} of this source's "
-        f"{len(rows):,}: {counts}. The first: {'; '.join(examples)}. Fix the source, or go on with "
-        f"{'a larger --max-drop' if done else share}"
+        f"rows dropped: {len(dropped):,} of the first {read:,}; --max-drop allows {most} of this "
+        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. {advice}"
     )

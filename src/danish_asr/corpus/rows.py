@@ -247,8 +247,8 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
     Raises:
         SourceError: A split is unknown, or cannot be told.
     """
-    if options.own_split is not None:
-        return replaced(rows, split=pa.repeat(pa.scalar(options.own_split), len(rows)))
+    if options.split:
+        return replaced(rows, split=pa.repeat(pa.scalar(options.split), len(rows)))
     counted = rows.group_by(["file", "split"], use_threads=False).aggregate([([], "count_all")])
     split_of = {
         (file, own): _split_of(file, own or "", count, options, root)

@@ -101,15 +101,9 @@ class Record:
     rates: dict[str, int] = field(default_factory=dict)  # rows per sample rate of the source
     characters: str = ""  # of the written texts of train, raw and under profiles
 
-    @property
     def read(self) -> int:
         """Rows of the source."""
         return sum(int(shard["rows"]) for shard in self.shards) + len(self.dropped)
-
-    @property
-    def samples(self) -> int:
-        """Samples that were written."""
-        return round(sum(float(shard["seconds"]) for shard in self.shards) * SAMPLE_RATE)
 
 
 def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:

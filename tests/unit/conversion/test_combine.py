@@ -45,7 +45,7 @@ def test_a_combined_dataset_has_no_faults_and_links_its_shards(parts: Path, tmp_
     inventory = combined(parts, "ab", tmp_path / "all")
     assert verify(tmp_path / "all").faults == []
     assert inventory.rows == 22
-    assert [part["name"] for part in inventory.parts] == ["a", "b"]
+    assert inventory.parts == ["a", "b"]
     own = {path.stat().st_ino for path in (parts / "a" / "version=0").rglob("*.parquet")}
     assert own <= {path.stat().st_ino for path in (tmp_path / "all").rglob("*.parquet")}
     lines = (tmp_path / "all" / TSV).read_text().splitlines()
@@ -90,7 +90,7 @@ def test_parts_with_the_same_ids_in_other_corpora_combine(tmp_path: Path) -> Non
     assert inventory.rows == 22
     faults = faults_of(tmp_path / "all")
     assert "more than once" not in faults
-    assert inventory.dropped == []
+    assert inventory.dropped == {}
 
 
 def test_listed_rows_are_left_out_of_shards_and_are_in_the_ledger(
