@@ -41,12 +41,12 @@ def build_part(
         write_parquet(
             root.parent / f"{part}.source" / f"{split}.parquet", written, row_group_size=shard_rows
         )
-    given = ConvertOptions(
+    chosen = ConvertOptions(
         name=name or part,
         corpus=corpus or part,
         columns=COLUMNS,
         shard_rows=shard_rows,
         **options,
     )
-    convert(root.parent / f"{part}.source", root, given)
+    convert(root.parent / f"{part}.source", root, chosen)
     return root

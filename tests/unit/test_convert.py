@@ -50,8 +50,11 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
     train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
     assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
     others = "README.md language_distribution_0.tsv ledger.parquet manifest.json suspects.parquet"
-    found = {path.name for path in (tmp_path / "ds").iterdir()}
-    assert found == {"cards", "version=0", *others.split()}
+    assert {path.name for path in (tmp_path / "ds").iterdir()} == {
+        "cards",
+        "version=0",
+        *others.split(),
+    }
 
 
 def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
@@ -159,12 +162,12 @@ def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> 
     ]
     write_parquet(tmp_path / "in" / "train.parquet", [*made, coral_row(9, audio=tone(1.0))])
     run(tmp_path / "in", tmp_path / "ds")
-    found = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
+    suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
     expected = [(f"rec_train_{number}", row[0]) for number, row in enumerate(rows)]
-    assert [(row["id"], row["reason"]) for row in found] == expected
-    assert [row["value"] for row in found] == pytest.approx([row[1] for row in rows], abs=0.02)
-    assert {(row["corpus"], row["split"]) for row in found} == {("coral_read_aloud", "train")}
-    assert found[1]["dialect"] == "Sjællandsk"
+    assert [(row["id"], row["reason"]) for row in suspects] == expected
+    assert [row["value"] for row in suspects] == pytest.approx([row[1] for row in rows], abs=0.02)
+    assert {(row["corpus"], row["split"]) for row in suspects} == {("coral_read_aloud", "train")}
+    assert suspects[1]["dialect"] == "Sjællandsk"
     assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
 
 
@@ -190,8 +193,8 @@ def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
     assert sorted(dropped) == sorted([*ODD_TEXTS.values(), *wordless])
     suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
     odd = ["only capitals", "control characters"]
-    found = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
-    for split, reasons in found.items():
+    expected = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
+    for split, reasons in expected.items():
         own = [row["reason"] for row in suspects if row["split"] == split]
         assert [reason for reason in own if "second" not in reason] == reasons
 
@@ -209,9 +212,11 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     (path,) = shards(tmp_path / "ds")
     with pq.ParquetFile(path) as parquet:
         footer = parquet.metadata
-        found = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        rows_of_groups = [
+            footer.row_group(group).num_rows for group in range(footer.num_row_groups)
+        ]
         assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
-    assert found == sizes
+    assert rows_of_groups == sizes
 
 
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:

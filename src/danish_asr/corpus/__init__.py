@@ -58,8 +58,8 @@ class ConvertOptions:
             raise ConfigError(faults, where="the options")
 
     def _faults(self) -> Iterator[str]:
-        for option, name in (("--name", self.name), ("--corpus", self.corpus_name)):
-            if not _NAME.fullmatch(name):
+        for option, name in (("--name", self.name), ("--corpus", self.corpus)):
+            if name is not None and not _NAME.fullmatch(name):
                 yield f"{option}: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}"
         if not _LANGUAGE.fullmatch(self.language):
             yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"

@@ -9,7 +9,7 @@ import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain, count, pairwise
 from math import ceil
@@ -191,8 +191,7 @@ def locked(out: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # a folder that has become read-only: that error is on its way
-            lease.release()
+        lease.release()
 
 
 def _finished(out: Path, key: str) -> Inventory | None:

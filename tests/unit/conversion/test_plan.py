@@ -83,15 +83,15 @@ def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
 
 def test_the_key_depends_on_rows_and_options(tmp_path: Path) -> None:
     folder = build_source(tmp_path / "in")
-    given = ConvertOptions(name="x")
+    default = ConvertOptions(name="x")
 
-    def key(options: ConvertOptions = given) -> str:
+    def key(options: ConvertOptions = default) -> str:
         source = open_source(str(folder), options)
         return key_of(source.rows, source.version, options)
 
     first = key()
     assert key() == first
-    assert key(replace(given, max_drop=1, workers=7)) == first
-    assert key(replace(given, max_seconds=1)) != first
+    assert key(replace(default, max_drop=1, workers=7)) == first
+    assert key(replace(default, max_seconds=1)) != first
     build_source(folder, train=13)
     assert key() != first
