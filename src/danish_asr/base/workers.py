@@ -110,11 +110,8 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, lambda stop, _: received.append(stop))
         yield
     finally:
-        # A handler that is back may raise before the other one is.
-        try:
-            signal.signal(signal.SIGINT, interrupt)
-        finally:
-            signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, terminate)
         if received:
             signal.raise_signal(received[0])
 
