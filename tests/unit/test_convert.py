@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.errors import DanishAsrError, DatasetError
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
@@ -227,18 +227,14 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 
-@pytest.mark.parametrize("theirs", ["README.md", "cards/tiny.yaml", "version=0/corpus=mls/x"])
-def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path, theirs: str) -> None:
+@pytest.mark.parametrize("theirs", ["README.md", "version=0/corpus=mls/x"])
+def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
     source = build_source(tmp_path / "in")
     (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
     (tmp_path / "ds" / theirs).write_text("theirs")
-    name = theirs.partition("/")[0]
-    with pytest.raises(DatasetError, match=f"{name}, .* did not write .* choose another --out"):
+    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}, .* another --out"):
         run(source, tmp_path / "ds")
     assert (tmp_path / "ds" / theirs).read_text() == "theirs"
-    (tmp_path / "file").touch()
-    with pytest.raises(DanishAsrError, match=r"cannot be written: .*Not a directory"):
-        run(source, tmp_path / "file" / "ds")
 
 
 def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
@@ -248,29 +244,17 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path
         claim(tmp_path / "ds", "other")
 
 
-@pytest.mark.parametrize(("rows", "max_drop", "most"), [(100, 0.29, 29), (180, 0.05, 9)])
-def test_as_many_rows_may_be_dropped_as_the_message_says(
-    tmp_path: Path, rows: int, max_drop: float, most: int
-) -> None:
-    audio = tone(0.2)
-    for dropped in (most, most + 1):
-        texts = [None if number < dropped else "ja" for number in range(rows)]
-        made = [coral_row(number, text=text, audio=audio) for number, text in enumerate(texts)]
-        write_parquet(tmp_path / f"{dropped}" / "train.parquet", made)
-    run(tmp_path / f"{most}", tmp_path / "ds", max_drop=max_drop, shard_rows=1000)
-    more, other = tmp_path / f"{most + 1}", tmp_path / "other"
-    message = (
-        rf": {most + 1}( of the first 100)?; .* allows {most} .* {rows}: empty text: {most + 1}\."
-    )
-    with pytest.raises(DatasetError, match=message):
-        run(more, other, max_drop=max_drop, shard_rows=1000)
-    assert not (other / "manifest.json").exists()
-    with pytest.raises(
-        DatasetError, match=r"dropped: \d+ of the first \d+; .* go on with a larger"
-    ):
-        run(more, tmp_path / "early", max_drop=0.0, shard_rows=20)
-    run(more, other, max_drop=1, shard_rows=1000)
-    assert read_inventory(other).dropped_rows == most + 1
+def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
+    for dropped in (29, 30):
+        texts = [None if number < dropped else "ja" for number in range(100)]
+        rows = [coral_row(number, text=text, audio=tone(0.2)) for number, text in enumerate(texts)]
+        write_parquet(tmp_path / f"{dropped}" / "train.parquet", rows)
+    run(tmp_path / "29", tmp_path / "ds", max_drop=0.29)
+    with pytest.raises(DatasetError, match=r"30 of the first \d+; --max-drop allows 29 .* row 2 "):
+        run(tmp_path / "30", tmp_path / "other", max_drop=0.29)
+    assert not (tmp_path / "other" / "manifest.json").exists()
+    run(tmp_path / "30", tmp_path / "other", max_drop=1)
+    assert read_inventory(tmp_path / "other").dropped_rows == 30
 
 
 def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import read_valid_rows
-from danish_asr.corpus import DANISH, ConvertOptions, people
+from danish_asr.corpus import COLUMNS, DANISH, ConvertOptions, people
 from danish_asr.corpus.columns import TIMES
 
 ROWS: Final = pa.schema(
@@ -51,17 +51,16 @@ _CHUNK: Final = 10_000
 _ROWS_TOGETHER: Final = 100
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
 
+RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names))
+"""What a record of a reader may have."""
+
 DUPLICATE: Final = "duplicate id"
 LISTED: Final = "listed in"
 """Reasons in the ledger; the name of the list follows."""
 
 
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
-    """The table of records: ``file``, ``row``, and values by our names of columns (`COLUMNS`).
-
-    A record may also have ``corpus``, ``split``, ``line``, ``group``, ``refused``, and times in
-    milliseconds (``start_ms``).
-    """
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
     builder = Builder(options)
     remaining = iter(records)
     while chunk := [*islice(remaining, _CHUNK)]:

@@ -1,6 +1,6 @@
 """Read a built dataset back and report all faults at once: files, ids, leaks, speakers, the card.
 
-Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves `explore`.
+Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves its page.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -111,7 +111,9 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
     if inventory.suspects:
         reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        notes.append(f"rows to check, in {SUSPECTS_FILE} and on the page of `explore`: {reasons}")
+        notes.append(
+            f"rows to check, in {SUSPECTS_FILE} and on the page of `verify --page`: {reasons}"
+        )
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
         damage=sorted(damage),

@@ -154,7 +154,7 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("split", "message"),
-    [("eval", "1 rows have the split 'eval'"), ("", r"1 rows have no split \(line 4\)")],
+    [("eval", "1 rows have the split 'eval'"), ("", "1 rows have no split")],
 )
 def test_a_row_of_no_split_is_refused(tmp_path: Path, split: str, message: str) -> None:
     path = write_csv(tmp_path / "all.csv", "file;text;split", "a;ja;dev", "", f"b;ja;{split}")

@@ -521,7 +521,7 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
         ("train", "s1", "på Ærø s1"),
         ("train", "s2", "på Ærø s2"),
     ]
-    assert source.rows["whole"].to_pylist() == [True] * 3
+    assert source.rows["uncut"].to_pylist() == [True] * 3
     assert source.counts == {
         "recordings without a text": 1,
         "text files without a recording": 1,  # README.txt

@@ -6,18 +6,18 @@ their audio. docs/howto/extend.md adds a kind without changing this package.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import Source, table_of, with_splits, without_duplicates
+from danish_asr.corpus.rows import RECORD_KEYS, Source, table_of, with_splits, without_duplicates
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
 from danish_asr.corpus.sources.recordings import fetch_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
@@ -183,8 +183,18 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
-    file = name.rpartition(".")[2]
+    file, keys = name.rpartition(".")[2], dict[str, None]()
+
+    def numbered() -> Iterator[Mapping[str, Any]]:
+        for number, row in enumerate(rows_of(location, options)):
+            keys.update(dict.fromkeys(row))
+            yield {"file": file, "row": number, **row}
+
     with user_code(rows_of, f"reading {location}"):
-        read = enumerate(rows_of(location, options))
-        rows = table_of(({"file": file, "row": number, **row} for number, row in read), options)
-    return Source(name=location, rows=rows, fetch=partial(fetch_files, Path(location).resolve()))
+        rows = table_of(numbered(), options)
+    return Source(
+        name=location,
+        rows=rows,
+        fetch=partial(fetch_files, Path(location).resolve()),
+        ignored=tuple(key for key in keys if key not in RECORD_KEYS),
+    )
