@@ -112,7 +112,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     if inventory.suspects:
         reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
         notes.append(
-            f"rows to check, in {SUSPECTS_FILE} and on the page of `verify --page`: {reasons}"
+            f"rows to check, in {SUSPECTS_FILE} and on `--page FILE`: {reasons}"
         )
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
