@@ -111,9 +111,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
     if inventory.suspects:
         reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        notes.append(
-            f"rows to check, in {SUSPECTS_FILE} and on `--page FILE`: {reasons}"
-        )
+        notes.append(f"rows to check, in {SUSPECTS_FILE} and on `--page FILE`: {reasons}")
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
         damage=sorted(damage),

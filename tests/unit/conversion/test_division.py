@@ -69,21 +69,6 @@ def test_speakers_are_divided_between_splits(tmp_path: Path) -> None:
     assert again == rows
 
 
-def test_shared_sentences_go_to_the_ledger(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in2", text=lambda row: f"det er sætning {row}")
-    lines = manifest.read_text().splitlines()
-    rows = build(manifest, tmp_path / "ds2")
-    held_out = next(row for row in rows if row["split"] == "test")
-    speaker = next(row["speaker_id"] for row in rows if row["split"] == "train")
-    copied = json.loads(lines[0]) | {"speaker_id": speaker, "text": held_out["text"].upper()}
-    copied |= {"offset": 0, "duration": 0.2}  # of a recording that another row names
-    manifest.write_text("\n".join([*lines, json.dumps(copied)]))
-    assert len(build(manifest, tmp_path / "ds3", drop_shared_sentences=True)) == 60
-    (dropped,) = pq.read_table(tmp_path / "ds3" / "ledger.parquet").to_pylist()
-    assert (dropped["row"], dropped["reason"]) == (60, "sentence in dev or test")
-    assert verify(tmp_path / "ds3", allow_shared=["audio"]).faults == []
-
-
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path / "in", speaker_id=lambda _: None)
     with pytest.raises(SourceError, match=r"0 known speakers .*--column speaker_id=THEIRS"):
@@ -143,3 +128,5 @@ def test_shared_sentences_are_left_out_of_a_source_with_its_own_splits(tmp_path:
         "train": 3,
         "test": 2,
     }
+    (dropped,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
+    assert (dropped["row"], dropped["reason"]) == (0, "sentence in dev or test")
