@@ -59,91 +59,87 @@ LISTED: Final = "listed in"
 """Reasons in the ledger; the name of the list follows."""
 
 
-def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
-    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
-    builder = Builder(options)
-    remaining = iter(records)
+def table_of(
+    records: Iterable[Mapping[str, Any]], options: ConvertOptions, *, country_codes: bool = False
+) -> pa.Table:
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
+
+    ``country_codes``: see `people.country_of`.
+    """
+    remaining, batches = iter(records), []
     while chunk := [*islice(remaining, _CHUNK)]:
         names = dict.fromkeys(name for record in chunk for name in record)
-        builder.add(len(chunk), {name: [record.get(name) for record in chunk] for name in names})
-    return builder.table()
-
-
-@dataclass
-class Builder:
-    """Turns columns of raw values into a table of `ROWS`, a chunk at a time."""
-
-    options: ConvertOptions
-    country_codes: bool = False  # see `people.country_of`
-    _chunks: list[pa.RecordBatch] = field(default_factory=list)
-
-    def table(self) -> pa.Table:
-        """All rows that were added."""
-        return pa.Table.from_batches(self._chunks, ROWS)
-
-    def add(self, count: int, raw: Mapping[str, list[Any]]) -> None:
-        """Add ``count`` rows; ``raw`` has a list for each column that there is."""
-        nulls: list[Any] = [None] * count
-        refused: list[str | None] = list(raw.get("refused", nulls))
-
-        def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
-            return _converted(raw.get(name, nulls), convert, refused, name)
-
-        def read_time(name: str) -> list[float | None]:
-            if f"{name}_ms" in raw:
-                return read(f"{name}_ms", lambda value: _seconds(value, 1000))
-            return read(name, _seconds)
-
-        files, rows = raw["file"], raw["row"]
-        ids = zip(read("id", _id), files, rows, strict=True)
-        columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
-            "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
-            "file": files,
-            "row": rows,
-            "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
-            "id": [own or f"{file}:{row}" for own, file, row in ids],
-            "text": read("text", _text),
-            "audio": read("audio", _path),
-            "channel": read("channel", _channel),
-            "speaker_id": read("speaker_id", people.speaker_of),
-        }
-        starts, ends, lengths = map(read_time, TIMES)
-        columns |= {
-            "start": [start or 0.0 for start in starts],
-            "seconds": _lengths(starts, ends, lengths, refused),
-            "uncut": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
-        }
-        labels = {name: read(name, people.clean) for name in _LABELS}
-        columns |= self._people(labels)
-        for place, value in enumerate(read("validated", people.clean)):
-            if value and value.lower() == "rejected":
-                refused[place] = "rejected"
-        columns["refused"] = refused
+        raw = {name: [record.get(name) for record in chunk] for name in names}
+        columns = _columns(len(chunk), raw, options, country_codes=country_codes)
         arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
-        self._chunks.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+        batches.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+    return pa.Table.from_batches(batches, ROWS)
 
-    def _people(self, labels: Mapping[str, list[str | None]]) -> dict[str, list[Any]]:
-        """The columns about speakers, from those of the corpus."""
-        births, dialects = labels["country_birth"], labels["dialect"]
-        countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
-        genders = [people.gender_of(gender) for gender in labels["gender"]]
-        ages = [people.age_of(age) for age in labels["age"]]
-        of_gender = zip(genders, labels["gender"], strict=True)
-        of_age = [*zip(ages, labels["age"], strict=True)]
-        if self.options.language == DANISH:
-            born = zip(labels["dialect"], countries, strict=True)
-            dialects = [people.dialect_of(own, country) for own, country in born]
-        return {
-            "dialect": dialects,
-            "sub_dialect": labels["dialect"],
-            "age": ages,
-            "age_group": [people.age_group(age, own) for age, own in of_age],
-            "gender": genders,
-            "country_birth": births,
-            "own_age": [own if age is None else None for age, own in of_age],
-            "own_gender": [own if own != gender else None for gender, own in of_gender],
-            "country": countries,
-        }
+
+def _columns(
+    count: int, raw: Mapping[str, list[Any]], options: ConvertOptions, *, country_codes: bool
+) -> dict[str, list[Any]]:
+    """The columns of ``count`` rows, from lists of raw values of the columns that there are."""
+    nulls: list[Any] = [None] * count
+    refused: list[str | None] = list(raw.get("refused", nulls))
+
+    def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
+        return _converted(raw.get(name, nulls), convert, refused, name)
+
+    def read_time(name: str) -> list[float | None]:
+        if f"{name}_ms" in raw:
+            return read(f"{name}_ms", lambda value: _seconds(value, 1000))
+        return read(name, _seconds)
+
+    files, rows = raw["file"], raw["row"]
+    ids = zip(read("id", _id), files, rows, strict=True)
+    columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
+        "corpus": [corpus or options.corpus_name for corpus in raw.get("corpus", nulls)],
+        "file": files,
+        "row": rows,
+        "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
+        "id": [own or f"{file}:{row}" for own, file, row in ids],
+        "text": read("text", _text),
+        "audio": read("audio", _path),
+        "channel": read("channel", _channel),
+        "speaker_id": read("speaker_id", people.speaker_of),
+    }
+    starts, ends, lengths = map(read_time, TIMES)
+    columns |= {
+        "start": [start or 0.0 for start in starts],
+        "seconds": _lengths(starts, ends, lengths, refused),
+        "uncut": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
+    }
+    labels = {name: read(name, people.clean) for name in _LABELS}
+    columns |= _people(labels, options.language, country_codes=country_codes)
+    for place, value in enumerate(read("validated", people.clean)):
+        if value and value.lower() == "rejected":
+            refused[place] = "rejected"
+    return columns | {"refused": refused}
+
+
+def _people(
+    labels: Mapping[str, list[str | None]], language: str, *, country_codes: bool
+) -> dict[str, list[Any]]:
+    """The columns about speakers, from those of the corpus."""
+    births, ages, genders = labels["country_birth"], labels["age"], labels["gender"]
+    countries = [people.country_of(birth, codes=country_codes) for birth in births]
+    years, our_genders = [*map(people.age_of, ages)], [*map(people.gender_of, genders)]
+    of_age, of_gender = zip(years, ages, strict=True), zip(our_genders, genders, strict=True)
+    dialects = labels["dialect"]
+    if language == DANISH:
+        dialects = [*map(people.dialect_of, labels["dialect"], countries)]
+    return {
+        "dialect": dialects,
+        "sub_dialect": labels["dialect"],
+        "age": years,
+        "age_group": [*map(people.age_group, years, ages)],
+        "gender": our_genders,
+        "country_birth": births,
+        "own_age": [own if age is None else None for age, own in of_age],
+        "own_gender": [own if own != gender else None for gender, own in of_gender],
+        "country": countries,
+    }
 
 
 def _converted(
