@@ -3,10 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +15,9 @@ from danish_asr.corpus import ConvertOptions, shares_of
 from danish_asr.corpus.rows import refuse, replaced
 from danish_asr.corpus.shard import text_profiles
 from danish_asr.text.profiles import normalizer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHARED_SENTENCE: Final = "sentence in dev or test"
 """The reason in the ledger."""
@@ -76,9 +78,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
         room += due
         # Those too large for the smallest split come first, while train has room for them.
         is_small = of_dialect["weight"] <= min(due[wanted])
-        for name, weight in pd.concat([of_dialect[~is_small], of_dialect[is_small]])[
-            "weight"
-        ].items():
+        order = is_small.sort_values(kind="stable").index
+        for name, weight in of_dialect["weight"][order].items():
             roomiest = int(np.argmax(room))
             assigned[str(name)] = roomiest
             room[roomiest] -= weight
@@ -93,7 +94,7 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     return assigned
 
 
-def _speakers_of(rows: pa.Table, seed: int) -> pd.DataFrame:
+def _speakers_of(rows: pa.Table, seed: int) -> "pd.DataFrame":
     """The known speakers by their names, with a dialect and a weight, mixed within dialects.
 
     The weight is the length of their rows, or the number of rows if a length is missing. Every

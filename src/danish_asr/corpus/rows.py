@@ -66,114 +66,69 @@ def table_of(
 
     ``country_codes``: see `people.country_of`.
     """
-    remaining, batches = iter(records), []
-    while chunk := [*islice(remaining, _CHUNK)]:
-        names = dict.fromkeys(name for record in chunk for name in record)
-        raw = {name: [record.get(name) for record in chunk] for name in names}
-        columns = _columns(len(chunk), raw, options, country_codes=country_codes)
-        arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
-        batches.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
+    rows, batches = (_row(record, options, country_codes) for record in records), []
+    while chunk := [*islice(rows, _CHUNK)]:
+        batches.append(pa.RecordBatch.from_pylist(chunk, ROWS))
     return pa.Table.from_batches(batches, ROWS)
 
 
-def _columns(
-    count: int, raw: Mapping[str, list[Any]], options: ConvertOptions, *, country_codes: bool
-) -> dict[str, list[Any]]:
-    """The columns of ``count`` rows, from lists of raw values of the columns that there are."""
-    nulls: list[Any] = [None] * count
-    refused: list[str | None] = list(raw.get("refused", nulls))
+def _row(record: Mapping[str, Any], options: ConvertOptions, country_codes: bool) -> dict[str, Any]:
+    """A row of `ROWS`; one of which a value cannot be read is refused."""
+    faults = [record["refused"]] if record.get("refused") else []
 
-    def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
-        return _converted(raw.get(name, nulls), convert, refused, name)
+    def read(name: str, convert: Callable[[Any], Any]) -> Any:
+        value = record.get(name)
+        try:
+            return None if value is None else convert(value)
+        except (TypeError, ValueError):
+            faults.append(f"malformed {name.removesuffix('_ms')}")
+            return None
 
-    def read_time(name: str) -> list[float | None]:
-        if f"{name}_ms" in raw:
-            return read(f"{name}_ms", lambda value: _seconds(value, 1000))
-        return read(name, _seconds)
+    def read_time(name: str) -> float | None:
+        milliseconds: float | None = read(f"{name}_ms", _seconds)
+        seconds: float | None = read(name, _seconds)
+        return seconds if milliseconds is None else milliseconds / 1000
 
-    files, rows = raw["file"], raw["row"]
-    ids = zip(read("id", _id), files, rows, strict=True)
-    columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
-        "corpus": [corpus or options.corpus_name for corpus in raw.get("corpus", nulls)],
-        "file": files,
-        "row": rows,
-        "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
-        "id": [own or f"{file}:{row}" for own, file, row in ids],
+    file, row = record["file"], record["row"]
+    content = {
+        "id": read("id", _id) or f"{file}:{row}",
         "text": read("text", _text),
         "audio": read("audio", _path),
         "channel": read("channel", _channel),
         "speaker_id": read("speaker_id", people.speaker_of),
     }
-    starts, ends, lengths = map(read_time, TIMES)
-    columns |= {
-        "start": [start or 0.0 for start in starts],
-        "seconds": _lengths(starts, ends, lengths, refused),
-        "uncut": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
+    start, end, seconds = map(read_time, TIMES)
+    if end is not None:
+        seconds = end - (start or 0.0)
+        if seconds < 0:
+            faults.append("end before its start")
+    own_dialect, birth, own_gender, own_age = (read(name, people.clean) for name in _LABELS)
+    country = people.country_of(birth, codes=country_codes)
+    age, gender = people.age_of(own_age), people.gender_of(own_gender)
+    is_danish = options.language == DANISH
+    if str(record.get("validated")).strip().lower() == "rejected":
+        faults.insert(0, "rejected")
+    return content | {
+        "corpus": record.get("corpus") or options.corpus_name,
+        "split": record.get("split"),
+        "file": file,
+        "row": row,
+        "line": record.get("line"),
+        "group": record.get("group", row // _ROWS_TOGETHER),
+        "start": start or 0.0,
+        "seconds": seconds,
+        "uncut": start is None and end is None,
+        "dialect": people.dialect_of(own_dialect, country) if is_danish else own_dialect,
+        "sub_dialect": own_dialect,
+        "age": age,
+        "age_group": people.age_group(age, own_age),
+        "gender": gender,
+        "country_birth": birth,
+        "own_age": own_age if age is None else None,
+        "own_gender": own_gender if gender != own_gender else None,
+        "country": country,
+        "refused": faults[0] if faults else None,
     }
-    labels = {name: read(name, people.clean) for name in _LABELS}
-    columns |= _people(labels, options.language, country_codes=country_codes)
-    for place, value in enumerate(read("validated", people.clean)):
-        if value and value.lower() == "rejected":
-            refused[place] = "rejected"
-    return columns | {"refused": refused}
-
-
-def _people(
-    labels: Mapping[str, list[str | None]], language: str, *, country_codes: bool
-) -> dict[str, list[Any]]:
-    """The columns about speakers, from those of the corpus."""
-    births, ages, genders = labels["country_birth"], labels["age"], labels["gender"]
-    countries = [people.country_of(birth, codes=country_codes) for birth in births]
-    years, our_genders = [*map(people.age_of, ages)], [*map(people.gender_of, genders)]
-    of_age, of_gender = zip(years, ages, strict=True), zip(our_genders, genders, strict=True)
-    dialects = labels["dialect"]
-    if language == DANISH:
-        dialects = [*map(people.dialect_of, labels["dialect"], countries)]
-    return {
-        "dialect": dialects,
-        "sub_dialect": labels["dialect"],
-        "age": years,
-        "age_group": [*map(people.age_group, years, ages)],
-        "gender": our_genders,
-        "country_birth": births,
-        "own_age": [own if age is None else None for age, own in of_age],
-        "own_gender": [own if own != gender else None for gender, own in of_gender],
-        "country": countries,
-    }
-
-
-def _converted(
-    values: list[Any],
-    convert: Callable[[Any], Any],
-    refused: list[str | None],
-    name: str,
-) -> list[Any]:
-    """The values of a column; a row of which one cannot be read is refused."""
-    read: list[Any] = [None] * len(values)
-    for place, value in enumerate(values):
-        if value is None:
-            continue
-        try:
-            read[place] = convert(value)
-        except (TypeError, ValueError):
-            refused[place] = refused[place] or f"malformed {name.removesuffix('_ms')}"
-    return read
-
-
-def _lengths(
-    starts: list[float | None],
-    ends: list[float | None],
-    lengths: list[float | None],
-    refused: list[str | None],
-) -> list[float | None]:
-    """The length of each row, until its end if it has one."""
-    lengths = [*lengths]
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        if end is not None:
-            lengths[place] = end - (start or 0.0)
-            if end < (start or 0.0):
-                refused[place] = refused[place] or "end before its start"
-    return lengths
 
 
 def _id(value: Any) -> str | None:
@@ -196,7 +151,7 @@ def _path(value: Any) -> str | None:
     return str(value) or None
 
 
-def _seconds(value: Any, scale: float = 1.0) -> float | None:
+def _seconds(value: Any) -> float | None:
     """Seconds of a number, or of ``1:02:03,5``."""
     if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip().replace(",", "."))):
         hours, minutes, seconds = clock.groups()
@@ -206,7 +161,7 @@ def _seconds(value: Any, scale: float = 1.0) -> float | None:
         return None
     if not 0 <= number < math.inf:
         raise ValueError
-    return number / scale
+    return number
 
 
 def _channel(value: Any) -> int | None:
