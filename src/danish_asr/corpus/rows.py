@@ -47,7 +47,7 @@ ROWS: Final = pa.schema(
 """``audio`` is the path of a recording below the source's root, or null if it is embedded."""
 
 _LABELS: Final = ("dialect", "country_birth", "gender", "age")
-_CHUNK: Final = 10_000
+_CHUNK: Final = 2_000
 _ROWS_TOGETHER: Final = 100
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
 
@@ -78,8 +78,10 @@ def _row(record: Mapping[str, Any], options: ConvertOptions, country_codes: bool
 
     def read(name: str, convert: Callable[[Any], Any]) -> Any:
         value = record.get(name)
+        if value is None:
+            return None
         try:
-            return None if value is None else convert(value)
+            return convert(value)
         except (TypeError, ValueError):
             faults.append(f"malformed {name.removesuffix('_ms')}")
             return None
