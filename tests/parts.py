@@ -41,12 +41,6 @@ def build_part(
         write_parquet(
             root.parent / f"{part}.source" / f"{split}.parquet", written, row_group_size=shard_rows
         )
-    chosen = ConvertOptions(
-        name=name or part,
-        corpus=corpus or part,
-        columns=COLUMNS,
-        shard_rows=shard_rows,
-        **options,
-    )
-    convert(root.parent / f"{part}.source", root, chosen)
+    options |= {"name": name or part, "corpus": corpus or part, "columns": COLUMNS}
+    convert(root.parent / f"{part}.source", root, ConvertOptions(shard_rows=shard_rows, **options))
     return root

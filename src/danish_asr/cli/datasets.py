@@ -71,19 +71,13 @@ def convert(
     tier: Annotated[
         list[str] | None, Option(metavar="NAME", help="Of TextGrid or ELAN. Repeatable.")
     ] = None,
-    channel: Annotated[int | None, Option(min=1, help="Channel; default: their mean.")] = None,
+    channel: Annotated[int | None, Option(help="Channel, from 1; default: their mean.")] = None,
     split_by_speaker: Annotated[str | None, Option(help="Shares, 80/10/10 or with :SEED.")] = None,
     drop_shared: Annotated[bool, Option("--drop-shared-sentences", help="From train.")] = False,
     without: _Without = None,
-    max_drop: Annotated[
-        float, Option(min=0, max=1, help="Largest share of dropped rows.")
-    ] = _CONVERT.max_drop,
-    max_seconds: Annotated[
-        float, Option(min=1, help="Drop longer utterances.")
-    ] = _CONVERT.max_seconds,
-    shard_rows: Annotated[
-        int, Option(min=1, help="Most source rows per shard.")
-    ] = _CONVERT.shard_rows,
+    max_drop: Annotated[float, Option(help="Largest share of dropped rows.")] = _CONVERT.max_drop,
+    max_seconds: Annotated[float, Option(help="Drop longer utterances.")] = _CONVERT.max_seconds,
+    shard_rows: Annotated[int, Option(help="Most source rows per shard.")] = _CONVERT.shard_rows,
     workers: _Workers = None,
     ray: Annotated[
         str | None, Option(metavar="ADDRESS", help="Convert on a Ray cluster, or `local`.")
