@@ -128,12 +128,12 @@ def run_plan(manifest: Path, rows: int) -> None:
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     begin, options = (time.perf_counter(), time.process_time()), ConvertOptions(name="bench")
     source = open_source(str(manifest), options)
-    plan = plan_tasks(source.rows, options)
-    key_of(plan.rows, source.version, options)
+    tasks = plan_tasks(source.rows, options)
+    key_of(source.rows, source.version, options)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"
-    print(f"plan of {rows:,} rows, {len(plan.tasks):,} shards: {took}")
+    print(f"plan of {rows:,} rows, {len(tasks):,} shards: {took}")
 
 
 def cpu_seconds() -> float:

@@ -33,13 +33,13 @@ def in_processes(
             _FORKS.Process(target=_in_process, args=(main, [*args], env | rank, output.name))
             for rank in ranks
         ]
-        for each in runs:
-            each.start()
-        for each in runs:
-            each.join(300)
-            each.kill()
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join(300)
+            run.kill()
         printed = output.read()
-    assert [each.exitcode for each in runs] == [status] * count, printed
+    assert [run.exitcode for run in runs] == [status] * count, printed
     return printed
 
 

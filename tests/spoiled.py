@@ -112,14 +112,5 @@ def text(name: str, new: str) -> Spoil:
     return lambda root: (root / name).write_text(new)
 
 
-def manifest(**values: Any) -> Spoil:
-    return lambda root: change_manifest(root, lambda manifest: manifest.update(values))
-
-
-def shard(**values: Any) -> Spoil:
-    """Change the first shard's entry in the manifest."""
-    return lambda root: change_manifest(root, lambda manifest: manifest["shards"][0].update(values))
-
-
 def card(**values: Any) -> Spoil:
     return lambda root: change_card(root, **values)

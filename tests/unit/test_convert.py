@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.errors import DanishAsrError, DatasetError
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
@@ -50,8 +50,11 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
     train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
     assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
     others = "README.md language_distribution_0.tsv ledger.parquet manifest.json suspects.parquet"
-    found = {path.name for path in (tmp_path / "ds").iterdir()}
-    assert found == {"cards", "version=0", *others.split()}
+    assert {path.name for path in (tmp_path / "ds").iterdir()} == {
+        "cards",
+        "version=0",
+        *others.split(),
+    }
 
 
 def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
@@ -159,12 +162,12 @@ def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> 
     ]
     write_parquet(tmp_path / "in" / "train.parquet", [*made, coral_row(9, audio=tone(1.0))])
     run(tmp_path / "in", tmp_path / "ds")
-    found = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
+    suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
     expected = [(f"rec_train_{number}", row[0]) for number, row in enumerate(rows)]
-    assert [(row["id"], row["reason"]) for row in found] == expected
-    assert [row["value"] for row in found] == pytest.approx([row[1] for row in rows], abs=0.02)
-    assert {(row["corpus"], row["split"]) for row in found} == {("coral_read_aloud", "train")}
-    assert found[1]["dialect"] == "Sjællandsk"
+    assert [(row["id"], row["reason"]) for row in suspects] == expected
+    assert [row["value"] for row in suspects] == pytest.approx([row[1] for row in rows], abs=0.02)
+    assert {(row["corpus"], row["split"]) for row in suspects} == {("coral_read_aloud", "train")}
+    assert suspects[1]["dialect"] == "Sjællandsk"
     assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
 
 
@@ -190,8 +193,8 @@ def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
     assert sorted(dropped) == sorted([*ODD_TEXTS.values(), *wordless])
     suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
     odd = ["only capitals", "control characters"]
-    found = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
-    for split, reasons in found.items():
+    expected = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
+    for split, reasons in expected.items():
         own = [row["reason"] for row in suspects if row["split"] == split]
         assert [reason for reason in own if "second" not in reason] == reasons
 
@@ -209,9 +212,11 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     (path,) = shards(tmp_path / "ds")
     with pq.ParquetFile(path) as parquet:
         footer = parquet.metadata
-        found = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        rows_of_groups = [
+            footer.row_group(group).num_rows for group in range(footer.num_row_groups)
+        ]
         assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
-    assert found == sizes
+    assert rows_of_groups == sizes
 
 
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
@@ -222,18 +227,14 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")} == before
 
 
-@pytest.mark.parametrize("theirs", ["README.md", "cards/tiny.yaml", "version=0/corpus=mls/x"])
-def test_a_place_that_is_taken_or_cannot_be_written_is_refused(tmp_path: Path, theirs: str) -> None:
+@pytest.mark.parametrize("theirs", ["README.md", "version=0/corpus=mls/x"])
+def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
     source = build_source(tmp_path / "in")
     (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
     (tmp_path / "ds" / theirs).write_text("theirs")
-    name = theirs.partition("/")[0]
-    with pytest.raises(DatasetError, match=f"{name}, .* did not write .* choose another --out"):
+    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}, .* another --out"):
         run(source, tmp_path / "ds")
     assert (tmp_path / "ds" / theirs).read_text() == "theirs"
-    (tmp_path / "file").touch()
-    with pytest.raises(DanishAsrError, match=r"cannot be written: .*Not a directory"):
-        run(source, tmp_path / "file" / "ds")
 
 
 def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
@@ -243,29 +244,17 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path
         claim(tmp_path / "ds", "other")
 
 
-@pytest.mark.parametrize(("rows", "max_drop", "most"), [(100, 0.29, 29), (180, 0.05, 9)])
-def test_as_many_rows_may_be_dropped_as_the_message_says(
-    tmp_path: Path, rows: int, max_drop: float, most: int
-) -> None:
-    audio = tone(0.2)
-    for dropped in (most, most + 1):
-        texts = [None if number < dropped else "ja" for number in range(rows)]
-        made = [coral_row(number, text=text, audio=audio) for number, text in enumerate(texts)]
-        write_parquet(tmp_path / f"{dropped}" / "train.parquet", made)
-    run(tmp_path / f"{most}", tmp_path / "ds", max_drop=max_drop, shard_rows=1000)
-    more, other = tmp_path / f"{most + 1}", tmp_path / "other"
-    message = (
-        rf": {most + 1}( of the first 100)?; .* allows {most} .* {rows}: empty text: {most + 1}\."
-    )
-    with pytest.raises(DatasetError, match=message):
-        run(more, other, max_drop=max_drop, shard_rows=1000)
-    assert not (other / "manifest.json").exists()
-    with pytest.raises(
-        DatasetError, match=r"dropped: \d+ of the first \d+; .* go on with a larger"
-    ):
-        run(more, tmp_path / "early", max_drop=0.0, shard_rows=20)
-    run(more, other, max_drop=1, shard_rows=1000)
-    assert read_inventory(other).dropped_rows == most + 1
+def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
+    for dropped in (29, 30):
+        texts = [None if number < dropped else "ja" for number in range(100)]
+        rows = [coral_row(number, text=text, audio=tone(0.2)) for number, text in enumerate(texts)]
+        write_parquet(tmp_path / f"{dropped}" / "train.parquet", rows)
+    run(tmp_path / "29", tmp_path / "ds", max_drop=0.29)
+    with pytest.raises(DatasetError, match=r"30 of the first \d+; --max-drop allows 29 .* row 2 "):
+        run(tmp_path / "30", tmp_path / "other", max_drop=0.29)
+    assert not (tmp_path / "other" / "manifest.json").exists()
+    run(tmp_path / "30", tmp_path / "other", max_drop=1)
+    assert read_inventory(tmp_path / "other").dropped_rows == 30
 
 
 def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:

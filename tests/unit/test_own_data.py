@@ -98,8 +98,8 @@ def test_what_save_to_disk_wrote_becomes_parquet(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     run_script("write-a-table.md", "parquet.py", tmp_path / "in", tmp_path / "out")
     inventory = convert(tmp_path / "out", tmp_path / "ds", ConvertOptions(name="x"))
-    assert inventory.summary["splits"]["train"]["rows"] == 2
-    assert (inventory.rows, inventory.dropped) == (4, [])
+    assert [shard.rows for shard in inventory.shards] == [2, 2]
+    assert (inventory.rows, inventory.dropped) == (4, {})
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])

@@ -3,7 +3,6 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DatasetError
@@ -22,13 +21,10 @@ from tests.spoiled import (
     content,
     copied,
     faults_of,
-    manifest,
     read_rows,
     row,
-    shard,
     text,
     write_rows,
-    write_shard,
 )
 
 
@@ -57,10 +53,6 @@ def bit_flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-def without_dialect(root: Path) -> None:
-    write_shard(root, pq.ParquetFile(root / FIRST).read().drop_columns(["dialect"]))
-
-
 def same_audio(root: Path) -> None:
     train, test = (read_rows(root / place) for place in (FIRST, TEST))
     train[1] |= {key: test[0][key] for key in ("audio_bytes", "audio_size")}
@@ -72,10 +64,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (lambda root: (root / SECOND).unlink(), f"{SECOND}: cannot be read"),
     (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
     (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: is missing"),
-    (shard(rows=7), f"{LEDGER}: 15 rows written and 1 in the ledger"),
-    (without_dialect, f"{FIRST}: its columns"),
-    (manifest(source_rows=17), "11 rows written and 1 in the ledger .* 17 rows"),
-    (row(id="rec_train_5"), "more than once in a corpus: coral_read_aloud rec_train_5$"),
+    (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
     (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
     (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to'"),
     (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
@@ -107,18 +96,18 @@ def test_all_faults_are_in_one_list_with_status_1(
 
 def test_a_damaged_file_never_stops_the_check_with_another_error(root: Path) -> None:
     for name in (FIRST, LEDGER, "manifest.json", CARD):
-        whole = (root / name).read_bytes()
+        intact = (root / name).read_bytes()
         random = Random(name)
-        for wrong in (b"", b"[]", b"null", b"\xff\xfe", b"PAR1PAR1", whole[:7], whole[:-9]):
-            flipped = bytearray(whole)
-            flipped[random.randrange(len(whole))] = random.randrange(256)
+        for wrong in (b"", b"[]", b"null", b"\xff\xfe", b"PAR1PAR1", intact[:7], intact[:-9]):
+            flipped = bytearray(intact)
+            flipped[random.randrange(len(intact))] = random.randrange(256)
             for damaged in (wrong, bytes(flipped)):
                 (root / name).write_bytes(damaged)
                 try:
                     verify(root)
                 except DatasetError as error:
                     assert "manifest.json" in str(error)  # noqa: PT017
-        (root / name).write_bytes(whole)
+        (root / name).write_bytes(intact)
     assert faults_of(root) == ""
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -102,23 +101,3 @@ def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
             timer.join()
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize("change", [1, 2, 3, 4])
-def test_a_signal_while_handlers_are_exchanged_leaves_none_behind(
-    monkeypatch: pytest.MonkeyPatch, change: int
-) -> None:
-    """Else the process would ignore Ctrl-C from then on."""
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    exchange, changes = signal.signal, list[int]()
-
-    def interrupted(number: int, handler: Any) -> None:
-        exchange(number, handler)
-        changes.append(number)
-        if len(changes) == change:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(signal, "signal", interrupted)
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
-        pass
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

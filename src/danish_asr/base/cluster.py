@@ -12,7 +12,6 @@ nobody sees whether a run was refused (2) or has stopped and can be continued (7
 import ctypes
 import os
 import signal
-import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -101,17 +100,13 @@ def use_granted_cpus(configured: int | None) -> None:
 def job_cpus() -> int | None:
     """Return the CPUs that LSF or Slurm granted a job on this host; None outside a job.
 
-    ``LSB_MCPU_HOSTS`` lists hosts and their slots: ``n-62-11-13 8 n-62-11-14 8``. If this host has
-    another name there, its share is the smallest one.
+    ``LSB_MCPU_HOSTS`` lists hosts and their slots: ``n-62-11-13 8 n-62-11-14 8``. The smallest is
+    taken.
     """
     if cpus := os.environ.get("SLURM_CPUS_ON_NODE"):
         return int(cpus)
-    words = os.environ.get("LSB_MCPU_HOSTS", "").split()
-    slots = {
-        host.partition(".")[0]: int(n) for host, n in zip(words[::2], words[1::2], strict=True)
-    }
-    here = socket.gethostname().partition(".")[0]
-    return slots.get(here, min(slots.values(), default=None))
+    slots = os.environ.get("LSB_MCPU_HOSTS", "").split()[1::2]
+    return min(map(int, slots), default=None)
 
 
 def usable_gpus() -> int:

@@ -6,7 +6,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from danish_asr.base.errors import DownloadError, UnreachableError
@@ -18,24 +18,25 @@ _AGENT: Final = "Mozilla/5.0 (X11; Linux x86_64)"
 """Hosts of models answer 403 to programs that they do not know, so fairseq2 0.6 does the same."""
 
 Show = Callable[[int, int | None], None]
-"""Called with the bytes so far, those of earlier calls included, and in all, if that is known."""
+"""Called with the bytes so far, those of earlier calls included, and of the file, or None."""
 
 
 def download(url: str, folder: Path, show: Show) -> Path:
-    """Download ``url`` into ``folder``, which holds nothing else, and return the whole file.
+    """Download ``url`` into ``folder``, which holds nothing else, and return the complete file.
 
-    What has arrived stays there under the server's validator (ETag or Last-Modified) as its name
-    until it is complete, and the next call asks for the rest (RFC 9110, If-Range).
+    What has arrived stays there as ``part``, and the next call asks for the rest. A file that has
+    changed on the server meanwhile is not noticed.
 
     Raises:
         UnreachableError: The server cannot be reached, or ends connections.
         DownloadError: It does not have the file, or answers with a web page.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    part = folder / "part"
     size = failures = 0
     while True:
         try:
-            return _receive(url, folder, show)
+            return _receive(url, part, show)
         except HTTPError as error:
             error.close()
             if error.code < 500:
@@ -44,7 +45,7 @@ def download(url: str, folder: Path, show: Show) -> Path:
             problem: object = error
         except (URLError, ConnectionError, TimeoutError, HTTPException) as error:
             problem = getattr(error, "reason", error)
-        arrived = sum(file.stat().st_size for file in folder.iterdir())
+        arrived = _size_of(part)
         failures = 0 if arrived > size else failures + 1
         size = arrived
         if not size or failures == _TRIES:
@@ -53,22 +54,15 @@ def download(url: str, folder: Path, show: Show) -> Path:
         time.sleep(failures)
 
 
-def _receive(url: str, folder: Path, show: Show) -> Path:
-    headers, begin, arrived = {"User-Agent": _AGENT}, 0, next(folder.iterdir(), None)
-    if arrived is not None:
-        begin = arrived.stat().st_size
-        headers |= {"Range": f"bytes={begin}-", "If-Range": unquote(arrived.name)}
+def _receive(url: str, part: Path, show: Show) -> Path:
+    headers = {"User-Agent": _AGENT}
+    if begin := _size_of(part):
+        headers["Range"] = f"bytes={begin}-"
     with urlopen(Request(url, headers=headers), timeout=60) as answer:  # noqa: S310 - of a card
         if answer.headers.get_content_type() == "text/html":
             page = "answered with a web page, of a proxy or a login perhaps"
             raise DownloadError(f"{url}: {page}; open the address in a browser")
-        validator = answer.headers["ETag"] or "W/"
-        if validator.startswith("W/"):  # a weak one is not allowed in If-Range
-            validator = answer.headers["Last-Modified"] or "none"
-        part = folder / quote(validator, safe="")
-        if arrived is not None:
-            arrived.rename(part)
-            begin *= answer.status == 206
+        begin *= answer.status == 206
         length = answer.headers["Content-Length"]
         total = begin + int(length) if length else None
         with part.open("ab" if begin else "wb") as stream:
@@ -80,4 +74,8 @@ def _receive(url: str, folder: Path, show: Show) -> Path:
         name = answer.headers.get_filename() or unquote(urlsplit(answer.url).path)
     if total is not None and begin != total:
         raise ConnectionError(f"the connection ended at {begin:,} of {total:,} bytes")
-    return part.rename(folder / Path(name).name)
+    return part.rename(part.with_name(Path(name).name))
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0

@@ -37,30 +37,28 @@ def publish(path: Path) -> Iterator[IO[bytes]]:
     What a link points to is replaced, not the link; a device or a pipe is written to.
     """
     path = path.resolve()
-    is_device = path.is_char_device() or path.is_fifo()  # /dev/null would become a file
+    if path.is_char_device() or path.is_fifo():  # /dev/null would become a file
+        with path.open("wb") as device:
+            yield device
+        return
     # The name contains host and process: a worker that outlives its killed parent for a moment must
     # not write into the file of the process that continues the work.
-    mark = f"{os.uname().nodename}-{os.getpid()}"
-    partial = path if is_device else path.with_name(f".{path.name}.{mark}.partial")
+    partial = path.with_name(f".{path.name}.{os.uname().nodename}-{os.getpid()}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as stream:
             yield stream
             stream.flush()
-            if not is_device:
-                os.fsync(stream.fileno())
-        if not is_device:
-            partial.replace(path)
+            os.fsync(stream.fileno())
+        partial.replace(path)
     except OSError as error:
-        place = path if is_device else path.parent
         raise DanishAsrError(
-            f"{place}: cannot be written ({error.strerror or error}); finished files are kept: fix "
-            "that and run the same command again"
+            f"{path.parent}: cannot be written ({error.strerror or error}); finished files are "
+            "kept: fix that and run the same command again"
         ) from error
     finally:
-        if not is_device:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def publish_text(path: Path, text: str) -> None:
@@ -79,24 +77,6 @@ def sweep(root: Path) -> None:
     for partial in root.rglob(".*.partial"):
         with suppress(OSError):
             partial.unlink()
-
-
-def decode_line(line: bytes, where: str, kind: type[DanishAsrError]) -> str:
-    """Decode UTF-8 without a mark of its order of bytes; otherwise raise this error."""
-    try:
-        return line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise kind(f"{where}: {utf8_fault(error)}") from None
-
-
-def utf8_fault(error: UnicodeDecodeError) -> str:
-    """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
-    byte = error.object[error.start]
-    likely = "UTF-16" if byte in {0xFE, 0xFF} else "CP1252"
-    return (
-        f"not UTF-8 (byte 0x{byte:02x} at position {error.start + 1} of the line); save the file "
-        f"as UTF-8, or convert it: iconv -f {likely} -t UTF-8 FILE > NEW"
-    )
 
 
 def sha256_of(path: Path) -> str:
@@ -154,7 +134,7 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
         except Timeout:
             host, process = _holder(lease)
             patience = 60 * float(os.environ.get("DANISH_ASR_LOCK_MINUTES") or 0)
-            if not patience and host == socket.gethostname() and not _is_zombie(process):
+            if not patience and host == socket.gethostname() and not _has_ended(host, process):
                 raise
             patience = max(patience, 1.2 * LOCK_SECONDS)
             note = f"process {process} on {host} may be writing in {directory}"
@@ -162,8 +142,6 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
             lease.acquire(timeout=patience)
     except Timeout:
         host, process = _holder(lease)
-        if not os.access(directory, os.W_OK):  # so the lock of an ended process stays
-            raise error(f"{directory} cannot be written; make it writable") from None
         raise error(f"process {process} on {host} is writing in {directory}. {advice}") from None
     except OSError as reason:
         raise error(f"{directory} cannot be written: {reason}") from reason
@@ -175,17 +153,20 @@ def is_written(directory: Path) -> bool:
     lock = directory / LOCK_FILE
     if not lock.exists() or time.time() - lock.stat().st_mtime > LOCK_SECONDS:
         return False
-    host, process = _holder(SoftFileLease(lock, lease_duration=LOCK_SECONDS))
-    is_here = host == socket.gethostname()
-    return not is_here or (Path("/proc", str(process)).exists() and not _is_zombie(process))
+    return not _has_ended(*_holder(SoftFileLease(lock, lease_duration=LOCK_SECONDS)))
 
 
-def _is_zombie(process: int) -> bool:
-    """Whether a process has ended and is still listed, as in a container without an init."""
+def _has_ended(host: str, process: int) -> bool:
+    """Whether a process is one of this host that has ended.
+
+    In a container without an init it is still listed then, as a zombie.
+    """
+    if host != socket.gethostname():
+        return False
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:
-        return False
+        return True
     return status.rpartition(")")[2].split()[0] == "Z"
 
 

@@ -9,22 +9,9 @@ from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.schema import INVENTORY_FILE, VERSION_DIR, WORK_DIR
 
 AUDIO_SUFFIXES: Final = (
-    *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff"),
-    *(".m4a", ".mp4", ".aac", ".webm", ".wma"),
-    *(
-        ".oga",
-        ".aifc",
-        ".au",
-        ".caf",
-        ".w64",
-        ".m4b",
-        ".mov",
-        ".mkv",
-        ".mka",
-        ".3gp",
-        ".amr",
-        ".avi",
-    ),
+    *(".wav", ".flac", ".mp3", ".ogg", ".opus", ".aif", ".aiff", ".m4a", ".mp4", ".aac", ".webm"),
+    *(".wma", ".oga", ".aifc", ".au", ".caf", ".w64", ".m4b", ".mov", ".mkv", ".mka", ".3gp"),
+    *(".amr", ".avi"),
 )
 """Endings of recordings, in lower case."""
 

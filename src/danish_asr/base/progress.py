@@ -7,8 +7,6 @@ from typing import Final, Self, TypeVar
 from rich import progress as rich_progress
 from rich.console import Console
 
-from danish_asr.base.schema import SAMPLE_RATE
-
 Item = TypeVar("Item")
 
 _INTERVAL: Final = 60.0  # seconds between two plain lines
@@ -68,29 +66,19 @@ def track(items: Iterable[Item], text: str, total: int) -> Iterator[Item]:
 
 
 def watch(
-    verb: str,
-    results: Iterable[Item],
-    measure: Callable[[Item], tuple[int, int]],
-    total: int,
-    *,
-    done: int = 0,
+    verb: str, results: Iterable[Item], rows_of: Callable[[Item], int], total: int, *, done: int = 0
 ) -> Iterator[Item]:
-    """Pass results on, and show rows and audio as they arrive, with a last line at the end.
+    """Pass results on, and show their rows as they arrive, with a last line at the end.
 
-    ``measure`` gives rows and samples of a result; ``done`` are rows of an earlier run.
+    ``done`` are rows of an earlier run.
     """
-    begin = time.monotonic()
-    rows = samples = 0
+    begin, rows = time.monotonic(), 0
     status = f"{verb} {done:,}/{total:,} rows"
     with Progress(status, total) as progress:
         for result in results:
-            more_rows, more_samples = measure(result)
-            rows, samples = rows + more_rows, samples + more_samples
-            elapsed = max(time.monotonic() - begin, 1e-3)
-            status = (
-                f"{verb} {done + rows:,}/{total:,} rows  {rows / elapsed:,.0f} rows/s  "
-                f"{samples / SAMPLE_RATE / 3600 / elapsed:.2f} audio-hours/s"
-            )
+            rows += rows_of(result)
+            rate = rows / max(time.monotonic() - begin, 1e-3)
+            status = f"{verb} {done + rows:,}/{total:,} rows  {rate:,.0f} rows/s"
             progress.update(done + rows, text=status)
             yield result
     progress.console.print(status)

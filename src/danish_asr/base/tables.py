@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.files import decode_line, utf8_fault
 
 Row: TypeAlias = dict[str, Any]
 
@@ -63,8 +62,7 @@ def read_rows(
     """Yield the rows of a table; blank lines do not count.
 
     A file with another suffix than CSV, TSV, trn or Parquet has JSON lines, or a list of objects.
-    Of Parquet, only ``columns`` are read, and a number that `datasets` stores for a class becomes
-    its name.
+    Of Parquet, only ``columns`` are read.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
@@ -117,7 +115,16 @@ def _opened(path: Path, error: type[DanishAsrError]) -> Iterator[Any]:
 
 def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[str]:
     for number, line in enumerate(file, start=1):
-        yield decode_line(line, f"{path}:{number}", error)
+        try:
+            yield line.decode("utf-8-sig")
+        except UnicodeDecodeError as reason:
+            raise error(f"{path}:{number}: {_utf8_fault(reason)}") from None
+
+
+def _utf8_fault(error: UnicodeDecodeError) -> str:
+    """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
+    likely = "UTF-16" if error.object[error.start] in {0xFE, 0xFF} else "CP1252"
+    return f"not UTF-8; save the file as UTF-8, or: iconv -f {likely} -t UTF-8 FILE > NEW"
 
 
 def _json_row(number: int, line: bytes) -> TableRow:
@@ -126,8 +133,8 @@ def _json_row(number: int, line: bytes) -> TableRow:
         if b"\\ud" in line.lower():
             json.dumps(values, ensure_ascii=False).encode()  # fails for half of a character
     except UnicodeDecodeError as reason:
-        return TableRow(number, None, utf8_fault(reason))
-    except (ValueError, RecursionError) as reason:
+        return TableRow(number, None, _utf8_fault(reason))
+    except ValueError as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
     return _object(number, values)
 
@@ -136,7 +143,7 @@ def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Itera
     """The rows of one list of objects, as pandas and others write it."""
     try:
         rows = json.loads(content)
-    except (ValueError, RecursionError) as reason:
+    except ValueError as reason:
         raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
     yield from (_object(number, values) for number, values in enumerate(rows, start=1))
 
@@ -171,8 +178,6 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
 def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
     header = next(lines, "")
-    if "\r" in header.rstrip("\r\n"):
-        raise error(f"{path}: its lines end in carriage returns: tr '\\r' '\\n' < FILE > NEW")
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
@@ -185,8 +190,8 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
         names = [name.strip() for name in next(table, ())]
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
             raise error(
-                f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of each, or, if the "
-                "line is a row, write a header above it (for LJ Speech path|raw|text)"
+                f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them, or, if the "
+                "line is a row, write a header above it"
             )
         line = table.line_num + 1
         for fields in table:
@@ -210,12 +215,9 @@ def _parquet_rows(
     number = 0
     try:
         file = pq.ParquetFile(path)
-        names_of = class_names(file.schema_arrow.metadata or {})
         for batch in file.iter_batches(columns=columns):
             for values in batch.to_pylist():
                 number += 1
-                for column in names_of.keys() & values.keys():
-                    values[column] = class_name(names_of[column], values[column])
                 yield TableRow(number, values)
     except (pa.ArrowException, OSError) as reason:
         raise error(f"{path}: cannot be read as Parquet ({reason})") from reason

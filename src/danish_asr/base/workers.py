@@ -10,7 +10,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import islice
 from typing import Any, Final, TypeVar
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError
@@ -38,21 +37,15 @@ def run_in_processes(
         yield from map(task, items)
         return
     pool = WorkerPool(workers, fresh=fresh)
-    waiting = iter(items)
-    running: set[Future[Result]] = set()
     with pool.killed_on_error():
-        running.update(pool.submit(task, item) for item in islice(waiting, workers))
+        running = {pool.submit(task, item) for item in items}
         while running:
             # An exception of a signal handler within these calls would leave a future locked, and
             # the pool waiting for it.
             with uninterrupted():
-                done = wait(running, _SECONDS_HELD, FIRST_COMPLETED).done
-            for future in done:
-                running.remove(future)
-                running.update(pool.submit(task, item) for item in islice(waiting, 1))
-                with uninterrupted():
-                    result = future.result()
-                yield result
+                done, running = wait(running, _SECONDS_HELD, FIRST_COMPLETED)
+                results = [future.result() for future in done]
+            yield from results
     pool.close()
 
 
@@ -117,11 +110,8 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(number, lambda stop, _: received.append(stop))
         yield
     finally:
-        # A handler that is back may raise before the other one is.
-        try:
-            signal.signal(signal.SIGINT, interrupt)
-        finally:
-            signal.signal(signal.SIGTERM, terminate)
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, terminate)
         if received:
             signal.raise_signal(received[0])
 
@@ -138,7 +128,7 @@ def _end_with_parent() -> None:
 
 def run_on_ray(
     task: Callable[[Item], Result], items: Sequence[Item], *, address: str, workers: int
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yield ``task(item)`` for every item, in the order in which they finish; ``task`` must pickle.
 
     The address ``local`` starts a cluster with that many workers on this machine.
@@ -164,12 +154,9 @@ def run_on_ray(
     try:
         shared = ray.put(task)
         remote = ray.remote(num_cpus=1)(lambda task, item: task(item))
-        waiting = iter(items)
-        ahead = 2 * int(ray.cluster_resources().get("CPU", 1))  # so that no CPU waits
-        running = [remote.remote(shared, item) for item in islice(waiting, ahead)]
+        running = [remote.remote(shared, item) for item in items]
         while running:
             done, running = ray.wait(running)
-            running += [remote.remote(shared, item) for item in islice(waiting, len(done))]
             yield from ray.get(done)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, DanishAsrError):

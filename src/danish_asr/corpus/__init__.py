@@ -26,7 +26,6 @@ COLUMNS: Final = (
 out of its audio, ``channel`` (from 1) takes one of its channels."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_NAME_RULE: Final = "up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'"
 _LANGUAGE: Final = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
 
 
@@ -61,43 +60,22 @@ class ConvertOptions:
     def _faults(self) -> Iterator[str]:
         for option, name in (("--name", self.name), ("--corpus", self.corpus)):
             if name is not None and not _NAME.fullmatch(name):
-                yield f"{option}: {_NAME_RULE}; found {name!r}"
+                yield f"{option}: up to 100 of A-Z, a-z, 0-9, '_', '-' and '.'; found {name!r}"
         if not _LANGUAGE.fullmatch(self.language):
             yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
         for ours, theirs in self.columns.items():
             if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
                 names = ", ".join(COLUMNS)
                 yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
-        yield from self._split_faults()
-        if self.channel is not None and self.channel < 1:
-            yield f"--channel: from 1; found {self.channel}"
-        if not 0 <= self.max_drop <= 1:
-            yield f"--max-drop: a share from 0 to 1; found {self.max_drop:g}"
-        if not self.max_seconds > 0:
-            yield f"--max-seconds: above 0; found {self.max_seconds:g}"
-        if self.shard_rows < 1:
-            yield f"--shard-rows: from 1; found {self.shard_rows}"
-
-    def _split_faults(self) -> Iterator[str]:
-        if self.own_split not in {None, "train", "dev", "test"}:
+        if self.split not in {None, "train", "dev", "test"}:
             yield f"--split: one of train, dev, test; found {self.split}"
-        if self.split_by_speaker is not None:
-            if shares_of(self.split_by_speaker) is None:
-                yield (
-                    "--split-by-speaker: per cent of train, dev and test, which add up to 100, as "
-                    f"in 80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
-                )
-            if self.own_split in {"dev", "test"}:
-                yield f"--split: only train goes with --split-by-speaker; found {self.split}"
-
-    @property
-    def own_split(self) -> str | None:
-        """The split of all rows as the dataset calls it."""
-        if self.split is None:
-            return None
-        from danish_asr.base.schema import SPLIT_ALIASES  # noqa: PLC0415 - slow: pyarrow
-
-        return SPLIT_ALIASES.get(self.split, self.split)
+        if self.split_by_speaker and shares_of(self.split_by_speaker) is None:
+            yield (
+                "--split-by-speaker: per cent of train, dev and test, which add up to 100, as in "
+                f"80/10/10 or 80/10/10:SEED; found {self.split_by_speaker}"
+            )
+        if self.split_by_speaker and self.split in {"dev", "test"}:
+            yield f"--split: only train goes with --split-by-speaker; found {self.split}"
 
     @property
     def corpus_name(self) -> str:

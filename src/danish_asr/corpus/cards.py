@@ -4,7 +4,7 @@ Comes in: what a conversion or a combination has written. Goes out: `complete` e
 """
 
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +20,9 @@ from danish_asr.base.schema import (
     INVENTORY_FILE,
     LEDGER_FILE,
     README_FILE,
-    SAMPLE_RATE,
     SPLITS,
     STATISTICS_FILE,
     SUSPECTS_FILE,
-    UTTERANCE_SCHEMA,
     VERSION_DIR,
 )
 from danish_asr.corpus import DANISH
@@ -34,45 +32,26 @@ SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
 can share that index because encoding a text never gives it."""
 
-SPACE: Final = "▁"
-"""SentencePiece's sign for a space."""
-
-_RESERVED: Final = {" ", SPACE, "▅"}  # the space, and SentencePiece's own signs
+_RESERVED: Final = {" ", "▁", "▅"}  # the space, and SentencePiece's own signs
 
 ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
 
 _TEXT: Final = """\
 # {name}
 
-Speech ({languages}) for automatic speech recognition: {rows:,} utterances, {total}, made by
-`danish-asr {command}` from `{source}`. {dropped:,} of {source_rows:,} source rows were not
-converted; `ledger.parquet` has the reason of each.
-
-{table}
+Speech ({languages}) for automatic speech recognition, made by `danish-asr {command}` from
+`{source}`: {splits}. {dropped:,} of {source_rows:,} source rows were not converted;
+`ledger.parquet` has the reason of each.
 
 The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples,
-`encoded_size` its number of bytes. Corpus and split are in the path of each file.
+`encoded_size` its number of bytes. `datasets.load_dataset("ROOT")`, with the directory of this
+file, loads all corpora by split; `cast_column("audio_bytes", datasets.Audio())` decodes the audio.
 
 ## Licence
 
 That of the source; add it to the metadata above before you publish this dataset. CoRal has the
 licence OpenRAIL-D, which excludes speech synthesis and biometric identification: read its page on
 Hugging Face.
-
-## Use
-
-`ROOT` is the directory of this file.
-
-```python
-datasets.load_dataset("ROOT")                      # all corpora, by split
-datasets.load_dataset("ROOT", "{corpus}", split="{split}")
-pandas.read_parquet("ROOT/{version}")              # with the columns corpus and split
-polars.scan_parquet("ROOT/{version}")
-duckdb.sql("SELECT corpus, split, count(*) FROM 'ROOT/{version}/**/*.parquet' GROUP BY ALL")
-```
-
-`load_dataset` gives audio as encoded bytes; `cast_column("audio_bytes", datasets.Audio())` decodes
-it. `danish-asr verify ROOT` checks the dataset.
 """
 
 
@@ -93,7 +72,7 @@ def complete(
         with publish(root / place) as stream:
             pq.write_table(table, stream)
     inventory = Inventory(
-        dropped=_dropped_counts(ledger),
+        dropped=dict(Counter(ledger["reason"].to_pylist()).most_common()),
         suspects=dict(sorted(Counter(suspects["reason"].to_pylist()).items())),
         shards=sorted(shards, key=lambda shard: shard.path),
         ledger_sha256=sha256_of(root / LEDGER_FILE),
@@ -102,17 +81,10 @@ def complete(
     )
     publish_text(root / STATISTICS_FILE, _statistics(inventory.shards))
     _write_cards(root, inventory.name, characters)
-    publish_text(root / README_FILE, _readme(root, inventory))
+    publish_text(root / README_FILE, _readme(inventory))
     sweep(root)
     publish_json(root / INVENTORY_FILE, asdict(inventory))
     return inventory
-
-
-def _dropped_counts(ledger: pa.Table) -> list[dict[str, Any]]:
-    """Reason, dialect and rows of a ledger, most frequent first."""
-    drops = Counter(zip(ledger["reason"].to_pylist(), ledger["dialect"].to_pylist(), strict=True))
-    ordered = sorted(drops.items(), key=lambda item: (-item[1], item[0][0], item[0][1] or ""))
-    return [{"reason": why, "dialect": dialect, "rows": rows} for (why, dialect), rows in ordered]
 
 
 def build_char_tokenizer(characters: Iterable[str]) -> bytes:
@@ -148,15 +120,11 @@ def _statistics(shards: Iterable[ShardEntry]) -> str:
 
     Sampling weights are computed from these hours, so a row per split would distort them.
     """
-    samples: Counter[tuple[str, str]] = Counter()
+    seconds = defaultdict[str, float](float)
     for shard in shards:
         if shard.partition("split") == "train":
-            key = shard.partition("corpus"), shard.partition("language")
-            samples[key] += round(shard.seconds * SAMPLE_RATE)
-    rows = [
-        f"{corpus}\t{language}\t{count / SAMPLE_RATE / 3600:.6f}"
-        for (corpus, language), count in sorted(samples.items())
-    ]
+            seconds[f"{shard.partition('corpus')}\t{shard.partition('language')}"] += shard.seconds
+    rows = [f"{name}\t{seconds[name] / 3600:.6f}" for name in sorted(seconds)]
     return "\n".join(["corpus\tlanguage\thours", *rows, ""])
 
 
@@ -181,61 +149,45 @@ def _write_cards(root: Path, name: str, characters: Collection[str]) -> None:
     publish_text(folder / f"{name}.yaml", to_yaml(dataset))
 
 
-def _readme(root: Path, inventory: Inventory) -> str:
+def _readme(inventory: Inventory) -> str:
     shards = inventory.shards
-    corpora, languages = _values(shards, "corpus"), _values(shards, "language")
+    languages = sorted({shard.partition("language") for shard in shards})
+    lengths = []
+    for split in _splits_of(shards):
+        own = [shard for shard in shards if shard.partition("split") == split]
+        length = duration(sum(shard.seconds for shard in own))
+        lengths.append(f"{split} {sum(shard.rows for shard in own):,} utterances, {length}")
+    metadata = {
+        "pretty_name": inventory.name,
+        "language": [hub_code(name) for name in languages],
+        "task_categories": ["automatic-speech-recognition"],
+        "configs": _configs(shards),
+    }
     text = _TEXT.format(
         name=inventory.name,
         command="combine" if inventory.parts else "convert",
         languages=", ".join(languages) or "no language",
-        rows=inventory.rows,
-        total=duration(inventory.hours * 3600),
         source=inventory.source,
+        splits="; ".join(lengths) or "no utterances",
         dropped=inventory.dropped_rows,
         source_rows=inventory.source_rows,
-        table=_table(root, shards),
-        corpus=corpora[0] if corpora else ALL_CORPORA,
-        split=next(iter(_splits_of(shards)), "train"),
-        version=VERSION_DIR,
     )
-    return f"---\n{to_yaml(_metadata(inventory))}---\n\n{text}"
+    return f"---\n{to_yaml(metadata)}---\n\n{text}"
 
 
-def _values(shards: Iterable[ShardEntry], key: str) -> list[str]:
-    return sorted({shard.partition(key) for shard in shards})
-
-
-def _metadata(inventory: Inventory) -> dict[str, Any]:
-    """What `datasets` and the hub read at the top of ``README.md``."""
+def _configs(shards: Sequence[ShardEntry]) -> list[dict[str, Any]]:
+    """The configurations that `datasets` and the hub read at the top of ``README.md``."""
     configs = []
-    for name in (ALL_CORPORA, *_values(inventory.shards, "corpus")):
+    for name in (ALL_CORPORA, *sorted({shard.partition("corpus") for shard in shards})):
         is_all = name == ALL_CORPORA
-        own = [s for s in inventory.shards if is_all or s.partition("corpus") == name]
+        own = [shard for shard in shards if is_all or shard.partition("corpus") == name]
         folder = f"{VERSION_DIR}/corpus={'*' if is_all else name}"
         files = [
             {"split": split, "path": f"{folder}/split={split}/**/*.parquet"}
             for split in _splits_of(own)
         ]
         configs.append({"config_name": name, "default": is_all, "data_files": files})
-    return {
-        "pretty_name": inventory.name,
-        "language": [hub_code(name) for name in _values(inventory.shards, "language")],
-        "task_categories": ["automatic-speech-recognition"],
-        "configs": configs,
-        "dataset_info": [
-            {"config_name": config["config_name"], "features": _features()} for config in configs
-        ],
-    }
-
-
-def _features() -> list[dict[str, Any]]:
-    features: list[dict[str, Any]] = []
-    for column in UTTERANCE_SCHEMA:
-        dtype: Any = str(column.type)
-        if pa.types.is_binary(column.type):
-            dtype = {"audio": {"sampling_rate": SAMPLE_RATE, "decode": False}}
-        features.append({"name": column.name, "dtype": dtype})
-    return features
+    return configs
 
 
 def hub_code(language: str) -> str:
@@ -262,24 +214,3 @@ def duration(seconds: float) -> str:
     """A length with its unit, such as ``3.2 minutes``."""
     unit, size = unit_of(seconds)
     return f"{seconds / size:,.1f} {unit}"
-
-
-def _table(root: Path, shards: Sequence[ShardEntry]) -> str:
-    """Rows and their length per dialect and split, in Markdown."""
-    splits = _splits_of(shards)
-    cells: dict[tuple[str, str], str] = {}
-    if shards:
-        rows = pq.read_table(root / VERSION_DIR, columns=["dialect", "split", "audio_size"])
-        named = rows.set_column(0, "dialect", rows["dialect"].fill_null("not given"))
-        every = rows.set_column(0, "dialect", pa.repeat("all", len(rows)))
-        summed = pa.concat_tables([named, every]).group_by(["dialect", "split"])
-        for row in summed.aggregate([([], "count_all"), ("audio_size", "sum")]).to_pylist():
-            length = duration(row["audio_size_sum"] / SAMPLE_RATE)
-            cells[row["dialect"], row["split"]] = f"{row['count_all']:,} ({length})"
-    dialects = (*sorted({dialect for dialect, _ in cells} - {"all"}), "all")
-    lines = [["dialect", *splits], ["---"] * (1 + len(splits))]
-    lines += [
-        [name.replace("|", r"\|"), *(cells.get((name, own), "") for own in splits)]
-        for name in dialects
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -7,12 +7,11 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus import COLUMNS
 
-_PATH_NAMES: Final = (
-    "audio_filepath path audio_path file filename file_name wav wav_filename lydfil"
-)
-
 USUAL_NAMES: Final = {
-    "audio": ("audio", *_PATH_NAMES.split()),
+    "audio": (
+        *("audio", "audio_filepath", "path", "audio_path", "file", "filename", "file_name"),
+        *("wav", "wav_filename", "lydfil"),
+    ),
     "text": ("text", "sentence", "transcript", "transcription", "tekst"),
     "speaker_id": ("speaker_id", "speaker", "client_id", "taler"),
     "dialect": ("dialect", "accent", "accents", "dialekt"),
@@ -31,9 +30,9 @@ _MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
 def columns_of(
     names: Sequence[str],
     chosen: Mapping[str, str],
-    usual: Mapping[str, Sequence[str]] = USUAL_NAMES,
+    names_of: Mapping[str, Sequence[str]] = USUAL_NAMES,
 ) -> dict[str, str]:
-    """The names that a table has for our columns, by ours: the chosen ones, or usual ones.
+    """The names that a table has for our columns, by ours: the chosen ones, or those of corpora.
 
     Capitals, and spaces for "_", do not matter. A chosen id may be several names with commas.
     """
@@ -43,7 +42,7 @@ def columns_of(
         if ours in chosen:
             theirs = chosen[ours] if {*chosen[ours].split(",")} <= {*names} else None
         else:
-            candidates = (by_lower_case.get(name) for name in usual.get(ours, (ours,)))
+            candidates = (by_lower_case.get(name) for name in names_of.get(ours, (ours,)))
             theirs = next(filter(None, candidates), None)
         if theirs:
             columns[ours] = theirs

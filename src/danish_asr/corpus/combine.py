@@ -6,12 +6,12 @@ and its parts deleted. The same command makes it anew, from the parts as they ar
 """
 
 import shutil
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import sentencepiece
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.files import publish, publish_text, sha256_of
+from danish_asr.base.files import publish, sha256_of
 from danish_asr.base.progress import track
 from danish_asr.base.schema import (
     CARDS_DIR,
@@ -28,16 +28,20 @@ from danish_asr.base.schema import (
     LEDGER_SCHEMA,
     SAMPLE_RATE,
     SUSPECTS_FILE,
+    WORK_DIR,
 )
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
-from danish_asr.corpus.convert import OURS, locked
-from danish_asr.corpus.rows import is_listed, read_without
+from danish_asr.corpus.convert import OURS, claim, locked
+from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.verify import repeated_ids
 
-MARK: Final = ".combine"
-"""A file that an unfinished combination has, with the name of the dataset."""
+_ROWS: Final = pa.schema(
+    [(name, pa.string()) for name in ("id", "source_id", "dialect", "corpus", "part", "path")]
+)
+"""What is read of the parts: their names, and the paths of their shards."""
 
 
 class _Part(NamedTuple):
@@ -45,7 +49,6 @@ class _Part(NamedTuple):
 
     root: Path
     inventory: Inventory
-    rows: pa.Table  # corpus, id, source_id, dialect and the path of the shard
 
     @property
     def name(self) -> str:
@@ -65,22 +68,23 @@ def combine(
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
-    _check_out(out, parts, name)
-    sources = sorted((_read_part(root) for root in parts), key=lambda part: part.name)
-    _check_parts(sources, name)
-    ledger = pa.concat_tables(
-        [_ledger(part, pq.read_table(part.root / LEDGER_FILE)) for part in sources]
-    )
-    suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
-    listed, gone = None, LEDGER_SCHEMA.empty_table()
+    sources = [_Part(root, read_inventory(root)) for root in parts]
+    sources.sort(key=lambda part: part.name)
+    rows = pa.concat_tables([_ROWS.empty_table(), *map(_rows_of, sources)])
+    _check_parts(sources, rows, name)
+    gone, dropped = list[dict[str, Any]](), LEDGER_SCHEMA.empty_table()
     if without:
-        listed = read_without(without)
-        gone = _left_out(sources, listed, f"listed in {without.name}")
-        suspects = suspects.filter(pc.invert(is_listed(suspects, gone.select(["corpus", "id"]))))
-    digests = [(part.name, sha256_of(part.root / INVENTORY_FILE)) for part in sources]
+        gone = rows.filter(is_listed(rows, read_without(without))).to_pylist()
+        if not gone:
+            raise DatasetError(
+                f"--without: {without} lists no row of the parts; expected their corpus and id"
+            )
+        reason = f"{LISTED} {without.name}"
+        dropped = pa.Table.from_pylist([_dropped(row, reason) for row in gone], LEDGER_SCHEMA)
+    suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
+    is_gone = is_listed(suspects, {(row["corpus"], row["id"]) for row in gone})
     with locked(out):
-        _check_out(out, parts, name)
-        publish_text(out / MARK, name)
+        claim(out, f"combine {name}", anew=_is_combination(out, name))
         for place in (INVENTORY_FILE, *OURS):
             if (out / place).is_dir():
                 shutil.rmtree(out / place)
@@ -89,56 +93,45 @@ def combine(
             out,
             name=name,
             source=", ".join(part.name for part in sources),
-            key=sha256(repr((name, digests, listed and listed.to_pylist())).encode()).hexdigest(),
+            key="",
             source_rows=sum(part.inventory.source_rows for part in sources),
             shards=_place_shards(sources, out, gone),
-            ledger=pa.concat_tables([ledger, gone]),
-            suspects=suspects,
+            ledger=pa.concat_tables([*map(_ledger, sources), dropped]),
+            suspects=suspects.filter(pc.invert(is_gone)),
             characters=set().union(*map(_characters, sources)),
             summary={},
-            parts=[
-                {"name": part.name, "source": part.inventory.source, "sha256": digest}
-                for part, (_, digest) in zip(sources, digests, strict=True)
-            ],
+            parts=[part.name for part in sources],
         )
-        (out / MARK).unlink()
+        shutil.rmtree(out / WORK_DIR)
     return inventory
 
 
-def _check_out(out: Path, parts: Sequence[Path], name: str) -> None:
-    """Refuse a directory that holds anything but a combination of this name."""
-    for part in parts:
-        if part.resolve() in {out.resolve(), *out.resolve().parents}:
-            raise DatasetError(f"{out}: is {part}, or inside it; choose another --out")
-    own = ""
-    if (out / MARK).is_file():
-        own = (out / MARK).read_text(encoding="utf-8")
-    elif (out / INVENTORY_FILE).is_file() and (inventory := read_inventory(out)).parts:
-        own = inventory.name
-    others = sorted(path.name for path in out.glob("[!.]*"))
-    if others and own != name:
-        what = f"the combined dataset '{own}'" if own else others[0]
-        raise DatasetError(f"{out}: holds {what}; choose another --out, a new folder")
+def _is_combination(out: Path, name: str) -> bool:
+    """Whether a directory holds the combined dataset of this name."""
+    if not (out / INVENTORY_FILE).is_file():
+        return False
+    inventory = read_inventory(out)
+    return bool(inventory.parts) and inventory.name == name
 
 
-def _read_part(root: Path) -> _Part:
-    inventory = read_inventory(root)
-    tables = []
-    for entry in inventory.shards:
+def _rows_of(part: _Part) -> pa.Table:
+    """The rows of a part, of `_ROWS`."""
+    tables = [_ROWS.empty_table()]
+    for entry in part.inventory.shards:
         try:
-            with pq.ParquetFile(root / entry.path) as parquet:
+            with pq.ParquetFile(part.root / entry.path) as parquet:
                 rows = parquet.read(["id", "source_id", "dialect"])
         except (OSError, pa.ArrowException) as error:
             raise DatasetError(
-                f"{root}: is damaged ({error}); `danish-asr verify` lists all faults"
+                f"{part.root}: is damaged ({error}); `danish-asr verify` lists all faults"
             ) from None
-        for name, value in (("corpus", entry.partition("corpus")), ("path", entry.path)):
-            rows = rows.append_column(name, pa.repeat(value, len(rows)))
-        tables.append(rows)
-    return _Part(root, inventory, pa.concat_tables(tables) if tables else pa.table({}))
+        for value in (entry.partition("corpus"), part.name, entry.path):
+            rows = rows.append_column(_ROWS.names[rows.num_columns], pa.repeat(value, len(rows)))
+        tables.append(rows.cast(_ROWS))
+    return pa.concat_tables(tables)
 
 
-def _check_parts(parts: Sequence[_Part], name: str) -> None:
+def _check_parts(parts: Sequence[_Part], rows: pa.Table, name: str) -> None:
     """Raise if parts share a name or a row, or have several languages."""
     names = [part.name for part in parts]
     for own in names:
@@ -151,67 +144,53 @@ def _check_parts(parts: Sequence[_Part], name: str) -> None:
     shards = [shard for part in parts for shard in part.inventory.shards]
     if len(languages := {shard.partition("language") for shard in shards}) > 1:
         raise DatasetError(f"a dataset has one language; these have {', '.join(sorted(languages))}")
-    rows = pa.concat_tables([part.rows.select(["corpus", "id"]) for part in parts if part.rows])
-    counted = rows.group_by(["corpus", "id"]).aggregate([([], "count_all")])
-    shared = counted.filter(pc.greater(counted["count_all"], 1))
-    if len(shared):
-        first = " ".join(shared.select(["corpus", "id"]).to_pylist()[0].values())
+    if shared := repeated_ids(rows):
         raise DatasetError(
-            f"{' and '.join(names)} share {len(shared):,} rows, such as {first}. Leave a part out "
-            "whose rows another one has; if they are other recordings, convert one part again with "
-            "--corpus"
+            f"{' and '.join(names)} share {len(shared):,} rows, such as {shared[0]}. Leave a part "
+            "out whose rows another one has; if they are other recordings, convert one part again "
+            "with --corpus"
         )
 
 
-def _left_out(parts: Sequence[_Part], listed: pa.Table, reason: str) -> pa.Table:
-    """A ledger of the rows of the parts that a list names."""
-    ledgers = []
-    for part in parts:
-        rows = part.rows.filter(is_listed(part.rows, listed))
-        places = pc.extract_regex(rows["source_id"], r"^(?P<source>.*):(?P<row>\d+)$")
-        columns = [pc.struct_field(places, name) for name in ("source", "row")]
-        columns += [rows[name] for name in ("corpus", "id", "dialect")]
-        columns.append(pa.repeat(reason, len(rows)))
-        ledgers.append(_ledger(part, pa.table(columns, LEDGER_SCHEMA.names)))
-    ledger = pa.concat_tables(ledgers)
-    if not len(ledger):
-        raise DatasetError(
-            f"--without: none of its {len(listed):,} rows is in the parts, such as "
-            f"{listed['id'][0].as_py()!r}; expected the columns corpus and id"
-        )
-    return ledger
+def _dropped(row: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """The row of the ledger for a row of a part."""
+    source, _, number = row["source_id"].rpartition(":")
+    about = {name: row[name] for name in ("corpus", "id", "dialect")}
+    return about | {"source": f"{row['part']}/{source}", "row": int(number), "reason": reason}
 
 
-def _ledger(part: _Part, rows: pa.Table) -> pa.Table:
-    """Rows for the ledger; a source gets the name of its part before it."""
-    names = pc.binary_join_element_wise(part.name, rows["source"], "/")
-    return rows.set_column(rows.column_names.index("source"), "source", names).cast(LEDGER_SCHEMA)
+def _ledger(part: _Part) -> pa.Table:
+    """The ledger of a part; a source gets the name of the part before it."""
+    ledger = pq.read_table(part.root / LEDGER_FILE)
+    sources = pc.binary_join_element_wise(part.name, ledger["source"], "/")
+    return ledger.set_column(0, LEDGER_SCHEMA.field("source"), sources)
 
 
-def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> list[ShardEntry]:
+def _place_shards(
+    parts: Sequence[_Part], out: Path, gone: Sequence[Mapping[str, Any]]
+) -> list[ShardEntry]:
     """Link all shards; one of which rows are left out is written anew."""
+    ids = defaultdict[tuple[str, str], set[str]](set)  # by part and shard
+    for row in gone:
+        ids[row["part"], row["path"]].add(row["id"])
     pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
     entries = []
     for part, entry in track(pairs, "combining", len(pairs)):
         folder, _, file = entry.path.rpartition("/")
         own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
-        source, target = part.root / entry.path, out / own.path
-        rows = part.rows.filter(pc.equal(part.rows["path"], entry.path))
-        is_gone = is_listed(rows, gone.select(["corpus", "id"]))
-        if pc.any(is_gone).as_py():
-            own = _rewritten(source, target, own, pc.invert(is_gone))
+        if (part.name, entry.path) in ids:
+            own = _rewritten(part.root / entry.path, out, own, ids[part.name, entry.path])
         else:
-            _link(source.resolve(), target)
+            _link((part.root / entry.path).resolve(), out / own.path)
         if own.rows:
             entries.append(own)
     return entries
 
 
-def _rewritten(source: Path, target: Path, entry: ShardEntry, kept: pa.ChunkedArray) -> ShardEntry:
-    """Write the rows of a shard that are ``kept``; returns its entry."""
-    if not pc.any(kept).as_py():
-        return replace(entry, rows=0)
-    samples = place = 0
+def _rewritten(source: Path, out: Path, entry: ShardEntry, gone: set[str]) -> ShardEntry:
+    """Write a shard without these ids; returns its entry."""
+    target = out / entry.path
+    rows = samples = 0
     with (
         pq.ParquetFile(source) as parquet,
         publish(target) as stream,
@@ -219,12 +198,14 @@ def _rewritten(source: Path, target: Path, entry: ShardEntry, kept: pa.ChunkedAr
     ):
         for number in range(parquet.num_row_groups):
             group = parquet.read_row_group(number)
-            rest = group.filter(kept.slice(place, len(group)))
-            place += len(group)
+            rest = group.filter(pa.array([own not in gone for own in group["id"].to_pylist()]))
             if len(rest):
                 writer.write_table(rest)
+                rows += len(rest)
                 samples += pc.sum(rest["audio_size"]).as_py()
-    rows, digest = pc.sum(kept).as_py(), sha256_of(target)
+    digest = sha256_of(target)
+    if not rows:
+        target.unlink()
     return replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
 
 

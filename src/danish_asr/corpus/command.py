@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -9,15 +10,17 @@ from rich.text import Text
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.schema import SPLITS
+from danish_asr.base.schema import SPLITS, SUSPECTS_FILE
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import duration, unit_of
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
+from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.sources import SOURCES, resolve_source
-from danish_asr.corpus.summary import print_summary, print_total
 from danish_asr.corpus.verify import LEAKS, Verification, verify
+
+_READ_AS: Final = 30  # lines about values that were read as others
 
 
 def _console() -> Console:
@@ -32,8 +35,42 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     if why:
         console.print(f"{location}: read as {kind}, because {why}: {SOURCES[kind].about}")
     inventory = convert(f"{kind}:{location}", out, options)
-    print_summary(inventory, console)
+    _print_summary(inventory, console)
     console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
+
+
+def _print_summary(inventory: Inventory, console: Console) -> None:
+    """Print what was read, and what is in the ledger and why."""
+    summary = inventory.summary
+    table = Table("column", "read from", "rows", "distinct", "most frequent")
+    for own in summary["columns"]:
+        values = ", ".join(f"{value} ({rows:,})" for value, rows in own["values"].items())
+        counts = f"{own['rows']:,}", f"{own['distinct']:,}"
+        table.add_row(own["column"], own["read"], *counts, Text(values))
+    console.print(table)
+    for value in summary["read_as"][:_READ_AS]:
+        column, read = value["column"], value["to"] or "no known value"
+        if column == "dialect" and not value["to"]:
+            read = "no known dialect, kept as it is"
+        console.print(f"{column}: {value['from']} is read as {read} ({value['rows']:,} rows)")
+    if summary["ignored"]:
+        console.print(f"not read: {', '.join(summary['ignored'])} (--column OURS=THEIRS takes one)")
+    for what, count in summary["counts"].items():
+        console.print(f"{what}: {count:,}")
+    for rate, rows in summary["sample_rates"].items():
+        console.print(f"sample rate of the source: {int(rate):,} Hz ({rows:,} rows)")
+    for reason, rows in inventory.dropped.items():
+        console.print(f"in the ledger: {reason} ({rows:,} rows)")
+    for reason, rows in inventory.suspects.items():
+        console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
+    _print_total(inventory, console)
+
+
+def _print_total(inventory: Inventory, console: Console) -> None:
+    console.print(
+        f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
+        f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
+    )
 
 
 def print_sources() -> None:
@@ -73,18 +110,10 @@ def check_faults(root: Path, result: Verification) -> None:
 
 @exception_at_stops()
 def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
-    """Combine datasets, and print the rows of each part."""
+    """Combine datasets, and print how much they have together."""
     inventory = combine(parts, out, name=name, without=without)
-    console = _console()
-    table = Table("part", "corpora", "rows", "length")
-    for part in (part["name"] for part in inventory.parts):
-        own = [shard for shard in inventory.shards if f"/{part}~" in shard.path]
-        corpora = ", ".join(sorted({shard.partition("corpus") for shard in own}))
-        length = duration(sum(shard.seconds for shard in own))
-        table.add_row(part, corpora, f"{sum(shard.rows for shard in own):,}", length)
-    console.print(table)
-    print_total(inventory, console)
-    console.print(f"{out}: complete")
+    _print_total(inventory, _console())
+    _console().print(f"{out}: complete")
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

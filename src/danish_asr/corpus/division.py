@@ -3,9 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +15,9 @@ from danish_asr.corpus import ConvertOptions, shares_of
 from danish_asr.corpus.rows import refuse, replaced
 from danish_asr.corpus.shard import text_profiles
 from danish_asr.text.profiles import normalizer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHARED_SENTENCE: Final = "sentence in dev or test"
 """The reason in the ledger."""
@@ -50,13 +51,6 @@ def sentences_of(texts: pa.ChunkedArray, spoken: Callable[[str], str]) -> pa.Chu
     return pa.chunked_array([pa.array(long, pa.string(), size=len(texts))], pa.string())
 
 
-class _Speaker(NamedTuple):
-    name: str
-    dialect: str
-    group: tuple[str, ...]  # dialect, gender and age group
-    weight: float  # seconds of speech, or rows
-
-
 def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[str, int]:
     """Assign each speaker to a split, an index of ``shares``, by its share of the speech.
 
@@ -66,7 +60,7 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     Raises:
         SourceError: There are fewer speakers than splits.
     """
-    speakers = _speakers_of(rows)
+    speakers = _speakers_of(rows, seed)
     wanted = [split for split, share in enumerate(shares) if share]
     if len(speakers) < len(wanted):
         raise SourceError(
@@ -74,57 +68,48 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             "name their column (--column speaker_id=THEIRS), put the recordings of each speaker "
             "into a folder, or convert with --split train"
         )
-    # A digest sorts a group at random by the seed, whoever else there is.
-    speakers.sort(key=lambda own: (own.group, sha256(f"{seed}:{own.name}".encode()).digest()))
     fractions = np.array(shares) / sum(shares)
     # How much speech each split still lacks, negative if it has too much. A split with share 0 is
     # never the one with the most room.
     room = np.where(fractions > 0, 0.0, -np.inf)
     assigned: dict[str, int] = {}
-    # Groups begin with the dialect, so the sorted speakers of a dialect are adjacent.
-    for _, members in groupby(speakers, attrgetter("dialect")):
-        of_dialect = _mixed(list(members))
-        due = fractions * sum(speaker.weight for speaker in of_dialect)
-        smallest = min(due[wanted])
+    for _, of_dialect in speakers.groupby("dialect"):
+        due = fractions * of_dialect["weight"].sum()
         room += due
         # Those too large for the smallest split come first, while train has room for them.
-        for speaker in sorted(of_dialect, key=lambda speaker: speaker.weight <= smallest):
+        is_small = of_dialect["weight"] <= min(due[wanted])
+        order = is_small.sort_values(kind="stable").index
+        for name, weight in of_dialect["weight"][order].items():
             roomiest = int(np.argmax(room))
-            assigned[speaker.name] = roomiest
-            room[roomiest] -= speaker.weight
+            assigned[str(name)] = roomiest
+            room[roomiest] -= weight
         # A split that got too little of this dialect gets more of the next one, so that errors
         # cancel. Only half counts there, so that each dialect keeps nearly its own shares.
         room /= 2
     for split in wanted:
         if split not in assigned.values():  # it gets the lightest of the split with the most
             fullest = Counter(assigned.values()).most_common(1)[0][0]
-            movable = [speaker for speaker in speakers if assigned[speaker.name] == fullest]
-            assigned[min(movable, key=attrgetter("weight")).name] = split
+            movable = [name for name, own in assigned.items() if own == fullest]
+            assigned[str(speakers["weight"][movable].idxmin())] = split
     return assigned
 
 
-def _speakers_of(rows: pa.Table) -> list[_Speaker]:
-    """The known speakers, weighted by the lengths of their rows, or by rows if one is missing."""
+def _speakers_of(rows: pa.Table, seed: int) -> "pd.DataFrame":
+    """The known speakers by their names, with a dialect and a weight, mixed within dialects.
+
+    The weight is the length of their rows, or the number of rows if a length is missing. Every
+    part of a dialect's speakers has its share of each gender and age group.
+    """
     rows = rows.filter(pc.is_valid(rows["speaker_id"]))
-    measure: tuple[Any, str] = ("seconds", "sum")
+    weight: tuple[Any, str] = ("seconds", "sum")
     if rows["seconds"].null_count:
-        measure = ([], "count_all")
-    summed = rows.group_by(["speaker_id"], use_threads=False).aggregate(
-        [measure, *((name, "first") for name in _GROUP)]
-    )
-    speakers = []
-    for name, weight, *group in zip(*summed.to_pydict().values(), strict=True):
-        own = tuple(value or "" for value in group)
-        speakers.append(_Speaker(name, own[0], own, weight))
-    return speakers
-
-
-def _mixed(speakers: Sequence[_Speaker]) -> list[_Speaker]:
-    """Order speakers so that every part of the list has its share of each group."""
-    sizes = Counter(speaker.group for speaker in speakers)
-    seen: Counter[tuple[str, ...]] = Counter()
-    places: dict[str, float] = {}
-    for speaker in speakers:
-        seen[speaker.group] += 1
-        places[speaker.name] = seen[speaker.group] / sizes[speaker.group]
-    return sorted(speakers, key=lambda speaker: (places[speaker.name], speaker.name))
+        weight = ([], "count_all")
+    firsts = [(name, "first") for name in _GROUP]
+    summed = rows.group_by("speaker_id", use_threads=False).aggregate([weight, *firsts])
+    columns = summed.rename_columns(["speaker_id", "weight", *_GROUP]).to_pandas()
+    speakers: pd.DataFrame = columns.set_index("speaker_id").fillna("")
+    # A digest orders a group at random by the seed, whoever else there is.
+    speakers["digest"] = [sha256(f"{seed}:{name}".encode()).hexdigest() for name in speakers.index]
+    group = speakers.sort_values("digest").groupby(list(_GROUP))["digest"]
+    speakers["place"] = (group.cumcount() + 1) / group.transform("size")
+    return speakers.sort_values(["place", "speaker_id"])

@@ -9,24 +9,11 @@ from typing import Any, Final
 
 DENMARK: Final = "DK"
 
-_DANISH: Final = frozenset(
-    (
-        *("dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"),
-        *("kongeriget danmark", "kingdom of denmark", "dänemark", "danemark", "dinamarca"),
-    )
-)
+_DANISH: Final = {"dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"}
 """Spellings of Denmark as the country of birth, in lower case."""
 
-_NOBODY: Final = frozenset(
-    (
-        *("", "?", "-", "–", "n/a", "nan", "none", "null", "unknown"),
-        *("ukendt", "uoplyst", "ikke oplyst", "ved ikke"),
-    )
-)
+_NOBODY: Final = {"", "?", "-", "–", "n/a", "nan", "none", "null", "unknown", "ukendt", "uoplyst"}
 """What stands for no speaker, in lower case. ``NA`` does not: it may be initials."""
-
-_UNKNOWN: Final = _NOBODY | {"na"}
-"""What stands for no country of birth; ``NA`` is missing, not Namibia."""
 
 _GENDERS: Final = dict.fromkeys(
     ("male", "m", "man", "mand", "male_masculine"), "male"
@@ -68,20 +55,13 @@ _DIALECT_OF: Final[Mapping[str, str]] = {name.lower(): name for name in DIALECTS
 def clean(value: Any) -> str | None:
     """The value as text in NFC with single spaces; None for null, NaN and white space.
 
-    Raises TypeError for a list or a mapping, and ValueError for text that is not UTF-8.
+    Raises TypeError for a list, a mapping or bytes.
     """
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    return " ".join(unicodedata.normalize("NFC", str(plain(value))).split()) or None
-
-
-def plain(value: Any) -> Any:
-    """A value that is no list and no mapping; text that is UTF-8. Errors as for `clean`."""
-    if isinstance(value, list | dict):
+    if isinstance(value, list | dict | bytes):
         raise TypeError
-    if isinstance(value, str):
-        value.encode()  # JSON may hold half of a surrogate pair
-    return value.decode() if isinstance(value, bytes) else value
+    return " ".join(unicodedata.normalize("NFC", str(value)).split()) or None
 
 
 @lru_cache(maxsize=50_000, typed=True)
@@ -93,19 +73,18 @@ def speaker_of(value: Any) -> str | None:
     return None if name.casefold() in _NOBODY else re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
-@lru_cache(maxsize=10_000)
 def country_of(birth: str | None, *, codes: bool = False) -> str | None:
     """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
 
     With ``codes``, as in CoRal, any other text is a country abroad. In other corpora only two
     letters are: a name may be a misspelt Danish town.
     """
-    spelling = " ".join((birth or "").casefold().split())
+    spelling = (birth or "").casefold()
     if spelling in _DANISH:
         return DENMARK
     is_code = len(spelling) == 2 and spelling.isalpha()
-    is_abroad = spelling not in _UNKNOWN and (is_code or codes)
-    return spelling.upper() if is_abroad else None
+    is_missing = spelling in _NOBODY or spelling == "na"  # which is not Namibia
+    return spelling.upper() if (is_code or codes) and not is_missing else None
 
 
 def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:
@@ -116,11 +95,10 @@ def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:
 
 
 def gender_of(gender: str | None) -> str | None:
-    """``male`` or ``female`` for their usual spellings; others stay."""
+    """``male`` or ``female`` for their spellings in `_GENDERS`; others stay."""
     return _GENDERS.get((gender or "").casefold(), gender)
 
 
-@lru_cache(maxsize=10_000, typed=True)
 def age_of(value: Any) -> int | None:
     """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
     try:
@@ -130,9 +108,11 @@ def age_of(value: Any) -> int | None:
     return int(years) if 0 <= years <= 130 else None
 
 
-_DECADES: Final = dict.fromkeys(("thirties", "fourties", "forties"), "25-49") | dict.fromkeys(
-    ("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"
-)
+_DECADES: Final = {
+    "teens": "0-24",
+    **dict.fromkeys(("thirties", "fourties", "forties"), "25-49"),
+    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"),
+}
 """Ages of Common Voice that lie in one group."""
 
 
@@ -142,5 +122,5 @@ def age_group(age: int | None, own: str | None = None) -> str | None:
     ``own`` is an age that is no number, such as Common Voice's decades.
     """
     if age is None:
-        return "0-24" if own == "teens" else _DECADES.get(own or "")
+        return _DECADES.get(own or "")
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"

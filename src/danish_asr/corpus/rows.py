@@ -6,7 +6,6 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -36,7 +35,7 @@ ROWS: Final = pa.schema(
         ("start", pa.float64()),
         ("seconds", pa.float64()),  # null: to the end
         ("channel", pa.int32()),
-        ("whole", pa.bool_()),  # no time is given: the recording is the utterance
+        ("uncut", pa.bool_()),  # without times: the recording is the utterance
         *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
@@ -48,219 +47,139 @@ ROWS: Final = pa.schema(
 """``audio`` is the path of a recording below the source's root, or null if it is embedded."""
 
 _LABELS: Final = ("dialect", "country_birth", "gender", "age")
-_APART: Final = 0.1
-"""Seconds by which rounding may set an end and a duration apart."""
-
-_CHUNK: Final = 10_000
+_CHUNK: Final = 2_000
 _ROWS_TOGETHER: Final = 100
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
 
-RECORD_KEYS: Final = frozenset(
-    (
-        *COLUMNS,
-        *(f"{name}_ms" for name in TIMES),
-        *("corpus", "split", "file", "row", "line", "group", "age_group", "refused"),
-    )
-)
+RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names))
 """What a record of a reader may have."""
 
 DUPLICATE: Final = "duplicate id"
+LISTED: Final = "listed in"
+"""Reasons in the ledger; the name of the list follows."""
 
 
 def table_of(
-    records: Iterable[Mapping[str, Any] | None],
-    options: ConvertOptions,
-    *,
-    file: str = "",
-    country_codes: bool = False,
+    records: Iterable[Mapping[str, Any]], options: ConvertOptions, *, country_codes: bool = False
 ) -> pa.Table:
-    """The table of records with our names of columns; None stands for a row that is malformed.
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
 
-    A record may also have ``corpus``, ``split``, ``file``, ``row``, ``line``, ``group``,
-    ``age_group`` and ``refused``. Without ``row``, rows are counted in the order of the records.
+    ``country_codes``: see `people.country_of`.
     """
-    builder = Builder(options, country_codes=country_codes)
-    remaining = iter(records)
-    while chunk := [*islice(remaining, _CHUNK)]:
-        values = [record or {"refused": "malformed row"} for record in chunk]
-        names = dict.fromkeys(name for record in values for name in record)
-        raw = {name: [record.get(name) for record in values] for name in names}
-        builder.add(len(chunk), raw, file)
-    return builder.table()
+    rows, batches = (_row(record, options, country_codes) for record in records), []
+    while chunk := [*islice(rows, _CHUNK)]:
+        batches.append(pa.RecordBatch.from_pylist(chunk, ROWS))
+    return pa.Table.from_batches(batches, ROWS)
 
 
-@dataclass
-class Builder:
-    """Turns columns of raw values into a table of `ROWS`, a chunk at a time."""
+def _row(record: Mapping[str, Any], options: ConvertOptions, country_codes: bool) -> dict[str, Any]:
+    """A row of `ROWS`; one of which a value cannot be read is refused."""
+    faults = [record["refused"]] if record.get("refused") else []
 
-    options: ConvertOptions
-    country_codes: bool = False  # see `people.country_of`
-    _chunks: list[pa.RecordBatch] = field(default_factory=list)
-    _counts: Counter[str] = field(default_factory=Counter)  # rows so far, by file
-
-    def table(self) -> pa.Table:
-        """All rows that were added."""
-        return pa.Table.from_batches(self._chunks, ROWS)
-
-    def add(self, count: int, raw: Mapping[str, list[Any]], file: str = "") -> None:
-        """Add ``count`` rows; ``raw`` has a list for each column that there is."""
-        nulls: list[Any] = [None] * count
-        refused: list[str | None] = list(raw.get("refused", nulls))
-
-        def read(name: str, convert: Callable[[Any], Any]) -> list[Any]:
-            return _converted(raw.get(name, nulls), convert, refused, name)
-
-        def read_time(name: str) -> list[float | None]:
-            if f"{name}_ms" in raw:
-                return read(f"{name}_ms", lambda value: _seconds(value, 1000))
-            return read(name, _seconds)
-
-        files = raw.get("file") or [file] * count
-        rows = raw.get("row") or [self._next(name) for name in files]
-        ids = zip(read("id", _id), files, rows, strict=True)
-        columns = {name: raw.get(name, nulls) for name in ("split", "line")} | {
-            "corpus": raw.get("corpus") or [self.options.corpus_name] * count,
-            "file": files,
-            "row": rows,
-            "group": raw.get("group") or [row // _ROWS_TOGETHER for row in rows],
-            "id": [own or f"{name}:{row}" for own, name, row in ids],
-            "text": read("text", _text),
-            "audio": read("audio", _path),
-            "channel": read("channel", _channel),
-            "speaker_id": read("speaker_id", people.speaker_of),
-        }
-        starts, ends, lengths = map(read_time, TIMES)
-        columns |= {
-            "start": [start or 0.0 for start in starts],
-            "seconds": _lengths(starts, ends, lengths, refused),
-            "whole": [pair == (None, None) for pair in zip(starts, ends, strict=True)],
-        }
-        labels = {name: read(name, people.clean) for name in _LABELS}
-        columns |= self._people(labels, raw.get("age_group"))
-        for place, value in enumerate(read("validated", people.clean)):
-            if value and value.lower() == "rejected":
-                refused[place] = "rejected"
-        columns["refused"] = refused
-        arrays = [pa.array(columns[name.name], name.type) for name in ROWS]
-        self._chunks.append(pa.RecordBatch.from_arrays(arrays, schema=ROWS))
-
-    def _people(
-        self, labels: Mapping[str, list[str | None]], age_groups: list[Any] | None
-    ) -> dict[str, list[Any]]:
-        """The columns about speakers, from those of the corpus."""
-        births, dialects = labels["country_birth"], labels["dialect"]
-        countries = [people.country_of(birth, codes=self.country_codes) for birth in births]
-        genders = [people.gender_of(gender) for gender in labels["gender"]]
-        ages = [people.age_of(age) for age in labels["age"]]
-        of_gender = zip(genders, labels["gender"], strict=True)
-        of_age = [*zip(ages, labels["age"], strict=True)]
-        if self.options.language == DANISH:
-            born = zip(labels["dialect"], countries, strict=True)
-            dialects = [people.dialect_of(own, country) for own, country in born]
-        return {
-            "dialect": dialects,
-            "sub_dialect": labels["dialect"],
-            "age": ages,
-            "age_group": age_groups or [people.age_group(age, own) for age, own in of_age],
-            "gender": genders,
-            "country_birth": births,
-            "own_age": [own if age is None else None for age, own in of_age],
-            "own_gender": [own if own != gender else None for gender, own in of_gender],
-            "country": countries,
-        }
-
-    def _next(self, file: str) -> int:
-        self._counts[file] += 1
-        return self._counts[file] - 1
-
-
-def _converted(
-    values: list[Any],
-    convert: Callable[[Any], Any],
-    refused: list[str | None],
-    name: str,
-) -> list[Any]:
-    """The values of a column; a row of which one cannot be read is refused."""
-    read: list[Any] = [None] * len(values)
-    for place, value in enumerate(values):
+    def read(name: str, convert: Callable[[Any], Any]) -> Any:
+        value = record.get(name)
         if value is None:
-            continue
+            return None
         try:
-            read[place] = convert(value)
+            return convert(value)
         except (TypeError, ValueError):
-            refused[place] = refused[place] or f"malformed {name.removesuffix('_ms')}"
-    return read
+            faults.append(f"malformed {name.removesuffix('_ms')}")
+            return None
 
+    def read_time(name: str) -> float | None:
+        milliseconds: float | None = read(f"{name}_ms", _seconds)
+        seconds: float | None = read(name, _seconds)
+        return seconds if milliseconds is None else milliseconds / 1000
 
-def _lengths(
-    starts: list[float | None],
-    ends: list[float | None],
-    lengths: list[float | None],
-    refused: list[str | None],
-) -> list[float | None]:
-    """The length of each row, from its end if it has no duration."""
-    made = [*lengths]
-    for place, (start, end, seconds) in enumerate(zip(starts, ends, lengths, strict=True)):
-        if end is None:
-            continue
-        until_end = end - (start or 0.0)
-        if seconds is None:
-            made[place] = until_end
-        if until_end < 0:
-            refused[place] = refused[place] or "end before its start"
-        elif seconds is not None and abs(until_end - seconds) > _APART:
-            refused[place] = refused[place] or "end and duration differ"
-    return made
+    file, row = record["file"], record["row"]
+    content = {
+        "id": read("id", _id) or f"{file}:{row}",
+        "text": read("text", _text),
+        "audio": read("audio", _path),
+        "channel": read("channel", _channel),
+        "speaker_id": read("speaker_id", people.speaker_of),
+    }
+    start, end, seconds = map(read_time, TIMES)
+    if end is not None:
+        seconds = end - (start or 0.0)
+        if seconds < 0:
+            faults.append("end before its start")
+    own_dialect, birth, own_gender, own_age = (read(name, people.clean) for name in _LABELS)
+    country = people.country_of(birth, codes=country_codes)
+    age, gender = people.age_of(own_age), people.gender_of(own_gender)
+    is_danish = options.language == DANISH
+    if str(record.get("validated")).strip().lower() == "rejected":
+        faults.insert(0, "rejected")
+    return content | {
+        "corpus": record.get("corpus") or options.corpus_name,
+        "split": record.get("split"),
+        "file": file,
+        "row": row,
+        "line": record.get("line"),
+        "group": record.get("group", row // _ROWS_TOGETHER),
+        "start": start or 0.0,
+        "seconds": seconds,
+        "uncut": start is None and end is None,
+        "dialect": people.dialect_of(own_dialect, country) if is_danish else own_dialect,
+        "sub_dialect": own_dialect,
+        "age": age,
+        "age_group": people.age_group(age, own_age),
+        "gender": gender,
+        "country_birth": birth,
+        "own_age": own_age if age is None else None,
+        "own_gender": own_gender if gender != own_gender else None,
+        "country": country,
+        "refused": faults[0] if faults else None,
+    }
 
 
 def _id(value: Any) -> str | None:
     """The id; of several columns a tuple, joined. None if one is missing or blank."""
-    parts = [people.plain(part) for part in (value if isinstance(value, tuple) else (value,))]
+    parts = value if isinstance(value, tuple) else (value,)
     if any(part is None or not str(part).strip() for part in parts):
         return None
     return "_".join(map(str, parts))
 
 
 def _text(value: Any) -> str:
-    text = people.plain(value)
-    if not isinstance(text, str | int):  # a table may hold a whole number
+    if not isinstance(value, str | int):  # a table may hold a number without a fraction
         raise TypeError
-    return normalize("NFC", str(text))
+    return normalize("NFC", str(value))
 
 
 def _path(value: Any) -> str | None:
     if not isinstance(value, str | Path):
         raise TypeError
-    str(value).encode()
     return str(value) or None
 
 
-def _seconds(value: Any, scale: float = 1.0) -> float | None:
-    """Seconds of a number, of ``0,5`` as in Danish tables, or of ``1:02:03,5``."""
-    if _is_gap(value):
+def _seconds(value: Any) -> float | None:
+    """Seconds of a number, or of ``1:02:03,5``."""
+    if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip().replace(",", "."))):
+        hours, minutes, seconds = clock.groups()
+        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    number = _number(value)
+    if number is None:
         return None
-    if isinstance(value, str):
-        value = value.strip().replace(",", ".")
-        if clock := _CLOCK.fullmatch(value):
-            hours, minutes, seconds = clock.groups()
-            return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
-    seconds = float(value) / scale
-    if not 0 <= seconds < math.inf:
+    if not 0 <= number < math.inf:
         raise ValueError
-    return seconds
+    return number
 
 
 def _channel(value: Any) -> int | None:
-    if _is_gap(value):
+    channel = _number(value)  # "1.0", as pandas writes a column with a gap
+    if channel is None:
         return None
-    channel = float(value)  # "1.0", as pandas writes a column with a gap
     if channel < 1 or not channel.is_integer():
         raise ValueError
     return int(channel)
 
 
-def _is_gap(value: Any) -> bool:
-    return not str(value).strip() or (isinstance(value, float) and math.isnan(value))
+def _number(value: Any) -> float | None:
+    """A number, or its text with a comma, as in Danish tables; None for white space and NaN."""
+    text = str(value).strip().replace(",", ".")
+    number = float(text or math.nan)
+    return None if math.isnan(number) else number
 
 
 def place_of(row: Mapping[str, Any]) -> str:
@@ -275,40 +194,39 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
     Raises:
         SourceError: A split is unknown, or cannot be told.
     """
-    if options.own_split is not None:
-        return replaced(rows, split=pa.repeat(pa.scalar(options.own_split), len(rows)))
-    summed = rows.group_by(["file", "split"]).aggregate([("line", "min"), ([], "count_all")])
+    if options.split:
+        return replaced(rows, split=pa.repeat(pa.scalar(options.split), len(rows)))
+    counted = rows.group_by(["file", "split"], use_threads=False).aggregate([([], "count_all")])
     split_of = {
-        (pair["file"], pair["split"]): _split_of(pair, options, root)
-        for pair in summed.sort_by("file").to_pylist()
+        (file, own): _split_of(file, own or "", count, options, root)
+        for file, own, count in zip(*counted.to_pydict().values(), strict=True)
     }
-    own = sorted({*split_of.values()} - {"train"})
-    if options.split_by_speaker and own:
+    held_out = sorted({*split_of.values()} - {"train"})
+    if options.split_by_speaker and held_out:
         raise SourceError(
-            f"--split-by-speaker: the source has its own {' and '.join(own)}; leave the option out "
-            "to keep them, or divide all rows anew with --split train"
+            f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
+            "option out to keep them, or divide all rows anew with --split train"
         )
     keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
     return replaced(rows, split=pa.array([split_of[key] for key in keys], pa.string()))
 
 
-def _split_of(pair: Mapping[str, Any], options: ConvertOptions, root: str) -> str:
+def _split_of(file: str, own: str, count: int, options: ConvertOptions, root: str) -> str:
     """The split of the rows of one file that have one value in their column of splits."""
-    file, own = pair["file"], (pair["split"] or "").strip()
     names = (*SPLITS, *SPLIT_ALIASES)
+    own = own.strip().lower()
     split = split_of_path(PurePosixPath(root if root.lower() in names else "", file))
     if own:
-        split = SPLIT_ALIASES.get(own.lower(), own.lower())
+        split = SPLIT_ALIASES.get(own, own)
     elif split is None and options.split_by_speaker:
         split = "train"
-    if split in SPLITS:
-        return split
-    at_line = "" if pair["line_min"] is None else f" (line {pair['line_min']})"
-    raise SourceError(
-        f"{file}: {pair['count_all']:,} rows have {f'the split {own!r}' if own else 'no split'}"
-        f"{at_line}; name a file or a folder {', '.join(names)}, write such names into a column "
-        "split, or add --split train or --split-by-speaker 80/10/10"
-    )
+    if split not in SPLITS:
+        raise SourceError(
+            f"{file}: {count:,} rows have {f'the split {own!r}' if own else 'no split'}; name a "
+            f"file or a folder {', '.join(names)}, write such names into a column split, or add "
+            "--split train or --split-by-speaker 80/10/10"
+        )
+    return split
 
 
 def split_of_path(path: PurePosixPath) -> str | None:
@@ -322,11 +240,9 @@ def split_of_path(path: PurePosixPath) -> str | None:
     return None
 
 
-def refuse(rows: pa.Table, mask: np.ndarray[Any, Any] | pa.ChunkedArray, reason: str) -> pa.Table:
+def refuse(rows: pa.Table, mask: pa.Array | pa.ChunkedArray, reason: str) -> pa.Table:
     """The table in which rows of ``mask`` without another reason are refused for this one."""
-    chosen = pc.and_(
-        pa.array(mask) if isinstance(mask, np.ndarray) else mask, pc.is_null(rows["refused"])
-    )
+    chosen = pc.and_(mask, pc.is_null(rows["refused"]))
     return replaced(rows, refused=pc.if_else(chosen, reason, rows["refused"]))
 
 
@@ -339,10 +255,10 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id are refused."""
+    is_repeated = np.ones(len(rows), np.bool_)
     _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
-    repeated = np.ones(len(rows), np.bool_)
-    repeated[first] = False
-    return refuse(rows, repeated, DUPLICATE)
+    is_repeated[first] = False
+    return refuse(rows, pa.array(is_repeated), DUPLICATE)
 
 
 def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
@@ -354,51 +270,50 @@ def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
     return np.concatenate(parts)
 
 
-def read_without(path: Path) -> pa.Table:
-    """The rows of a list of ``--without``: corpus (null: any) and id.
+Listed = set[tuple[str | None, str]]
+"""Rows by corpus and id; without a corpus, those of any."""
+
+
+def read_without(path: Path) -> Listed:
+    """The rows of a list of ``--without``.
 
     Raises:
         SourceError: It cannot be read, or has no column ``id``.
     """
-    listed = []
+    listed: Listed = set()
     for line, row in read_valid_rows(path, SourceError):
         if row.get("id") in {None, ""}:
-            raise SourceError(f"{path}:{line}: expected the columns corpus and id; found {[*row]}")
-        listed.append({"corpus": row.get("corpus") or None, "id": str(row["id"])})
-    if not listed:
-        raise SourceError(f"{path}: has no rows")
-    return pa.Table.from_pylist(listed, pa.schema({"corpus": pa.string(), "id": pa.string()}))
+            raise SourceError(f"{path}:{line}: expected the columns corpus and id; has {[*row]}")
+        listed.add((row.get("corpus") or None, str(row["id"])))
+    return listed
 
 
-def is_listed(rows: pa.Table, listed: pa.Table) -> pa.ChunkedArray:
-    """Which rows a list of `read_without` names."""
-    anywhere = listed.filter(pc.is_null(listed["corpus"]))["id"]
-    keys = pc.binary_join_element_wise(rows["corpus"], rows["id"], "\t")
-    wanted = pc.binary_join_element_wise(listed["corpus"], listed["id"], "\t").drop_null()
-    return pc.or_(
-        pc.is_in(keys, wanted.combine_chunks()), pc.is_in(rows["id"], anywhere.combine_chunks())
-    )
+def is_listed(rows: pa.Table, listed: Listed) -> pa.Array:
+    """Which rows of a table with the columns ``corpus`` and ``id`` are in a list."""
+    names = zip(rows["corpus"].to_pylist(), rows["id"].to_pylist(), strict=True)
+    in_list = [(corpus, own) in listed or (None, own) in listed for corpus, own in names]
+    return pa.array(in_list, pa.bool_())
 
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     spoken = pc.match_substring_regex(rows["text"], r"\S")
-    usable = pc.and_(pc.and_(rows["whole"], pc.is_null(rows["refused"])), spoken)
-    usable = pc.fill_null(pc.and_(usable, pc.is_valid(rows["audio"])), fill_value=False)
-    chosen = usable.to_numpy()
-    recordings = _hashes(rows, "audio", "channel")[chosen]
-    texts = _hashes(rows, "audio", "channel", "text")[chosen]
-    _, first, counts = np.unique(texts, return_index=True, return_counts=True)
-    if len(counts) == len(np.unique(recordings)):
+    is_usable = pc.and_(pc.and_(rows["uncut"], pc.is_null(rows["refused"])), spoken)
+    is_usable = pc.and_(is_usable, pc.is_valid(rows["audio"]))
+    usable = np.flatnonzero(pc.fill_null(is_usable, fill_value=False))
+    recordings = _hashes(rows, "audio", "channel")[usable]
+    texts = _hashes(rows, "audio", "channel", "text")[usable]
+    _, first = np.unique(texts, return_index=True)
+    distinct, counts = np.unique(recordings[first], return_counts=True)
+    several = distinct[counts > 1]
+    if not len(several):
         return
-    own, number = np.unique(recordings[first], return_counts=True)
-    several = own[number > 1]
-    places = np.flatnonzero(chosen)[first[recordings[first] == several[0]][:2]]
-    one, other = rows.take(np.sort(places)).to_pylist()
+    pair = np.sort(first[recordings[first] == several[0]])[:2]
+    one, other = rows.take(usable[pair]).to_pylist()
     raise SourceError(
         f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
-        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds (--column "
-        "start=COLUMN --column end=COLUMN), or keep one row of each recording"
+        f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds "
+        "(--column start=COLUMN --column end=COLUMN), or keep one row of each recording"
     )
 
 
@@ -420,4 +335,3 @@ class Source:
     ignored: tuple[str, ...] = ()  # names that were not
     counts: Mapping[str, int] = field(default_factory=dict)  # of what the reader saw or removed
     version: str = ""  # changes with audio that is embedded
-    in_tables: bool = True  # else each file is one recording, and may be lost alone

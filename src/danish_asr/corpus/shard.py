@@ -72,7 +72,6 @@ _OTHER_TEXT: Final = "audio of an earlier row with another text"
 _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
 _FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
-_FRAMES_AT_ONCE: Final = 2_000
 
 _LAST: Final = LastRecording()
 """Of this process: neighbouring tasks read on in one long recording."""
@@ -102,15 +101,9 @@ class Record:
     rates: dict[str, int] = field(default_factory=dict)  # rows per sample rate of the source
     characters: str = ""  # of the written texts of train, raw and under profiles
 
-    @property
     def read(self) -> int:
         """Rows of the source."""
         return sum(int(shard["rows"]) for shard in self.shards) + len(self.dropped)
-
-    @property
-    def samples(self) -> int:
-        """Samples that were written."""
-        return round(sum(float(shard["seconds"]) for shard in self.shards) * SAMPLE_RATE)
 
 
 def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:
@@ -119,8 +112,10 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
     profiles = [normalizer(name) for name in text_profiles(options.language)]
     characters, texts_of = set[str](), defaultdict[bytes, set[str]](set)  # the latter by the audio
     shards: dict[tuple[str, str], _Shard] = {}
+    recordings = iter(fetch(task.rows.filter(pc.is_null(task.rows["refused"]))))
     with ExitStack() as files:
-        for row, audio in _with_audio(task.rows, fetch):
+        for row in task.rows.to_pylist():
+            audio = None if row["refused"] else next(recordings)
             try:
                 written, findings, rate = to_row(row, audio, options)
             except AudioError as error:
@@ -161,13 +156,6 @@ def read_record(root: Path, task: Task) -> Record | None:
 
 def _record_path(root: Path, task: Task) -> Path:
     return root / WORK_DIR / f"task-{task.number:06d}.json"
-
-
-def _with_audio(rows: pa.Table, fetch: Fetch) -> Iterator[tuple[dict[str, Any], Audio]]:
-    """Each row with its audio, which is read if nothing speaks against the row yet."""
-    audio = iter(fetch(rows.filter(pc.is_null(rows["refused"]))))
-    for row in rows.to_pylist():
-        yield row, None if row["refused"] else next(audio)
 
 
 class _Shard:
@@ -232,7 +220,7 @@ def to_row(
             last=_LAST,
         )
         mono = resampled(mono, rate)
-        if not row["whole"]:  # other utterances may follow in the file
+        if not row["uncut"]:  # other utterances may follow in the file
             of_file = [finding for finding in of_file if finding[0] != SECONDS_LEFT]
         findings = [*odd.items(), *of_file, *examine(mono, text, row["seconds"])]
         flac = encode_flac(mono)
@@ -275,29 +263,21 @@ def examine(
         clipped = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
         if clipped > _CLIPPED:
             yield "share of clipped samples", clipped
-    yield from _odd_levels(_energies(mono, offset), float(offset) ** 2)
+    yield from _odd_levels(mono, offset)
 
 
-def _odd_levels(energies: NDArray[np.float32], of_offset: float) -> Iterator[tuple[str, float]]:
+def _odd_levels(mono: NDArray[np.float32], offset: np.float32) -> Iterator[tuple[str, float]]:
     """What is odd about the power of frames, beside that of the DC offset."""
-    power = float(energies.mean())
+    size = min(_FRAME, len(mono))
+    frames = mono[: len(mono) // size * size].reshape(-1, size) - offset
+    energies = np.einsum("ij,ij->i", frames, frames) / size
+    power, of_offset = float(energies.mean()), float(offset) ** 2
     if of_offset > _OFFSET * (of_offset + power):
         yield "share of DC offset", of_offset / (of_offset + power)
     if (loudness := 10 * log10(max(power, 1e-12))) < _QUIET:
         yield "dBFS, very quiet", loudness
     if (silence := _longest_silence(energies)) > _LONG_SILENCE:
         yield "seconds of silence", silence
-
-
-def _energies(mono: NDArray[np.float32], offset: np.float32) -> NDArray[np.float32]:
-    """The power of each frame, without the offset."""
-    size = min(_FRAME, len(mono))
-    frames = mono[: len(mono) // size * size].reshape(-1, size)
-    energies = np.empty(len(frames), np.float32)
-    for start in range(0, len(frames), _FRAMES_AT_ONCE):  # not a copy of a long recording
-        block = frames[start : start + _FRAMES_AT_ONCE] - offset
-        energies[start : start + len(block)] = np.einsum("ij,ij->i", block, block)
-    return energies / size
 
 
 def _longest_silence(energies: NDArray[np.float32]) -> float:

@@ -30,15 +30,15 @@ class Inventory:
 
     name: str  # of its card
     source: str  # in the user's words
-    key: str  # digest of source and options
+    key: str  # digest of source and options; empty if it is combined
     source_rows: int
-    dropped: list[dict[str, Any]]  # reason, dialect and rows in the ledger, most frequent first
+    dropped: dict[str, int]  # rows per reason in the ledger, most frequent first
     suspects: dict[str, int]  # rows per reason to listen to them
     shards: list[ShardEntry]  # by path
     ledger_sha256: str
     suspects_sha256: str
     summary: dict[str, Any]  # what was read, see `summary.summary_of`; empty if it is combined
-    parts: list[dict[str, Any]] = field(default_factory=list)  # of a combined dataset
+    parts: list[str] = field(default_factory=list)  # names, of a combined dataset
 
     @property
     def rows(self) -> int:
@@ -48,7 +48,7 @@ class Inventory:
     @property
     def dropped_rows(self) -> int:
         """Rows in the ledger."""
-        return sum(entry["rows"] for entry in self.dropped)
+        return sum(self.dropped.values())
 
     @property
     def hours(self) -> float:
@@ -58,18 +58,14 @@ class Inventory:
 
 def read_inventory(root: Path) -> Inventory:
     """Read the inventory of a dataset; raises `DatasetError` if it is missing or damaged."""
-    path = root / INVENTORY_FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads((root / INVENTORY_FILE).read_text(encoding="utf-8"))
         shards = [ShardEntry(**shard) for shard in values["shards"]]
         return Inventory(**values | {"shards": shards})
-    except (FileNotFoundError, NotADirectoryError):
-        raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
-        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            f"{path}: cannot be read as the inventory of a dataset ({error}); convert it again"
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing or damaged "
+            f"({error}); run `danish-asr convert`"
         ) from error
 
 
@@ -84,11 +80,9 @@ def find_shards(path: Path) -> list[Shard]:
     """All shards below a dataset's ROOT or ``ROOT/version=0``, sorted by path.
 
     Raises:
-        DatasetError: There is no such directory, or no shard in it.
+        DatasetError: There is none.
     """
     root = path / VERSION_DIR if (path / VERSION_DIR).is_dir() else path
-    if not root.is_dir():
-        raise DatasetError(f"{path}: no such dataset directory; `danish-asr convert` writes one")
     shards = []
     for file in sorted(root.rglob("*.parquet")):
         keys = dict(part.split("=", 1) for part in file.relative_to(root).parts if "=" in part)
@@ -96,7 +90,7 @@ def find_shards(path: Path) -> list[Shard]:
             shards.append(Shard(file, keys))
     if not shards:
         raise DatasetError(
-            f"{root}: no Parquet shard found; expected corpus=<corpus>/split=<split>/"
+            f"{path}: no dataset, whose shards are {VERSION_DIR}/corpus=<corpus>/split=<split>/"
             "language=<language>/*.parquet; `danish-asr convert` writes them"
         )
     return shards
@@ -117,10 +111,8 @@ def shards_of_split(path: Path, split: str) -> list[Shard]:
     ]
     if not chosen:
         names = split_names(shards)
-        hint = splitting_hint(split, names)
-        raise DatasetError(
-            f"split '{split}' has no rows; the dataset has: {', '.join(names)}{hint}"
-        )
+        listed = ", ".join(names) + splitting_hint(split, names)
+        raise DatasetError(f"split '{split}' has no rows; the dataset has: {listed}")
     return chosen
 
 

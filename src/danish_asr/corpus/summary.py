@@ -1,6 +1,6 @@
 """What a conversion read: per column its rows and most frequent values, and what was read as what.
 
-Comes in: all rows and the ledger. Goes out: a mapping for ``manifest.json``, and tables of it.
+Comes in: all rows and the ledger. Goes out: a mapping for ``manifest.json``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,16 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from danish_asr.base.schema import SPLITS, SUSPECTS_FILE
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.cards import duration
 from danish_asr.corpus.people import DIALECTS
 from danish_asr.corpus.rows import Source
-from danish_asr.corpus.shards import Inventory
 
 _COLUMNS: Final = (
     *("audio", "text", "speaker_id", "dialect", "age", "gender", "country_birth"),
@@ -27,7 +21,6 @@ _ONE_EACH: Final = frozenset(("audio", "start", "seconds"))
 """Columns whose values tell nothing."""
 
 _MOST: Final = 4  # values of a column
-_READ_AS: Final = 30  # of those
 
 
 def summary_of(
@@ -43,11 +36,6 @@ def summary_of(
         "ignored": [*source.ignored],
         "counts": dict(source.counts),
         "sample_rates": {rate: rates[rate] for rate in sorted(rates, key=int)},
-        "splits": {
-            split: {"rows": len(own), "speakers": pc.count_distinct(own["speaker_id"]).as_py()}
-            for split in SPLITS
-            if len(own := written.filter(pc.equal(written["split"], split)))
-        },
     }
 
 
@@ -55,24 +43,23 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[dict[str, Any]]:
     for name in _COLUMNS:
         values = rows[name].drop_null()
         if name == "start":
-            values = rows.filter(pc.invert(rows["whole"]))[name]
+            values = rows.filter(pc.invert(rows["uncut"]))[name]
         if name == "audio" and not len(values):
             values = rows["id"]  # it is embedded
         if not len(values) and name not in source.columns:
             continue
         counts = pc.value_counts(values)
-        order = pc.array_sort_indices(counts.field("counts"), order="descending")[: 3 * _MOST]
-        most = {
-            str(value["values"])[:60]: value["counts"]
-            for value in counts.take(order).to_pylist()
-            if name not in _ONE_EACH and (name != "text" or value["counts"] > 1)
-        }
+        order = pc.array_sort_indices(counts.field("counts"), order="descending")[:_MOST]
         yield {
             "column": name,
             "read": source.columns.get(name, ""),
             "rows": len(values),
             "distinct": len(counts),
-            "values": dict(sorted(most.items(), key=lambda item: (-item[1], item[0]))[:_MOST]),
+            "values": {
+                str(value["values"])[:60]: value["counts"]
+                for value in counts.take(order).to_pylist()
+                if name not in _ONE_EACH and (name != "text" or value["counts"] > 1)
+            },
         }
 
 
@@ -91,56 +78,6 @@ def _read_as(rows: pa.Table, language: str) -> list[dict[str, Any]]:
             to = "" if made is None or (is_unknown and made == value) else str(made)
             if value is not None and to != value:
                 read.append({"column": column, "from": value, "to": to, "rows": count})
-    order = ("column", "rows", "from", "to")
     return sorted(
-        read,
-        key=lambda row: (row["to"] != "", *(-row[k] if k == "rows" else row[k] for k in order)),
+        read, key=lambda row: (row["to"] != "", row["column"], -row["rows"], row["from"], row["to"])
     )
-
-
-def print_summary(inventory: Inventory, console: Console) -> None:
-    """Print what was read, and what is in the ledger and why."""
-    if inventory.summary:
-        _print_columns(inventory.summary, console)
-    if inventory.dropped:
-        table = Table("reason", "dialect", "rows", title="Rows in the ledger")
-        for entry in inventory.dropped:
-            table.add_row(entry["reason"], entry["dialect"] or "not given", f"{entry['rows']:,}")
-        console.print(table)
-    for reason, rows in inventory.suspects.items():
-        console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
-    print_total(inventory, console)
-
-
-def print_total(inventory: Inventory, console: Console) -> None:
-    """Print how much a dataset has."""
-    console.print(
-        f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
-        f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
-    )
-
-
-def _print_columns(summary: Mapping[str, Any], console: Console) -> None:
-    table = Table("column", "read from", "rows", "distinct", "most frequent")
-    for own in summary["columns"]:
-        values = ", ".join(f"{value} ({rows:,})" for value, rows in own["values"].items())
-        counts = f"{own['rows']:,}", f"{own['distinct']:,}"
-        table.add_row(own["column"], own["read"], *counts, Text(values))
-    console.print(table)
-    for value in summary["read_as"][:_READ_AS]:
-        read = value["to"] or "no known value"
-        if value["column"] == "dialect" and not value["to"]:
-            read = "no known dialect, kept as it is"
-        console.print(
-            f"{value['column']}: {value['from']} is read as {read} ({value['rows']:,} rows)"
-        )
-    if summary["ignored"]:
-        console.print(f"not read: {', '.join(summary['ignored'])} (--column OURS=THEIRS takes one)")
-    for what, count in summary["counts"].items():
-        console.print(f"{what}: {count:,}")
-    if rates := summary["sample_rates"]:
-        total = sum(rates.values())
-        shares = (f"{int(rate):,} Hz {100 * rows / total:.0f} %" for rate, rows in rates.items())
-        console.print(f"sample rates of the source: {', '.join(shares)}")
-    for split, own in summary["splits"].items():
-        console.print(f"{split}: {own['rows']:,} rows of {own['speakers']:,} known speakers")

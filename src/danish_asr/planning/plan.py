@@ -27,11 +27,9 @@ from danish_asr.planning.memory import (
     step_memory,
 )
 from danish_asr.recipe.config.load import load, unstructure
-from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.config.values import FULL
-from danish_asr.recipe.data.index import Index
+from danish_asr.recipe.config.schema import FULL, AsrConfig
+from danish_asr.recipe.data.index import Index, training_rows
 from danish_asr.recipe.data.reader import EpochSize
-from danish_asr.recipe.data.rows import training_rows
 from danish_asr.recipe.models.cards import (
     Assets,
     ModelDescription,

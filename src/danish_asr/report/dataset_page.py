@@ -12,11 +12,17 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish_text, sha256_of
-from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, MIN_SPEAKERS, SUSPECTS_FILE
+from danish_asr.base.schema import (
+    FLAC_MD5,
+    INVENTORY_FILE,
+    LEDGER_FILE,
+    MIN_SPEAKERS,
+    SUSPECTS_FILE,
+)
 from danish_asr.corpus.cards import unit_of
 from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.corpus.verify import leaks_of, samples_md5, sentence_profile
+from danish_asr.corpus.verify import leaks_of, sentence_profile
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
@@ -122,7 +128,7 @@ def compared(root: Path, rows: Rows) -> pa.Table:
     shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
     digests: list[bytes | None] = [None] * len(table)
     for row in np.flatnonzero(pc.is_in(table["seconds"], shared["seconds"])).tolist():
-        digests[row] = samples_md5(rows.audio(row))
+        digests[row] = rows.audio(row)[FLAC_MD5]
     columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
     sentences = sentences_of(table["text"], spoken)
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})

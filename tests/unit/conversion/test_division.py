@@ -16,7 +16,6 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.division import assign_speakers
 from danish_asr.corpus.rows import ROWS
-from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.verify import verify
 from tests.builders import tone
 
@@ -68,23 +67,6 @@ def test_speakers_are_divided_between_splits(tmp_path: Path) -> None:
     assert verify(tmp_path / "ds").faults == []
     again = build(manifest, tmp_path / "again")
     assert again == rows
-    splits = read_inventory(tmp_path / "ds").summary["splits"]
-    assert splits["train"] == {"rows": 48, "speakers": 8}
-
-
-def test_shared_sentences_go_to_the_ledger(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in2", text=lambda row: f"det er sætning {row}")
-    lines = manifest.read_text().splitlines()
-    rows = build(manifest, tmp_path / "ds2")
-    held_out = next(row for row in rows if row["split"] == "test")
-    speaker = next(row["speaker_id"] for row in rows if row["split"] == "train")
-    copied = json.loads(lines[0]) | {"speaker_id": speaker, "text": held_out["text"].upper()}
-    copied |= {"offset": 0, "duration": 0.2}  # of a recording that another row names
-    manifest.write_text("\n".join([*lines, json.dumps(copied)]))
-    assert len(build(manifest, tmp_path / "ds3", drop_shared_sentences=True)) == 60
-    (dropped,) = pq.read_table(tmp_path / "ds3" / "ledger.parquet").to_pylist()
-    assert (dropped["row"], dropped["reason"]) == (60, "sentence in dev or test")
-    assert verify(tmp_path / "ds3", allow_shared=["audio"]).faults == []
 
 
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
@@ -111,7 +93,7 @@ speakers = st.lists(st.tuples(st.floats(0.5, 30), st.sampled_from("abc")), min_s
 
 @given(speakers, st.integers(0, 3))
 def test_each_split_gets_about_its_share_of_the_speech(
-    given: list[tuple[float, str]], seed: int
+    people: list[tuple[float, str]], seed: int
 ) -> None:
     rows: list[dict[str, Any]] = [
         {
@@ -121,11 +103,11 @@ def test_each_split_gets_about_its_share_of_the_speech(
             "age_group": None,
             "seconds": weight,
         }
-        for n, (weight, group) in enumerate(given)
+        for n, (weight, group) in enumerate(people)
     ]
     assigned = assign_speakers(pa.Table.from_pylist(rows, ROWS), (80, 10, 10), seed)
     assert set(assigned.values()) == {0, 1, 2}
-    for dialect in {group for _, group in given}:
+    for dialect in {group for _, group in people}:
         own = [row for row in rows if row["dialect"] == dialect]
         total = sum(row["seconds"] for row in own)
         for split, share in enumerate((0.8, 0.1, 0.1)):
@@ -146,3 +128,5 @@ def test_shared_sentences_are_left_out_of_a_source_with_its_own_splits(tmp_path:
         "train": 3,
         "test": 2,
     }
+    (dropped,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
+    assert (dropped["row"], dropped["reason"]) == (0, "sentence in dev or test")

@@ -25,7 +25,7 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
         assert dialect_of(name, "DK") == dialect_of(name, None) == dialect
 
 
-DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", b"DK", " DK\n"]
+DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", " DK\n"]
 UNKNOWN: list[Any] = ["", " ", None, float("nan"), "ukendt", "Ukendt", "?", "NA", "-", "unknown"]
 NAMES: list[Any] = ["45", "Sverige", "SWE", "Brønshøj"]
 

@@ -43,7 +43,7 @@ tables = st.lists(file, min_size=1, max_size=5).map(table).filter(len)
 def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
     rows: pa.Table, limit: int
 ) -> None:
-    tasks = plan_tasks(rows, options(shard_rows=limit)).tasks
+    tasks = plan_tasks(rows, options(shard_rows=limit))
     planned = chain.from_iterable(task.rows.select(["file", "row"]).to_pylist() for task in tasks)
     assert Counter(map(str, planned)) == Counter(map(str, rows.select(["file", "row"]).to_pylist()))
     for task in tasks:
@@ -60,7 +60,7 @@ def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
 def test_a_small_source_has_work_for_several_processes(rows: int, tasks: int) -> None:
     ids = [str(row) for row in range(rows)]
     own = [ids[start : start + 100] for start in range(0, rows, 100)]
-    assert len(plan_tasks(table([("a", ["train"], own)]), options()).tasks) == tasks
+    assert len(plan_tasks(table([("a", ["train"], own)]), options())) == tasks
 
 
 @given(tables)
@@ -77,21 +77,21 @@ def test_the_first_row_of_a_corpus_and_id_is_kept_and_all_later_ones_are_duplica
 def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     folder = build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20)
     rows = open_source(str(folder), options()).rows
-    tasks = plan_tasks(rows, options(shard_rows=45)).tasks
+    tasks = plan_tasks(rows, options(shard_rows=45))
     assert [len(task.rows) for task in tasks] == [40, 10]
 
 
 def test_the_key_depends_on_rows_and_options(tmp_path: Path) -> None:
     folder = build_source(tmp_path / "in")
-    given = ConvertOptions(name="x")
+    default = ConvertOptions(name="x")
 
-    def key(options: ConvertOptions = given) -> str:
+    def key(options: ConvertOptions = default) -> str:
         source = open_source(str(folder), options)
         return key_of(source.rows, source.version, options)
 
     first = key()
     assert key() == first
-    assert key(replace(given, max_drop=1, workers=7)) == first
-    assert key(replace(given, max_seconds=1)) != first
+    assert key(replace(default, max_drop=1, workers=7)) == first
+    assert key(replace(default, max_seconds=1)) != first
     build_source(folder, train=13)
     assert key() != first

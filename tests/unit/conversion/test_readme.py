@@ -1,5 +1,4 @@
 import io
-import re
 from pathlib import Path
 
 import datasets
@@ -36,10 +35,9 @@ def test_hugging_face_datasets_loads_the_splits_of_a_root(
 ) -> None:
     loaded = datasets.load_dataset(str(built), *config, cache_dir=str(tmp_path))
     assert {split: len(dataset) for split, dataset in loaded.items()} == rows
-    row = loaded["test"][0]
+    row = loaded["test"].cast_column("audio_bytes", datasets.Audio(decode=False))[0]
     samples, rate = soundfile.read(io.BytesIO(row["audio_bytes"]["bytes"]))
     assert (len(samples), rate) == (row["audio_size"], 16_000)
-    assert isinstance(loaded["test"].features["audio_bytes"], datasets.Audio)
 
 
 def test_pandas_reads_corpus_and_split_from_the_paths(built: Path) -> None:
@@ -47,9 +45,3 @@ def test_pandas_reads_corpus_and_split_from_the_paths(built: Path) -> None:
     counts = frame.groupby("split", observed=True).size()
     assert dict(counts) == {split: 2 * count for split, count in READ_ALOUD.items()}
     assert set(frame["corpus"]) == {"coral_conversation", "coral_read_aloud"}
-
-
-def test_the_readme_counts_rows_and_audio_per_split_and_dialect(built: Path) -> None:
-    text = (built / "README.md").read_text(encoding="utf-8")
-    assert re.search(r"^\| Bornholmsk \| 4 \(3\.2 seconds\) \| 2 \(", text, re.MULTILINE)
-    assert re.search(r"^\| all \| 24 \(.*\| 8 \(.*\| 12 \(", text, re.MULTILINE)

@@ -91,7 +91,7 @@ def test_other_columns_are_ignored_and_said_to_be_also_without_a_name(tmp_path: 
     ("times", "start", "seconds"),
     [
         ({"start": 1.5, "end": 4}, 1.5, 2.5),
-        ({"start_time": "1", "end_time": "3.5", "duration": 2.45}, 1.0, 2.45),
+        ({"start_time": "1", "end_time": "3.5", "duration": 2.45}, 1.0, 2.5),
         ({"offset": 2, "start": 7, "duration": 1}, 2.0, 1.0),
         ({"offset": "", "duration": None}, 0.0, None),
         ({"start": "1:02:03,5", "end": "01:02:04.0"}, 3723.5, 0.5),
@@ -154,7 +154,7 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("split", "message"),
-    [("eval", "1 rows have the split 'eval'"), ("", r"1 rows have no split \(line 4\)")],
+    [("eval", "1 rows have the split 'eval'"), ("", "1 rows have no split")],
 )
 def test_a_row_of_no_split_is_refused(tmp_path: Path, split: str, message: str) -> None:
     path = write_csv(tmp_path / "all.csv", "file;text;split", "a;ja;dev", "", f"b;ja;{split}")
@@ -166,14 +166,9 @@ BAD_LINES = [
     (b'{"audio_filepath": "a.w', "malformed row"),
     ('{"audio_filepath": "a.wav", "text": "æøå"}'.encode("latin-1"), "malformed row"),
     (b'{"audio_filepath": "a.wav", "text": ["ja"]}', "malformed text"),
-    (b'{"audio_filepath": "a.wav", "text": "ja", "id": ["a"]}', "malformed id"),
     (b'{"audio_filepath": 7, "text": "ja"}', "malformed audio"),
     (b'{"audio_filepath": "a", "text": "a", "start": "x", "end": 1}', "malformed start"),
     (b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 0.5}', "end before its start"),
-    (
-        b'{"audio_filepath": "a", "text": "a", "start": 1, "end": 2, "duration": 2}',
-        "end and duration differ",
-    ),
     *(
         (
             f'{{"audio_filepath": "a", "text": "a", "duration": {value}}}'.encode(),
@@ -207,7 +202,7 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(
         (HEADER + b'a.wav,ja\nb.wav,"kan du\nc.wav,nej\nd.wav,her"\n', r"train\.csv:3: .*quotes"),
         (HEADER + b"a,\xe6t\n", r"train\.csv:2: .*iconv -f CP1252 "),
         (b"text,audio_filepath,text", "csv:1: .* text"),
-        ((HEADER + b"a,ja\n").replace(b"\n", b"\r"), r"train\.csv: .*carriage"),
+        ((HEADER + b"a,ja\n").replace(b"\n", b"\r"), r"train\.csv:1: .*new-line"),
         (b"a.wav,ja\nb.wav,nej\n", r"first line is a row, .* path,text"),
         (b"path,text,Sentence\na.wav,ja,nej\n", "text, Sentence.*--column text="),
     ],
@@ -360,19 +355,6 @@ def test_what_a_duration_leaves_of_a_file_is_counted(
     assert values == ([] if listed is None else [pytest.approx(listed)])
 
 
-@pytest.mark.parametrize(("by", "lost"), [("file", "b.jsonl"), ("split", "the split dev")])
-def test_a_whole_file_or_split_in_the_ledger_is_an_error_whatever_may_be_dropped(
-    tmp_path: Path, by: str, lost: str
-) -> None:
-    (tmp_path / "x.wav").write_bytes(tone(0.5))
-    good = {"audio": "x.wav", "text": "ja tak", "split": "train"}
-    bad = good | {"text": ""} | ({"split": "dev"} if by == "split" else {})
-    write_lines(tmp_path / "a.jsonl", [good] * 30)
-    write_lines(tmp_path / "b.jsonl", [bad] * (10 if by == "file" else 1))
-    with pytest.raises(DatasetError, match=f"nothing is left of {lost}.*empty text.*--max-drop"):
-        convert(tmp_path, tmp_path / "out", options(max_drop=1.0))
-
-
 def test_listed_rows_are_left_out(tmp_path: Path) -> None:
     rows = [{"path": "a.wav", "text": f"nr {n}", "id": n} for n in range(4)]
     rows = [row | {"start": n / 10, "end": n / 10 + 0.1} for n, row in enumerate(rows)]
@@ -380,7 +362,7 @@ def test_listed_rows_are_left_out(tmp_path: Path) -> None:
     (path.parent / "a.wav").write_bytes(tone(2))
     wrong = write_csv(tmp_path / "wrong.csv", "corpus,id", "own,1", "other,2")
     inventory = convert(path, tmp_path / "out", options(without=wrong, max_drop=0))
-    assert inventory.dropped == [{"reason": "listed in wrong.csv", "dialect": None, "rows": 1}]
+    assert inventory.dropped == {"listed in wrong.csv": 1}
     write_csv(wrong, "name", "1")
     with pytest.raises(SourceError, match=r"wrong\.csv:2: expected the columns corpus and id"):
         convert(path, tmp_path / "out", options(without=wrong))

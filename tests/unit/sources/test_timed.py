@@ -425,7 +425,7 @@ def test_a_recording_lies_in_another_folder_and_a_missing_one_stops_no_others(
     paths = {row["audio"] for row in rows_of(tmp_path)}
     assert paths == {tmp_path / "wav" / "anna.wav", tmp_path / "srt" / "bo.wav"}
     inventory = convert(tmp_path, tmp_path / "out", options(split="train", max_drop=0.5))
-    assert inventory.dropped == [{"reason": "audio file missing", "dialect": None, "rows": 12}]
+    assert inventory.dropped == {"audio file missing": 12}
     assert inventory.rows == 12
 
 
@@ -521,7 +521,7 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
         ("train", "s1", "på Ærø s1"),
         ("train", "s2", "på Ærø s2"),
     ]
-    assert source.rows["whole"].to_pylist() == [True] * 3
+    assert source.rows["uncut"].to_pylist() == [True] * 3
     assert source.counts == {
         "recordings without a text": 1,
         "text files without a recording": 1,  # README.txt

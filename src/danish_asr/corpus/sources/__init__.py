@@ -183,15 +183,15 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
-    keys: dict[str, None] = {}
+    file, keys = name.rpartition(".")[2], dict[str, None]()
 
-    def noted() -> Iterator[Mapping[str, Any]]:
-        for row in rows_of(location, options):
+    def numbered() -> Iterator[Mapping[str, Any]]:
+        for number, row in enumerate(rows_of(location, options)):
             keys.update(dict.fromkeys(row))
-            yield row
+            yield {"file": file, "row": number, **row}
 
     with user_code(rows_of, f"reading {location}"):
-        rows = table_of(noted(), options, file=name.rpartition(".")[2])
+        rows = table_of(numbered(), options)
     return Source(
         name=location,
         rows=rows,

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -34,8 +34,9 @@ from danish_asr.corpus.columns import (
     check_columns,
     columns_of,
     record_key,
+    values_of,
 )
-from danish_asr.corpus.rows import Audio, Builder, Source, check_recordings
+from danish_asr.corpus.rows import Audio, Source, check_recordings, table_of
 from danish_asr.corpus.sources.recordings import find_recording
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
@@ -79,11 +80,8 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
     names = [*dict.fromkeys(name for file in files for name in file.schema.names)]
     check_chosen(names, options.columns)
     is_coral = any(file.corpus for file in files)
-    builder = Builder(options, country_codes=is_coral)
-    for file in files:
-        with place.open_parquet(file.name) as parquet:
-            _add(builder, parquet, file)
-    rows = builder.table()
+    records = chain.from_iterable(_records(place, file) for file in files)
+    rows = table_of(records, options, country_codes=is_coral)
     check_recordings(rows)
     columns = {ours: theirs for file in files for ours, theirs in file.columns.items()}
     read = ",".join(columns.values()).split(",")
@@ -125,42 +123,36 @@ def _check_times(file: str, names: Sequence[str], options: ConvertOptions) -> No
         )
 
 
-def _add(builder: Builder, parquet: pq.ParquetFile, file: _File) -> None:
-    """Add the rows of a file, without audio that is embedded."""
+def _records(place: Location, file: _File) -> Iterator[dict[str, Any]]:
+    """The records of a file, without audio that is embedded."""
     check_columns(file.name, file.schema.names, file.columns)
     audio = file.schema.field(file.columns["audio"])
     _check_audio(file.name, audio)
     labels = class_names(file.schema.metadata or {})
     has_paths = pa.types.is_string(audio.type) or pa.types.is_large_string(audio.type)
     read = {
-        record_key(ours, theirs): theirs.split(",")
+        record_key(ours, theirs): theirs
         for ours, theirs in file.columns.items()
         if ours != "audio" or has_paths
     }
-    if file.corpus is None:
-        named = [name for name in file.schema.names if name.lower() == "split"]
-        read |= {"split": named[:1]} if named else {}
-    wanted = [*dict.fromkeys(name for names in read.values() for name in names)]
+    splits = [name for name in file.schema.names if name.lower() == "split"]
+    if splits and file.corpus is None:
+        read["split"] = splits[0]
+    wanted = [*dict.fromkeys(name for theirs in read.values() for name in theirs.split(","))]
     folder = PurePosixPath(file.name).parent
     row = 0
-    for group in range(parquet.num_row_groups):
-        for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
-            count = len(batch)
-            values: dict[str, list[Any]] = {name: batch[name].to_pylist() for name in wanted}
-            for name in labels.keys() & values.keys():
-                values[name] = [class_name(labels[name], number) for number in values[name]]
-            raw: dict[str, list[Any]] = {
-                key: values[names[0]]
-                if len(names) == 1
-                else [*zip(*(values[name] for name in names), strict=True)]
-                for key, names in read.items()
-            }
-            if has_paths:
-                raw["audio"] = [path and str(folder / path) for path in raw["audio"]]
-            raw |= {"corpus": [file.corpus] * count} if file.corpus else {}
-            raw |= {"file": [file.name] * count, "group": [group] * count}
-            builder.add(count, raw | {"row": [*range(row, row + count)]})
-            row += count
+    with place.open_parquet(file.name) as parquet:
+        for group in range(parquet.num_row_groups):
+            for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
+                for values in batch.to_pylist():
+                    for name in labels.keys() & values.keys():
+                        values[name] = class_name(labels[name], values[name])
+                    record = {key: values_of(values, theirs) for key, theirs in read.items()}
+                    if record.get("audio"):
+                        record["audio"] = str(folder / record["audio"])
+                    place_of_row = {"file": file.name, "row": row, "group": group}
+                    yield record | place_of_row | {"corpus": file.corpus}
+                    row += 1
 
 
 def _check_audio(file: str, audio: pa.Field) -> None:

@@ -83,7 +83,6 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
         fetch=partial(fetch_files, folder),
         columns={"speaker_id": options.columns.get("speaker_id", "speaker")},
         counts=+counts,
-        in_tables=False,
     )
 
 
