@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
 from danish_asr.recipe.data.collate import decode
 from danish_asr.recipe.data.index import DanishAsrDataset

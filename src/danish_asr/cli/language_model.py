@@ -28,7 +28,7 @@ def build(
     ] = None,
     *,
     out: Annotated[Path, Option(help="The new directory.")],
-    order: Annotated[int, Option(help="Words in the longest n-grams, 2 to 6.")] = 3,
+    order: Annotated[int, Option(min=2, max=6, help="Words in the longest n-grams.")] = 3,
     dataset: Annotated[
         Path | None, Option(help="Its training text is added, its dev and test are left out.")
     ] = None,
@@ -36,9 +36,6 @@ def build(
         str | None, Option(help="The run or model to decode with; gives the text profile.")
     ] = None,
     profile: Annotated[str | None, choice(PROFILES, about="Text profile, without --model.")] = None,
-    prune: Annotated[
-        str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
-    ] = "0",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
     from danish_asr.decoding.ngram_build import build_language_model
@@ -49,16 +46,7 @@ def build(
         from danish_asr.recipe.models.cards import open_model
 
         profile = open_model(model).text_profile
-    if not prune.replace(" ", "").isdecimal():
-        raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
-    build_language_model(
-        texts or [],
-        out,
-        order=order,
-        dataset=dataset,
-        profile=str(profile),
-        prune=[int(count) for count in prune.split()],
-    )
+    build_language_model(texts or [], out, order=order, dataset=dataset, profile=str(profile))
 
 
 @lm.command(examples=["lm tune outputs/300m --lm lm"])

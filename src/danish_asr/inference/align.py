@@ -17,9 +17,18 @@ from danish_asr.base.errors import AlignmentError
 from danish_asr.base.files import publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
-from danish_asr.inference.loose_text import GOOD, Line, Piece, Text, listen, match, read_text
-from danish_asr.inference.sound import open_sound
+from danish_asr.inference.formats import FORMATS, parse_formats
+from danish_asr.inference.loose_text import (
+    FRAMES_PER_SECOND,
+    GOOD,
+    Line,
+    Piece,
+    Text,
+    listen,
+    match,
+    read_text,
+)
+from danish_asr.inference.recordings import find_recordings
 from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
@@ -59,20 +68,16 @@ def align_file(
             when the outputs are written.
         SourceError: The text cannot be read.
     """
-    names, lines = parse_formats(formats), read_text(text)
-    if not lines:
-        raise AlignmentError(f"{text}: is empty; expected a transcript, a segment per line")
-    outputs = {name: (out or audio.parent) / (audio.stem + SUFFIXES[name]) for name in names}
+    (recording,) = find_recordings([audio], out)
+    outputs, lines = recording.transcripts(parse_formats(formats)), read_text(text)
     existing = [str(path) for path in outputs.values() if path.exists()]
     if existing and not overwrite:
         raise AlignmentError(
             f"{', '.join(existing)}: exists; --overwrite replaces it, --out writes elsewhere"
         )
     check_model(model)
-    with open_sound(audio):
-        pass  # what is no audio is refused before fairseq2 is imported
 
-    from danish_asr.inference.model import load_model  # noqa: PLC0415
+    from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
 
     loaded = load_model(model, device=device)
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
@@ -81,12 +86,8 @@ def align_file(
     for name, path in outputs.items():
         publish_text(path, FORMATS[name](transcript))
         console.print(f"wrote {path}")
-    words, segments = transcript.words, len(transcript.segments)
-    console.print(f"aligned {len(words):,} words in {segments:,} segments")
-    if len(lines) > segments:
-        console.print(
-            f"left out {len(lines) - segments:,} lines without a word that the model writes"
-        )
+    words = transcript.words
+    console.print(f"aligned {len(words):,} words in {len(transcript.segments):,} segments")
     doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
     if not doubtful:
         return
@@ -106,10 +107,8 @@ def align(
 ) -> Transcript:
     """Return the times of each word of ``lines``, a segment each, as they are written.
 
-    What is aligned are the words as the model writes them: normalised by the profile of its
-    training, without characters that its tokenizer lacks. A word of which nothing is left, such as
-    a dash, stays with the word before it, or the one after it at the start of a line; a line of
-    such words is left out.
+    What is aligned are the words as the model writes them; see `Text`. A line of which it writes
+    nothing is left out.
 
     Raises:
         AlignmentError: Nobody speaks, the text is too long for the audio, or it is in letters that
@@ -122,51 +121,36 @@ def align(
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
     words: list[Word] = []
     for part in _parts(pieces, text):
-        words += _aligned(part, pieces, text)
+        frames = _joined(part.pieces, text)
+        words += text.align(frames, part.first, part.last, part.pieces[0].start)
     segments = []
     for line, group in groupby(zip(text.lines, words, strict=True), key=lambda pair: pair[0]):
         own = [word for _, word in group]
-        segments.append(Segment(own[0].start, own[-1].end, own, speaker=lines[line].speaker))
+        segments.append(Segment.of(own, speaker=lines[line].speaker))
     return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
 
 
 class _Part(NamedTuple):
-    """Words of the text that are spoken in pieces: ``first`` to ``last - 1`` of each."""
+    """Words ``first`` to ``last - 1`` of the text, and the speech that has them."""
 
-    first_word: int
-    last_word: int
-    first_piece: int
-    last_piece: int
+    first: int
+    last: int
+    pieces: Sequence[Piece]
 
 
 def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[_Part]:
     """Divide text and speech between pieces whose words of the text follow each other."""
     hypotheses = [piece.hypothesis for piece in pieces]
     stretches = list(match(hypotheses, [word.spoken for word in text.words]))
-    first_word = first_piece = 0
+    first = begin = 0
     for number in range(1, len(pieces)):
         before, after = stretches[number - 1], stretches[number]
         if before is None or after is None or max(before.cer, after.cer) >= GOOD:
             continue
-        if before.last == after.first > first_word:
-            yield _Part(first_word, before.last, first_piece, number)
-            first_word, first_piece = before.last, number
-    yield _Part(first_word, len(text.words), first_piece, len(pieces))
-
-
-def _aligned(part: _Part, pieces: Sequence[Piece], text: Text) -> list[Word]:
-    own = pieces[part.first_piece : part.last_piece]
-    try:
-        frames = _joined(own, text)
-        return text.align(frames, part.first_word, part.last_word, own[0].start)
-    except AlignmentError as error:
-        begin, end = own[0].start, own[-1].start + len(own[-1].frames) / 50
-        words = text.words[part.first_word : part.last_word]
-        raise AlignmentError(
-            f"from {begin:.1f} to {end:.1f} s, the text '{words[0].text} ... {words[-1].text}' "
-            f"({len(words):,} words) cannot be found: {error}. Check that it is the text of this "
-            "recording, or take a stronger model"
-        ) from None
+        if before.last == after.first > first:
+            yield _Part(first, before.last, pieces[begin:number])
+            first, begin = before.last, number
+    yield _Part(first, len(text.words), pieces[begin:])
 
 
 def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
@@ -176,9 +160,7 @@ def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
     """
     import torch  # noqa: PLC0415 - slow
 
-    from danish_asr.decoding.alignment import FRAME_SECONDS  # noqa: PLC0415 - slow
-
-    starts = [round((piece.start - pieces[0].start) / FRAME_SECONDS) for piece in pieces]
+    starts = [round((piece.start - pieces[0].start) * FRAMES_PER_SECOND) for piece in pieces]
     joined = torch.full((starts[-1] + len(pieces[-1].frames), len(text.symbols)), _NEVER)
     joined[:, text.silent_columns] = 0
     for start, piece in zip(starts, pieces, strict=True):

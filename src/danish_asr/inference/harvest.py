@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -24,14 +23,23 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import AlignmentError, ConfigError, DanishAsrError
+from danish_asr.base.errors import AlignmentError, DanishAsrError
 from danish_asr.base.files import publish_text, take
 from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.decoding.transcript import Word, divide
-from danish_asr.inference.loose_text import Line, Piece, Text, find_text, listen, match, read_text
+from danish_asr.decoding.transcript import divide
+from danish_asr.inference.loose_text import (
+    FRAMES_PER_SECOND,
+    Line,
+    Piece,
+    Text,
+    find_text,
+    listen,
+    match,
+    read_text,
+)
 from danish_asr.inference.recordings import Recording, find_recordings
 from danish_asr.inference.sound import reading_error
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
@@ -67,19 +75,6 @@ class Limits:
     min_seconds: float
     """Of an utterance."""
     max_seconds: float
-
-    def check(self) -> None:
-        """Raise ConfigError for impossible values."""
-        faults = []
-        if not 0 <= self.max_cer <= 1:
-            faults.append(f"--max-cer: from 0 to 1; found {self.max_cer:g}")
-        if not 0 < self.min_seconds < self.max_seconds:
-            faults.append(
-                "--min-seconds: above 0 and below --max-seconds; found "
-                f"{self.min_seconds:g} and {self.max_seconds:g}"
-            )
-        if faults:
-            raise ConfigError(faults, where="the command line")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,35 +118,32 @@ def harvest(
         device: ``auto``, or a device of PyTorch.
 
     Raises:
-        ConfigError: An option has an impossible value, or the model is unknown.
+        ConfigError: The name is impossible, or the model is unknown.
         DanishAsrError: A path is missing, or another process writes to ``out``.
     """
-    limits.check()
     ConvertOptions(name=name)  # checks it
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    recordings = find_recordings(paths, out / RECORDINGS).recordings
+    recordings = find_recordings(paths, out / RECORDINGS)
     key = {"weights": _weights(model), "tiers": [*tiers]}
-    heard = [recording for recording in recordings if _is_heard(recording, key)]
-    waiting = [recording for recording in recordings if recording not in heard]
-    if heard:
-        console.print(f"heard before: {len(heard):,} recordings")
+    waiting = [own for own in recordings if not _is_heard(own, key)]
     loaded = None
     if waiting:
         from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
 
         loaded = load_model(model, device=device)
+    if len(waiting) < len(recordings):
+        console.print(f"heard before: {len(recordings) - len(waiting):,} recordings")
     failures: list[str] = []
     with exception_at_stops():
         advice = "Wait for its end, or name another --out."
         lease = take(out, error=DanishAsrError, advice=advice, work="harvest")
         try:
             if loaded is not None:
-                heard += _listen(waiting, loaded, key, failures, console)
-            heard.sort(key=lambda recording: recording.target)
+                failures = _listen(waiting, loaded, key, console)
+            heard = [own for own in recordings if _is_heard(own, key)]
+            heard.sort(key=lambda own: own.target)
             if _write_tables(heard, out, name, limits, console):
                 _build_dataset(out, name, console)
-            else:
-                console.print(f"no utterance is kept; {out / LEFT_OUT} says why")
         finally:
             with suppress(OSError):
                 lease.release()
@@ -163,12 +155,8 @@ def harvest(
 def _weights(model: str) -> str:
     """What the weights of a model are told apart by."""
     path = check_model(model)
-    if not path.is_dir():
-        return model
-    if meant := meant_checkpoint(path):
-        return str(weights_digest(*meant))
-    changed = max((file.stat().st_mtime_ns for file in path.iterdir()), default=0)
-    return f"{path.resolve()} {changed}"
+    meant = meant_checkpoint(path) if path.is_dir() else None
+    return str(weights_digest(*meant)) if meant else model
 
 
 def _is_heard(recording: Recording, key: Mapping[str, Any]) -> bool:
@@ -190,19 +178,15 @@ def _state(recording: Recording, key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(recording: Recording) -> Path:
     """Return the file of what the model heard in a recording."""
-    return recording.target.with_name(f"{recording.target.name}.json")
+    return recording.transcripts(["json"])["json"]
 
 
 def _listen(
-    recordings: Sequence[Recording],
-    model: Model,
-    key: Mapping[str, Any],
-    failures: list[str],
-    console: Console,
-) -> list[Recording]:
-    """Run the model over recordings and keep what it hears; return those that have a text."""
-    heard = []
-    without_text = copies = 0
+    recordings: Sequence[Recording], model: Model, key: Mapping[str, Any], console: Console
+) -> list[str]:
+    """Run the model over recordings with a text and keep what it hears; return what failed."""
+    failures = []
+    without_text = 0
     with Progress("listening", len(recordings), console=console) as bar:
 
         def show(done: float, total: float | None) -> None:
@@ -225,19 +209,17 @@ def _listen(
             rows = [asdict(piece) for piece in pieces]
             values = state | {"seconds": seconds, "words": words, "pieces": rows}
             publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
-            heard.append(recording)
-            copies += len(words) >= _COPY and not any(piece.cer for piece in pieces)
+            if len(words) >= _COPY and not any(piece.cer for piece in pieces):
+                console.print(
+                    f"warning: {text} is exactly what the model hears; if `danish-asr transcribe` "
+                    "has written it, remove it and harvest again"
+                )
     if without_text:
         console.print(
             f"without a text beside them: {without_text:,} recordings; for these `danish-asr "
             "transcribe --format json`, correct the texts, then `danish-asr convert`"
         )
-    if copies:
-        console.print(
-            f"warning: the texts of {copies:,} recordings are exactly what the model hears; if "
-            "`danish-asr transcribe` has written them, remove them and harvest again"
-        )
-    return heard
+    return failures
 
 
 def hear_text(
@@ -255,14 +237,16 @@ def hear_text(
     stretches = match([part.hypothesis for part in parts], [word.spoken for word in text.words])
     speech = []
     for part, stretch in zip(parts, stretches, strict=True):
-        end = part.start + len(part.frames) / 50
-        own = Speech(start=part.start, end=end, hypothesis=part.hypothesis)
+        own = Speech(start=part.start, end=part.end, hypothesis=part.hypothesis)
         if stretch is not None:
-            speakers = {lines[text.lines[word]].speaker for word in range(*stretch[:2])}
             with suppress(AlignmentError):  # more letters than frames: the text is not similar
                 timed = text.align(part.frames, stretch.first, stretch.last, part.start)
+                speakers = {lines[text.lines[word]].speaker for word in range(*stretch[:2])}
+                begin, end = timed[0].start, timed[-1].end
                 own = replace(
-                    _between(timed, own),
+                    own,
+                    start=min(begin, max(begin - _MARGIN, part.start)),
+                    end=max(end, min(end + _MARGIN, part.end)),
                     text=" ".join(word.text for word in timed),
                     cer=stretch.cer,
                     first=stretch.first,
@@ -283,19 +267,10 @@ def _divided(piece: Piece) -> Iterator[Piece]:
         end = len(piece.frames)
         if number + 1 < len(parts):
             middle = (words[-1].end + parts[number + 1][0].start) / 2
-            end = round((middle - piece.start) * 50)
-        yield Piece(piece.start + frame / 50, words, piece.frames[frame:end])
+            end = round((middle - piece.start) * FRAMES_PER_SECOND)
+        start = piece.start + frame / FRAMES_PER_SECOND
+        yield Piece(start, words, piece.frames[frame:end])
         frame = end
-
-
-def _between(timed: Sequence[Word], own: Speech) -> Speech:
-    """With the audio around the words of the text."""
-    begin, end = timed[0].start, timed[-1].end
-    return replace(
-        own,
-        start=min(begin, max(begin - _MARGIN, own.start)),
-        end=max(end, min(end + _MARGIN, own.end)),
-    )
 
 
 def select(
@@ -382,7 +357,11 @@ def _write_tables(
         shutil.rmtree(out / DATASET, ignore_errors=True)  # it is of other utterances
         publish_text(table, text)
     publish_text(out / LEFT_OUT, _lines(left_out))
-    _print(rows, left_out, seconds, console)
+    kept_seconds = sum(row["end"] - row["start"] for row in rows)
+    console.print(
+        f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(rows):,} "
+        f"utterances; {out / LEFT_OUT} has the rest, with reasons"
+    )
     return bool(rows)
 
 
@@ -398,25 +377,6 @@ def _row(own: Speech) -> dict[str, Any]:
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
-def _print(
-    rows: Sequence[Mapping[str, Any]],
-    left_out: Sequence[Mapping[str, Any]],
-    total: float,
-    console: Console,
-) -> None:
-    """Print the minutes that are kept and left out, and why."""
-    minutes: Counter[str] = Counter()
-    for row in (*rows, *left_out):
-        if "start" in row:
-            minutes[row.get("reason", "kept")] += (row["end"] - row["start"]) / 60
-    console.print(f"{total / 60:,.1f} minutes of recordings; {len(rows):,} utterances are kept")
-    for reason, own in minutes.most_common():
-        console.print(f"  {own:8.1f} minutes: {reason}")
-    words = sum(len(row["text"].split()) for row in left_out if "start" not in row)
-    if words:
-        console.print(f"words of the texts that no utterance has: {words:,}")
 
 
 def _build_dataset(out: Path, name: str, console: Console) -> None:

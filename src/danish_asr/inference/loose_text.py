@@ -30,7 +30,7 @@ from danish_asr.corpus.sources.timed_files import (
     read_timed,
 )
 from danish_asr.decoding.transcript import Word
-from danish_asr.inference.sound import reading_error
+from danish_asr.inference.sound import open_sound
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize as to_profile
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from danish_asr.inference.model import Model
     from danish_asr.inference.recognise import ShowProgress
 
-_PLAIN: Final = ".txt"
+FRAMES_PER_SECOND: Final = 50
 
 _REACH: Final = 4
 """Words by which the alignment may be wrong at either end of a piece."""
@@ -66,7 +66,7 @@ def find_text(audio: Path) -> Path | None:
     texts = [
         path
         for path in sorted(audio.parent.iterdir())
-        if path.suffix.lower() in {_PLAIN, *READERS}
+        if path.suffix.lower() in {".txt", *READERS}
         and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
         and (path.suffix.lower() != ".json" or is_transcript(path))
     ]
@@ -113,6 +113,9 @@ class WrittenWord(NamedTuple):
 class Text:
     """The words of a text as a model writes them.
 
+    They are normalised by the profile of its training, without characters that its tokenizer lacks.
+    A word of which nothing is left, such as a dash, stays with a neighbour.
+
     Attributes:
         words: As they are written, and as they are spoken.
         lines: The number of the line of each word.
@@ -133,7 +136,14 @@ class Text:
             words = _written_words(line.text, spell)
             self.words += words
             self.lines += [number] * len(words)
-        _check(lines, spell)
+        texts = [text for line in lines for text in line.text.split()]
+        count = sum(any(map(str.isalnum, text)) for text in texts)
+        if not self.words or len(self.words) < count / 2:
+            raise AlignmentError(
+                f"the model can write {len(self.words)} of the {count} words of the text "
+                f"'{' '.join(texts):.40}'; expected a transcript in the alphabet that it was "
+                "trained on"
+            )
         self._tokenizer = model.tokenizer
         spoken = SpokenText.of(self.spoken(0, len(self.words)), model.tokenizer)
         self.symbols = spoken.symbols()
@@ -200,20 +210,6 @@ def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
     return words
 
 
-def _check(lines: Sequence[Line], spell: Callable[[str], str]) -> None:
-    """Raise AlignmentError if the model can write less than half of the words."""
-    texts = [text for line in lines for text in line.text.split()]
-    words = [text for text in texts if any(map(str.isalnum, text))]
-    silent = [text for text in words if not spell(text)]
-    if not words:
-        raise AlignmentError(f"the text '{' '.join(texts):.40}' has no word; expected a transcript")
-    if len(silent) > len(words) / 2:
-        raise AlignmentError(
-            f"{len(silent)} of the text's {len(words)} words have no letter that the model writes "
-            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
-        )
-
-
 class Piece(NamedTuple):
     """A window of speech, as far as a text needs it."""
 
@@ -223,6 +219,11 @@ class Piece(NamedTuple):
     """What the model hears."""
     frames: Tensor
     """(S, symbols of the text)"""
+
+    @property
+    def end(self) -> float:
+        """Seconds at which its last frame ends."""
+        return self.start + len(self.frames) / FRAMES_PER_SECOND
 
     @property
     def hypothesis(self) -> str:
@@ -238,17 +239,14 @@ def listen(
     Raises:
         TranscriptionError: The audio cannot be read.
     """
-    from danish_asr.inference.recognise import Ended, hear  # noqa: PLC0415 - slow
+    from danish_asr.inference.recognise import hear  # noqa: PLC0415 - slow
 
-    pieces, seconds = list[Piece](), 0.0
-    for item in hear(model, [audio], progress=progress):
-        if isinstance(item, Ended):
-            if item.error is not None:
-                raise reading_error(item.error, str(audio))
-            seconds = item.seconds
-        else:
-            pieces.append(Piece(item.start, item.words, item.log_probs[:, text.symbols]))
-    return seconds, pieces
+    with open_sound(audio) as sound:
+        pieces = [
+            Piece(own.start, own.words, own.log_probs[:, text.symbols])
+            for own in hear(model, sound, progress=progress)
+        ]
+    return sound.seconds, pieces
 
 
 class Stretch(NamedTuple):
@@ -262,10 +260,10 @@ class Stretch(NamedTuple):
 def match(hypotheses: Sequence[str], words: Sequence[str]) -> Iterator[Stretch | None]:
     """Yield the words of a text that are most similar to each hypothesis, in order.
 
-    The hypotheses of a whole recording and its whole text are aligned once, by their characters: so
-    parts that are missing on either side, and texts with wrong times or none, do not matter. Around
-    the place that this gives a piece, the stretch of words is taken that is most similar. None
-    where no character fits. Time grows with the product of the lengths: 3 s for three hours.
+    All hypotheses of a recording and all its text are aligned once, by their characters: so parts
+    that are missing on either side, and texts with wrong times or none, do not matter. Around the
+    place that this gives a hypothesis, the most similar stretch of words is taken. None where no
+    character fits. Time grows with the product of the lengths: 3 s for three hours.
     """
     spoken, text = " ".join(hypotheses), " ".join(words)
     places = np.full(len(spoken), -1)

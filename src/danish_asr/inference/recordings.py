@@ -5,10 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.folders import AUDIO_SUFFIXES, walk
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, walk
 from danish_asr.inference.formats import SUFFIXES
 
 
@@ -22,16 +21,13 @@ class Recording:
     target: Path
     """The path of its transcripts, without a suffix."""
 
-
-class Recordings(NamedTuple):
-    """What files and folders contain."""
-
-    recordings: list[Recording]
-    others: int
-    """Files in the folders that are neither audio nor transcripts, by their suffix."""
+    def transcripts(self, formats: Sequence[str]) -> dict[str, Path]:
+        """Return the files of its transcripts, by format."""
+        name = self.target.name
+        return {own: self.target.with_name(name + SUFFIXES[own]) for own in formats}
 
 
-def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recordings:
+def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Recording]:
     """Find audio files, in folders by their suffix and recursively; hidden ones are left out.
 
     Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Where
@@ -42,27 +38,26 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> Recording
             same transcript.
     """
     recordings: dict[str, Recording] = {}
-    others = 0
     for path in paths:
         if not path.exists() and not path.is_symlink():
             raise DanishAsrError(f"{path}: no such file or folder")
         folder, audio = path.parent, [path]
         if path.is_dir():
-            files = [folder / name for folder, names in walk(path) for name in names]
-            folder, audio = path, [file for file in files if file.suffix.lower() in AUDIO_SUFFIXES]
-            known = {*AUDIO_SUFFIXES, *map(str.lower, SUFFIXES.values())}
-            others += sum(file.suffix.lower() not in known for file in files)
+            folder = path
+            audio = [
+                where / name for where, names in walk(path) for name in names if is_audio(name)
+            ]
             if not audio:
                 raise DanishAsrError(
-                    f"{path}: no audio file among {len(files)} files; known suffixes: "
-                    f"{' '.join(AUDIO_SUFFIXES)} (a file with another one can be named)"
+                    f"{path}: no audio file; its suffix is one of {' '.join(AUDIO_SUFFIXES)} (a "
+                    "file with another one can be named)"
                 )
         for file in audio:
             name = file.relative_to(folder).with_suffix("")
             target = (folder if out is None else out) / name
             # `Path.resolve` ends in an error at a link to itself.
             recordings.setdefault(os.path.realpath(file), Recording(file, name, target))
-    return Recordings(_with_distinct_targets([*recordings.values()]), others)
+    return _with_distinct_targets([*recordings.values()])
 
 
 def _with_distinct_targets(recordings: Sequence[Recording]) -> list[Recording]:

@@ -62,7 +62,7 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     console.print(f"loading {model} ...", markup=False)
 
     from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
-    from danish_asr.inference.model_card import facts_of  # noqa: PLC0415 - slow
+    from danish_asr.inference.run_facts import facts_of  # noqa: PLC0415 - slow
 
     loaded = load_model(model, **load)
     languages = facts_of(model).languages

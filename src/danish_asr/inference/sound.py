@@ -67,10 +67,7 @@ class Sound:
         )
         for block in self.blocks:
             if not np.isfinite(block).all():
-                raise TranscriptionError(
-                    f"{self.name}: a sample after {self.seconds:.0f} s is NaN or infinite; "
-                    "make the file again from its source"
-                )
+                raise TranscriptionError(f"{self.name}: has samples that are NaN or infinite")
             self.seconds += len(block) / self.rate
             samples = _mixed(block) if block.shape[1] > self.channels else block
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
@@ -81,7 +78,7 @@ class Sound:
         if self.total is not None and self.seconds < self.total - _SLACK:
             raise TranscriptionError(
                 f"{self.name}: ends at {self.seconds:.1f} s, but its header says "
-                f"{self.total:.1f} s; the file is truncated: copy or convert it again"
+                f"{self.total:.1f} s; copy or convert it again"
             )
 
 
@@ -103,15 +100,12 @@ def open_sound(
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     split = channels == "split"
     if isinstance(audio, np.ndarray):
-        array, rate = _checked(audio, rate)
+        if not rate:
+            raise TranscriptionError("an array needs rate=, its samples per second")
+        array = _as_columns(audio)
         count = array.shape[1] if split else 1
-        seconds = len(array) / rate
-        yield Sound(_blocks_of(array, rate), rate, "the array", seconds, count, split)
+        yield Sound(_blocks_of(array, rate), rate, "the array", len(array) / rate, count, split)
         return
-    if not isinstance(audio, str | Path | bytes):
-        raise TranscriptionError(
-            f"expected a path, the bytes of a file, or a numpy array, found {type(audio).__name__}"
-        )
     file, source = None, audio
     if not isinstance(source, bytes):
         # A name that is not UTF-8 could not be printed or written.
@@ -127,15 +121,14 @@ def open_sound(
             if fault:
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
-        yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
+        yield Sound(_decoded(decoder, name), rate, name, total, count, split, file)
 
 
 def _open(source: Path | bytes, name: str) -> Decoder:
     try:
         return open_audio(source)
     except AudioError as error:
-        fix = "; name one that exists" if "missing" in str(error) else ""
-        raise TranscriptionError(f"{name}: {error}{fix}") from None
+        raise TranscriptionError(f"{name}: {error}") from None
     except RuntimeError as error:  # of any decoder
         # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
         raise TranscriptionError(
@@ -143,21 +136,28 @@ def _open(source: Path | bytes, name: str) -> Decoder:
         ) from error
 
 
-def _decoded(decoder: Decoder, name: str, total: float | None) -> Iterator[Samples]:
+def _decoded(decoder: Decoder, name: str) -> Iterator[Samples]:
     rate, done = int(decoder.samplerate), 0
-    while True:
-        try:
-            block = decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)
-        except RuntimeError as error:  # of FLAC, MP4, ...
-            expected = "" if total is None else f" of {total:.1f} s"
-            raise TranscriptionError(
-                f"{name}: cannot be decoded after {done / rate:.0f} s{expected} ({error}); the "
-                "file is truncated or damaged: copy or convert it again"
-            ) from error
-        if not len(block):
-            return
-        done += len(block)
-        yield block
+    try:
+        while len(block := decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)):
+            done += len(block)
+            yield block
+    except RuntimeError as error:  # of FLAC, MP4, ...
+        raise TranscriptionError(
+            f"{name}: cannot be decoded after {done / rate:.0f} s ({error}); copy or convert it "
+            "again"
+        ) from error
+
+
+def _as_columns(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array as (samples, channels)."""
+    columns = array[:, None] if array.ndim == 1 else array
+    if columns.ndim != 2 or columns.dtype.kind not in "fi" or columns.shape[1] > len(columns) > 0:
+        raise TranscriptionError(
+            "expected an array (samples,) or (samples, channels) of floats or signed integers, "
+            f"not {array.shape} of {array.dtype}"
+        )
+    return columns
 
 
 def _blocks_of(array: NDArray[Any], rate: int) -> Iterator[Samples]:
@@ -178,24 +178,8 @@ def _mixed(block: Samples) -> Samples:
     return mean
 
 
-def _checked(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], int]:
-    """Return an array as (samples, channels), and its rate."""
-    two = array[:, None] if array.ndim == 1 else array
-    if two.ndim != 2 or two.dtype.kind not in "fi" or two.shape[1] > max(len(two), 1):
-        raise TranscriptionError(
-            "expected an array (samples,) or (samples, channels) of floats or signed integers, "
-            f"found {array.shape} of {array.dtype}"
-        )
-    if rate is None or rate <= 0 or rate % 1:
-        raise TranscriptionError(
-            f"an array needs rate=, its samples per second, a whole number; it is {rate}"
-        )
-    return two, int(rate)
-
-
 def reading_error(error: Exception, name: str) -> DanishAsrError:
     """Return what a user reads of a recording that cannot be read."""
     if isinstance(error, DanishAsrError):
         return error
-    reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-    return TranscriptionError(f"{name}: cannot be read ({reason})")
+    return TranscriptionError(f"{name}: cannot be read ({type(error).__name__}: {error})")

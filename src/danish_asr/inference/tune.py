@@ -22,10 +22,10 @@ from danish_asr.base.files import publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.beam_settings import FROM_LANGUAGE_MODEL, SearchSettings
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.inference.model import Model, load_model
-from danish_asr.inference.rows import Row, dataset_of, read_rows, run_of
+from danish_asr.inference.run_facts import Row, dataset_of, read_rows, run_of
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.text.profiles import normalize
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding import alignment
 from danish_asr.decoding.alignment import SpokenText, align_words
-from danish_asr.decoding.greedy import BLANK, GreedyDecoder
+from danish_asr.decoding.ctc import BLANK, GreedyDecoder
 
 SURE = 0.9
 

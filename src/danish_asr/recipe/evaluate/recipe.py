@@ -23,8 +23,8 @@ from typing_extensions import override
 from danish_asr.base.cluster import rank_info, use_granted_cpus
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
+from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
 from danish_asr.decoding.decoders import Decoder, make_decoder
-from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig

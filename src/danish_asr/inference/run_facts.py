@@ -1,24 +1,27 @@
-"""The ``README.md`` of an export: what the model is, how to use it, its scores and its limits."""
+"""What the run of a model says of it: its configuration, rows of its dataset, its scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from jinja2 import Environment, StrictUndefined
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from danish_asr import __version__
-from danish_asr.base.config_tree import Tree, value_of
-from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.audio import to_mono
+from danish_asr.base.config_tree import Tree, read_yaml, value_of
+from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.corpus.cards import hub_code
-from danish_asr.corpus.shards import find_shards
-from danish_asr.inference.model import Model
-from danish_asr.inference.rows import dataset_of, run_of
+from danish_asr.corpus.shards import find_shards, shards_of_split
+from danish_asr.recipe.config.schema import AssetsConfig, DatasetSection
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.models.cards import Assets
 from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    CONFIG_FILE,
     evaluation_of,
     evaluations,
     meant_checkpoint,
@@ -27,9 +30,8 @@ from danish_asr.recipe.run.run_directory import (
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import DEFAULT_PROFILE, Settings
-from danish_asr.text.profiles import PROFILES
 
-_TRAINING = (
+_TRAINING: Final = (
     "regime.num_steps",
     "optimizer.config.lr",
     "lr_scheduler.name",
@@ -37,7 +39,61 @@ _TRAINING = (
     "trainer.freeze_encoder_for_n_steps",
     "common.seed",
 )
-"""Keys of the configuration that the card names."""
+"""Keys of the configuration that a model card names."""
+
+
+class Row(NamedTuple):
+    """An utterance."""
+
+    text: str
+    waveform: NDArray[np.float32]
+    """Mono, 16 kHz."""
+
+
+def run_of(model: str | Path) -> tuple[Path, Tree]:
+    """Return the run of OUTDIR or ``OUTDIR/checkpoints/step_<n>``, and its configuration.
+
+    Raises:
+        ConfigError: It is no run.
+    """
+    path = Path(model).expanduser().resolve()
+    run = path.parents[1] if path.parent.name == CHECKPOINTS else path
+    if not (run / CONFIG_FILE).is_file():
+        fault = f"expected OUTDIR or OUTDIR/{CHECKPOINTS}/step_<n> of a run, found no {CONFIG_FILE}"
+        raise ConfigError([fault], where=str(model))
+    return run, read_yaml(run / CONFIG_FILE)
+
+
+def dataset_of(config: Tree) -> Path:
+    """Return the root of a run's dataset; raises ConfigError if it is not here any more."""
+    overrides: Any = value_of(config, "dataset.config_overrides") or {}
+    if data := overrides.get("data"):
+        return DanishAsrDataset(Path(data)).root
+    name = str(value_of(config, "dataset.name"))
+    paths: Any = value_of(config, "common.assets.extra_paths") or ()
+    assets = Assets(AssetsConfig(extra_paths=[Path(path) for path in paths]))
+    return assets.open_dataset(DatasetSection(name=name), assets.find("dataset.name", name)).root
+
+
+def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
+    """Yield at most about so many rows of splits, at even distances.
+
+    Raises:
+        DatasetError: There is no dataset, or no such split.
+    """
+    files = [shard.path for split in splits for shard in shards_of_split(dataset, split)]
+    total = sum(pq.read_metadata(file).num_rows for file in files)
+    step = max(total / most, 1.0)
+    number = taken = 0
+    for file in files:
+        batches = pq.ParquetFile(file).iter_batches(100, columns=["text", "audio_bytes"])
+        for batch in batches:
+            for row in batch.to_pylist():
+                number += 1
+                if number <= int(taken * step):
+                    continue
+                taken += 1
+                yield Row(row["text"], to_mono(bytes(row["audio_bytes"])))
 
 
 @dataclass(frozen=True)
@@ -53,30 +109,6 @@ class Facts:
     training: Sequence[tuple[str, Any]] = ()
     """Keys and values of its configuration."""
     scores: Sequence[str] = ()
-
-
-def model_card(model: Model, source: str, to: str, compared: Sequence[str]) -> str:
-    """Return the text of the card of the model that ``source`` names, exported to ``to``."""
-    template = files("danish_asr.inference").joinpath("card.md.jinja").read_text("utf-8")
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, autoescape=False)  # noqa: S701 - no HTML
-    parameters = sum(parameter.numel() for parameter in model.module.parameters())
-    return environment.from_string(template).render(
-        facts=facts_of(source),
-        model=model,
-        to=to,
-        parameters=parameters,
-        profile=PROFILES.get(model.text_profile),
-        shortest=model.frames.shortest_input() / 16,
-        compared=compared,
-        version=__version__,
-        packages=[f"{name}=={version(name).split('+')[0]}" for name in _PACKAGES[to]],
-    )
-
-
-_PACKAGES = {
-    "hf": ("torch", "transformers", "soundfile"),
-    "onnx": ("numpy", "onnxruntime", "soundfile"),
-}
 
 
 def facts_of(source: str) -> Facts:
