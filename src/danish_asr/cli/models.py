@@ -167,36 +167,37 @@ def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> di
     return {"decoder": decoder or ("beam" if config else "greedy"), "decoder_config": config}
 
 
-@app.command(examples=["harvest radio --model outputs/300m --name radio --out radio-data"])
+@app.command(examples=["harvest interviews --model outputs/300m --out data/radio"])
 def harvest(
     audio: Annotated[
         list[Path], Argument(metavar="AUDIO", help="Recordings, and folders of them.")
     ],
     *,
     model: Annotated[str, Option(help=_MODEL)],
-    name: Annotated[str, Option(help="Name of the dataset and of its corpus.")],
-    out: Annotated[Path, Option(help="Folder for tables and dataset.")],
+    out: Annotated[Path, Option(help="Folder for the tables.")],
     tier: Annotated[
         list[str] | None, Option(help="Tier of TextGrid or ELAN, or a pattern. Repeatable.")
     ] = None,
     max_cer: Annotated[
-        float, Option(help="Largest CER of the model's reading against the text.")
+        float, Option(min=0, max=1, help="Largest CER of the model's reading against the text.")
     ] = 0.3,
-    min_seconds: Annotated[float, Option(help="Shortest utterance.")] = 1.0,
-    max_seconds: Annotated[float, Option(help="Longest utterance.")] = 20.0,
+    min_seconds: Annotated[float, Option(min=0, help="Shortest utterance.")] = 1.0,
+    max_seconds: Annotated[float, Option(min=0, help="Longest utterance.")] = 20.0,
     device: Device = "auto",
 ) -> None:
-    """Make a dataset of long recordings with loose texts beside them.
+    """Find utterances in long recordings with loose texts beside them, as a table for convert.
 
     The text of anna.mp3 is anna.srt, .vtt, .TextGrid, .eaf, .json or .txt. Its times are not used.
     An interrupted command continues; other limits need no second run of the model.
     """
-    from danish_asr.inference.harvest import Limits
+    from danish_asr.inference.harvest import UTTERANCES, Limits
     from danish_asr.inference.harvest import harvest as harvest_recordings
 
     limits = Limits(max_cer=max_cer, min_seconds=min_seconds, max_seconds=max_seconds)
-    if not harvest_recordings(audio, out, name, model, limits, tiers=tier or (), device=device):
+    if not harvest_recordings(audio, out, model, limits, tiers=tier or (), device=device):
         raise typer.Exit(EXIT_FAILED)
+    own = "--split", "train", "--name", out.resolve().name, "--out", str(out / "dataset")
+    say_next("convert", f"table:{out / UTTERANCES}", *own, why="training data")
 
 
 @app.command(examples=["serve outputs/300m", "serve outputs/300m --port 9000 --lm lm"])

@@ -5,7 +5,7 @@ torchaudio finds the path.
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
@@ -113,16 +113,11 @@ class SpokenText:
             )
 
 
-class _TokenTimes(NamedTuple):
-    """Where the path has each token, (tokens,): frames, and the highest log-probability."""
+def _token_times(log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the best path with all tokens has each: first and last frame, highest log-probability.
 
-    first: Tensor
-    last: Tensor
-    peak: Tensor
-
-
-def _token_times(log_probs: Tensor, tokens: Tensor) -> _TokenTimes:
-    """Return when each token is emitted on the best path that has all of them."""
+    All are (tokens,).
+    """
     with warnings.catch_warnings():
         # torchaudio 2.8 announces its removal in 2.9, but later versions (2.10) keep it.
         warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
@@ -135,4 +130,4 @@ def _token_times(log_probs: Tensor, tokens: Tensor) -> _TokenTimes:
     ends = torch.cumsum(counts, 0)
     peaks = torch.full((len(tokens),), -torch.inf)
     peaks.scatter_reduce_(0, owners, log_probs[frames, tokens[owners]], "amax")
-    return _TokenTimes(frames[ends - counts], frames[ends - 1], peaks)
+    return frames[ends - counts], frames[ends - 1], peaks

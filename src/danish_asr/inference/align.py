@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
@@ -120,26 +120,20 @@ def align(
     if not pieces:
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
     words: list[Word] = []
-    for part in _parts(pieces, text):
-        frames = _joined(part.pieces, text)
-        words += text.align(frames, part.first, part.last, part.pieces[0].start)
+    for first, last, own in _parts(pieces, text):
+        words += text.align(_joined(own, text), first, last, own[0].start)
     segments = []
     for line, group in groupby(zip(text.lines, words, strict=True), key=lambda pair: pair[0]):
-        own = [word for _, word in group]
-        segments.append(Segment.of(own, speaker=lines[line].speaker))
+        spoken = [word for _, word in group]
+        segments.append(Segment.of(spoken, speaker=lines[line].speaker))
     return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
 
 
-class _Part(NamedTuple):
-    """Words ``first`` to ``last - 1`` of the text, and the speech that has them."""
+def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[tuple[int, int, Sequence[Piece]]]:
+    """Divide text and speech between pieces whose words of the text follow each other.
 
-    first: int
-    last: int
-    pieces: Sequence[Piece]
-
-
-def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[_Part]:
-    """Divide text and speech between pieces whose words of the text follow each other."""
+    Yields the first word of a part, the one after its last, and its pieces.
+    """
     hypotheses = [piece.hypothesis for piece in pieces]
     stretches = list(match(hypotheses, [word.spoken for word in text.words]))
     first = begin = 0
@@ -148,9 +142,9 @@ def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[_Part]:
         if before is None or after is None or max(before.cer, after.cer) >= GOOD:
             continue
         if before.last == after.first > first:
-            yield _Part(first, before.last, pieces[begin:number])
+            yield first, before.last, pieces[begin:number]
             first, begin = before.last, number
-    yield _Part(first, len(text.words), pieces[begin:])
+    yield first, len(text.words), pieces[begin:]
 
 
 def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:

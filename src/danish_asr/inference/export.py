@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import __version__
-from danish_asr.base.audio import AudioError, to_mono
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
@@ -32,6 +31,7 @@ from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
+from danish_asr.inference.sound import open_sound
 from danish_asr.text.profiles import PROFILES
 
 Format = Literal["hf", "onnx"]
@@ -40,11 +40,6 @@ LIMIT: Final = 1e-3
 """The largest difference of log-probabilities of an export in float32. Measured: 0 in transformers,
 below 6e-5 in ONNX, with digital silence as with speech; fairseq2 itself differs as much from
 float64."""
-
-_PACKAGES: Final = {
-    "hf": ("torch", "transformers", "soundfile"),
-    "onnx": ("numpy", "onnxruntime", "soundfile"),
-}
 
 _ROWS: Final = 20
 """Rows of the test split to compare on."""
@@ -62,7 +57,6 @@ def export_model(
     *,
     int8: bool = False,
     audio: Sequence[Path] = (),
-    console: Console | None = None,
 ) -> None:
     """Export a model to a new directory, which appears when it is compared; print what was.
 
@@ -72,7 +66,6 @@ def export_model(
         dest: The directory, which must not exist.
         int8: Also write ``model.int8.onnx``.
         audio: Files to compare on, and folders of them; else the test rows of the run's dataset.
-        console: Where to print.
 
     Raises:
         ConfigError: The options do not fit each other, or there is no such model.
@@ -102,26 +95,23 @@ def export_model(
         raise RunError(f"{dest} cannot be written: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    console = console or Console()
-    for line in (compared, f"wrote {dest}"):
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{compared}\nwrote {dest}")
 
 
 def _read_audio(paths: Sequence[Path]) -> Iterator[_Waveform]:
     """Yield the audio of files and folders; a longer recording than 30 s in parts."""
     for recording in find_recordings(paths):
-        try:
-            waveform = to_mono(recording.path)
-        except AudioError as error:
-            raise DanishAsrError(f"--audio {recording.path}: {error}") from None
+        with open_sound(recording.path) as sound:
+            waveform = np.concatenate([block[:, 0] for block in sound])
         yield from np.array_split(waveform, -(-len(waveform) // _LONGEST))
 
 
-def _read_test_rows(model: str) -> list[_Waveform]:
+def _read_test_rows(model: str) -> Iterator[_Waveform]:
     try:
         _, config = run_of(model)
-        rows = read_rows(dataset_of(config), ["test"], _ROWS)
-        return [row.waveform[:_LONGEST] for row in islice(rows, _ROWS)]
+        for row in read_rows(dataset_of(config), ["test"], _ROWS):
+            yield row.waveform[:_LONGEST]
     except DanishAsrError as error:
         raise RunError(
             f"the export is compared on speech; name files with --audio, as the model's own test "
@@ -208,5 +198,4 @@ def model_card(model: Model, source: str, to: Format, compared: str) -> str:
         shortest=model.frames.shortest_input() / 16,
         compared=compared,
         version=__version__,
-        packages=[f"{name}=={version(name).split('+')[0]}" for name in _PACKAGES[to]],
     )

@@ -5,15 +5,13 @@ import html
 import io
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
-
-_Interval: TypeAlias = tuple[float, float, str]
 
 MAX_LINE: Final = 42
 """Characters of a line; with two lines and 7 seconds the usual limits of broadcasters."""
@@ -85,29 +83,26 @@ def to_textgrid(transcript: Transcript) -> str:
     speakers: dict[str | None, list[Segment]] = defaultdict(list)
     for segment in sorted(transcript.segments, key=lambda s: (s.channel or 0, s.speaker or "")):
         speakers[segment.speaker_name].append(segment)
-    tiers: dict[str, list[_Interval]] = {}
+    tiers: dict[str, Sequence[Segment | Word]] = {}
     for speaker, segments in (speakers or {None: []}).items():
         prefix = "" if speaker is None else f"{speaker} "
-        words = [word for segment in segments for word in segment.words]
-        tiers[f"{prefix}segments"] = _intervals(segments)
-        tiers[f"{prefix}words"] = _intervals(words)
-    ends = [end for intervals in tiers.values() for _, end, _ in intervals[-1:]]
+        tiers[f"{prefix}segments"] = segments
+        tiers[f"{prefix}words"] = [word for segment in segments for word in segment.words]
+    ends = [round(segment.end, 3) for segment in transcript.segments]
     duration = max([round(transcript.duration, 3), *ends, 0.001])  # Praat refuses an empty one
     lines: list[object] = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
     lines += [0, duration, "<exists>", len(tiers)]
-    for name, intervals in tiers.items():
-        last = intervals[-1][1] if intervals else 0.0
-        if last < duration:
-            intervals.append((last, duration, ""))
+    for name, spans in tiers.items():
+        intervals = _intervals(spans, duration)
         lines += ['"IntervalTier"', _quoted(name), 0, duration, len(intervals)]
         for start, end, text in intervals:
             lines += [start, end, _quoted(text)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
+def _intervals(spans: Iterable[Segment | Word], duration: float) -> list[tuple[float, float, str]]:
     """Start, end and text of spans that do not overlap; silence between them has the text ''."""
-    intervals: list[_Interval] = []
+    intervals: list[tuple[float, float, str]] = []
     last = 0.0
     for span in spans:
         start, end = max(round(span.start, 3), last), round(span.end, 3)
@@ -117,6 +112,8 @@ def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
             intervals.append((last, start, ""))
         intervals.append((start, end, span.text))
         last = end
+    if last < duration:
+        intervals.append((last, duration, ""))
     return intervals
 
 
@@ -138,8 +135,8 @@ SUFFIXES: Final = {name: f".{name}" for name in FORMATS} | {"textgrid": ".TextGr
 
 def parse_formats(names: str) -> list[str]:
     """Return the formats of a list with commas; raises DanishAsrError for an unknown one."""
-    formats = [name.strip().lower() for name in names.split(",") if name.strip()]
-    for name in formats or [names]:
+    formats = [name.strip().lower() for name in names.split(",")]
+    for name in formats:
         if name not in FORMATS:
             raise DanishAsrError(f"unknown format '{name}'; available: {', '.join(FORMATS)}")
     return list(dict.fromkeys(formats))
@@ -150,9 +147,8 @@ def _label(speaker: str | None) -> str:
 
 
 def _clock(seconds: float, point: str) -> str:
-    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
-    whole_seconds, thousandths = divmod(milliseconds, 1000)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{whole_seconds:02}{point}{thousandths:03}"
+    rest, milliseconds = divmod(round(seconds * 1000), 1000)
+    return f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}{point}{milliseconds:03}"
 
 
 class Cue(NamedTuple):

@@ -1,18 +1,16 @@
-"""``danish-asr harvest``: recordings with loose texts to a dataset; an interrupted one continues.
+"""``danish-asr harvest``: recordings with loose texts to a table; an interrupted one continues.
 
 Recordings with a text beside them come in. What text and model agree on comes out, in the folder
 
 - ``recordings/``: what the model heard, a file for each recording; it does not depend on limits
 - ``utterances.jsonl``: what is kept, as a table that ``convert`` reads
 - ``left-out.jsonl``: what is not, with the reasons
-- ``dataset/``: the table as a built dataset
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -22,13 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import AlignmentError, DanishAsrError
 from danish_asr.base.files import publish_text, take
-from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
-from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.convert import convert
 from danish_asr.decoding.transcript import divide
 from danish_asr.inference.loose_text import (
     FRAMES_PER_SECOND,
@@ -40,8 +34,7 @@ from danish_asr.inference.loose_text import (
     match,
     read_text,
 )
-from danish_asr.inference.recordings import Recording, find_recordings
-from danish_asr.inference.sound import reading_error
+from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
 
 if TYPE_CHECKING:
@@ -51,10 +44,9 @@ if TYPE_CHECKING:
 RECORDINGS: Final = "recordings"
 UTTERANCES: Final = "utterances.jsonl"
 LEFT_OUT: Final = "left-out.jsonl"
-DATASET: Final = "dataset"
 
 _LONGEST: Final = 4.0
-"""Seconds of a piece: the shorter, the less is lost with a wrong word, and the less is known."""
+"""Seconds of a piece: the shorter, the less is lost with a wrong word, and the less is sure."""
 
 _MARGIN: Final = 0.1
 """Seconds of audio around a piece, as far as other words leave them."""
@@ -99,29 +91,26 @@ class Speech:
 def harvest(
     paths: Sequence[Path],
     out: Path,
-    name: str,
     model: str,
     limits: Limits,
     *,
     tiers: Sequence[str] = (),
     device: str = "auto",
 ) -> bool:
-    """Make a dataset of recordings; return whether each of them could be read.
+    """Make tables of recordings; return whether all of them could be read.
 
     Args:
         paths: Files and folders; the text beside a recording has its name.
-        out: A folder for the dataset and the tables, which may hold an earlier harvest.
-        name: The name of the dataset's card, and of the corpus.
+        out: A folder for the tables, which may hold an earlier harvest.
         model: As for `load_model`.
         limits: What is kept.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
         device: ``auto``, or a device of PyTorch.
 
     Raises:
-        ConfigError: The name is impossible, or the model is unknown.
+        ConfigError: The model is unknown.
         DanishAsrError: A path is missing, or another process writes to ``out``.
     """
-    ConvertOptions(name=name)  # checks it
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     recordings = find_recordings(paths, out / RECORDINGS)
     key = {"weights": _weights(model), "tiers": [*tiers]}
@@ -140,10 +129,7 @@ def harvest(
         try:
             if loaded is not None:
                 failures = _listen(waiting, loaded, key, console)
-            heard = [own for own in recordings if _is_heard(own, key)]
-            heard.sort(key=lambda own: own.target)
-            if _write_tables(heard, out, name, limits, console):
-                _build_dataset(out, name, console)
+            _write_tables([own for own in recordings if _is_heard(own, key)], out, limits, console)
         finally:
             with suppress(OSError):
                 lease.release()
@@ -185,38 +171,28 @@ def _listen(
     recordings: Sequence[Recording], model: Model, key: Mapping[str, Any], console: Console
 ) -> list[str]:
     """Run the model over recordings with a text and keep what it hears; return what failed."""
-    failures = []
-    without_text = 0
-    with Progress("listening", len(recordings), console=console) as bar:
+    without_text: list[Recording] = []
 
-        def show(done: float, total: float | None) -> None:
-            bar.update(number + (min(done / total, 1.0) if total else 0.0))
+    def listen_to(recording: Recording, show: ShowProgress) -> None:
+        state, text = _state(recording, key), find_text(recording.path)
+        if text is None:
+            without_text.append(recording)
+            return
+        lines = read_text(text, key["tiers"])
+        seconds, words, pieces = hear_text(model, recording.path, lines, show)
+        rows = [asdict(piece) for piece in pieces]
+        values = state | {"seconds": seconds, "words": words, "pieces": rows}
+        publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
+        if len(words) >= _COPY and not any(piece.cer for piece in pieces):
+            console.print(
+                f"warning: {text} is exactly what the model hears; if `danish-asr transcribe` has "
+                "written it, remove it and harvest again"
+            )
 
-        for number, recording in enumerate(recordings):
-            bar.update(number, text=f"{number:,}/{len(recordings):,} recordings")
-            path = str(recording.path)
-            try:
-                state, text = _state(recording, key), find_text(recording.path)
-                if text is None:
-                    without_text += 1
-                    continue
-                lines = read_text(text, key["tiers"])
-                seconds, words, pieces = hear_text(model, recording.path, lines, show)
-            except (DanishAsrError, OSError) as error:
-                fault = str(reading_error(error, path))
-                failures.append(fault if path in fault else f"{path}: {fault}")
-                continue
-            rows = [asdict(piece) for piece in pieces]
-            values = state | {"seconds": seconds, "words": words, "pieces": rows}
-            publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
-            if len(words) >= _COPY and not any(piece.cer for piece in pieces):
-                console.print(
-                    f"warning: {text} is exactly what the model hears; if `danish-asr transcribe` "
-                    "has written it, remove it and harvest again"
-                )
+    failures = work_through(recordings, listen_to, console)
     if without_text:
         console.print(
-            f"without a text beside them: {without_text:,} recordings; for these `danish-asr "
+            f"without a text beside them: {len(without_text):,} recordings; for these `danish-asr "
             "transcribe --format json`, correct the texts, then `danish-asr convert`"
         )
     return failures
@@ -334,35 +310,30 @@ def _joined(before: Speech, after: Speech) -> Speech:
 
 
 def _write_tables(
-    recordings: Iterable[Recording], out: Path, name: str, limits: Limits, console: Console
-) -> bool:
-    """Apply the limits and write the tables; return whether anything is kept."""
+    recordings: Iterable[Recording], out: Path, limits: Limits, console: Console
+) -> None:
+    """Apply the limits and write the tables."""
     rows: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
-    seconds = 0.0
-    for recording in recordings:
+    seconds = kept_seconds = 0.0
+    for recording in sorted(recordings, key=lambda own: own.target):
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
-        seconds += values["seconds"]
         pieces = [Speech(**piece) for piece in values["pieces"]]
         kept, others = select(pieces, values["words"], limits)
         audio = {"audio_filepath": os.path.relpath(recording.path.resolve(), out.resolve())}
         place = recording.target.relative_to(out / RECORDINGS).as_posix()
-        rows += [
-            {"id": f"{name}/{place}/{round(own.start * 1000):08d}"} | audio | _row(own)
-            for own in kept
-        ]
+        for own in kept:
+            name = f"{out.resolve().name}/{place}/{round(own.start * 1000):08d}"
+            rows.append({"id": name} | audio | _row(own))
         left_out += [audio | row for row in others]
-    table, text = out / UTTERANCES, _lines(rows)
-    if not table.is_file() or table.read_text(encoding="utf-8") != text:
-        shutil.rmtree(out / DATASET, ignore_errors=True)  # it is of other utterances
-        publish_text(table, text)
+        seconds += values["seconds"]
+        kept_seconds += sum(own.end - own.start for own in kept)
+    publish_text(out / UTTERANCES, _lines(rows))
     publish_text(out / LEFT_OUT, _lines(left_out))
-    kept_seconds = sum(row["end"] - row["start"] for row in rows)
     console.print(
         f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(rows):,} "
         f"utterances; {out / LEFT_OUT} has the rest, with reasons"
     )
-    return bool(rows)
 
 
 def _row(own: Speech) -> dict[str, Any]:
@@ -377,13 +348,3 @@ def _row(own: Speech) -> dict[str, Any]:
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
-def _build_dataset(out: Path, name: str, console: Console) -> None:
-    """Build the dataset of the table."""
-    root = out / DATASET
-    options = ConvertOptions(name=name, split="train", max_drop=1.0, workers=usable_cpus())
-    inventory = convert(f"table:{out / UTTERANCES}", root, options)
-    if inventory.dropped_rows:
-        console.print(f"utterances that could not be converted: {inventory.dropped_rows:,}")
-    console.print(f"{root}: {inventory.rows:,} utterances, all in the split train")

@@ -52,8 +52,7 @@ def load_model(
         ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
             and decoder do not fit.
         LanguageModelError: That of the decoder is missing or broken.
-        RunError: The directory has no model, there is no such device, or it computes nothing in
-            int8.
+        RunError: The directory has no model, there is no such device, or int8 is not for it.
         RunFailedError: The weights cannot be read.
     """
     torch_device = _device(device)

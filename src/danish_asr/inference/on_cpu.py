@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Final, cast
 
 import torch
@@ -16,8 +15,6 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import linear
 
-from danish_asr.base.errors import RunError
-
 _LARGEST: Final = 127
 """The largest weight in int8; -128 is unused, so that zero stays zero."""
 
@@ -28,15 +25,7 @@ def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
     The front end's convolutions become matrix products. With ``int8``, the linear layers of front
     end and encoder have weights in int8, one scale per output; each input gets a scale when it
     comes (dynamic quantisation). The convolutions and the last layer stay in float32.
-
-    Raises:
-        RunError: This build of PyTorch computes nothing in int8.
     """
-    if int8 and torch.backends.quantized.engine == "none":
-        raise RunError(
-            f"int8 needs a PyTorch with fbgemm or qnnpack; this one, for {platform.machine()}, has "
-            "neither: leave it out"
-        )
     frontend = module.encoder_frontend
     if isinstance(extractor := frontend.feature_extractor, Wav2Vec2FeatureExtractor):
         layers = extractor.layers

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ShowProgress = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if the file does not say."""
 
+_ChannelWindow = tuple[int | None, Window]
+
 _LONGEST_SEGMENT: Final = 30.0
 
 _UNKNOWN: Final = "⁇"
@@ -47,13 +49,6 @@ class Heard(NamedTuple):
     words: list[Word]
 
 
-class _Waiting(NamedTuple):
-    """A window that waits for the model."""
-
-    channel: int | None
-    window: Window
-
-
 def hear(
     model: Model,
     sound: Sound,
@@ -66,35 +61,37 @@ def hear(
     Raises:
         TranscriptionError: It is damaged or empty.
     """
-    batch: list[_Waiting] = []
+    batch: list[_ChannelWindow] = []
     seconds, limit = 0.0, model.seconds_of_batch(batch_seconds)
-    for waiting in _windows(sound, model.longest, progress):
-        batch.append(waiting)
-        seconds += len(waiting.window.samples) / SAMPLE_RATE
+    for channel, window in _windows(sound, model.longest, progress):
+        batch.append((channel, window))
+        seconds += len(window.samples) / SAMPLE_RATE
         if seconds >= limit:
             yield from _hear(model, batch, limit)
             batch, seconds = [], 0.0
     yield from _hear(model, batch, limit)
 
 
-def _windows(sound: Sound, longest: float, progress: ShowProgress | None) -> Iterator[_Waiting]:
+def _windows(
+    sound: Sound, longest: float, progress: ShowProgress | None
+) -> Iterator[_ChannelWindow]:
     """Cut the channels of a sound into windows of speech."""
     channels: Sequence[int | None] = range(sound.channels) if sound.split else [None]
     cutters = [Cutter(longest, VoiceActivity()) for _ in channels]
     for block in sound:
         for channel, cutter, samples in zip(channels, cutters, block.T, strict=True):
             for window in cutter(samples):
-                yield _Waiting(channel, window)
+                yield channel, window
         if progress is not None:
             progress(sound.seconds, sound.total)
     for channel, cutter in zip(channels, cutters, strict=True):
         for window in cutter(np.empty(0, np.float32), last=True):
-            yield _Waiting(channel, window)
+            yield channel, window
 
 
-def _hear(model: Model, batch: Sequence[_Waiting], batch_seconds: float) -> Iterator[Heard]:
+def _hear(model: Model, batch: Sequence[_ChannelWindow], batch_seconds: float) -> Iterator[Heard]:
     """Run the model on the windows of a batch, and decode each of them alone."""
-    rows = model.log_probs([own.window.samples for own in batch], batch_seconds=batch_seconds)
+    rows = model.log_probs([window.samples for _, window in batch], batch_seconds=batch_seconds)
     texts = decode(model.decoder, rows)
     for (channel, window), log_probs, text in zip(batch, rows, texts, strict=True):
         start = window.start / SAMPLE_RATE

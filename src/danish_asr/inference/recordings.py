@@ -1,13 +1,16 @@
-"""The recordings in files and folders, and where their transcripts go."""
+"""The recordings in files and folders, where their transcripts go, and work on one by one."""
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from danish_asr.base.errors import DanishAsrError
+from rich.console import Console
+
+from danish_asr.base.errors import DanishAsrError, RunError, RunFailedError
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, walk
+from danish_asr.base.progress import Progress
 from danish_asr.inference.formats import SUFFIXES
 
 
@@ -74,3 +77,33 @@ def _with_distinct_targets(recordings: Sequence[Recording]) -> list[Recording]:
             )
         distinct[target] = replace(recording, target=target)
     return [*distinct.values()]
+
+
+def work_through(
+    recordings: Sequence[Recording],
+    work: Callable[[Recording, Callable[[float, float | None], None]], None],
+    console: Console,
+) -> list[str]:
+    """Call ``work`` with recordings and what shows its progress; return what failed.
+
+    Whatever breaks at a recording, the others go on.
+    """
+    failures = []
+    total = len(recordings)
+    with Progress(f"0/{total:,} recordings", total, console=console) as bar:
+
+        def show(seconds: float, all_seconds: float | None) -> None:
+            bar.update(number + (min(seconds / all_seconds, 1.0) if all_seconds else 0.0))
+
+        for number, recording in enumerate(recordings):
+            bar.update(number, text=f"{number:,}/{total:,} recordings")
+            try:
+                work(recording, show)
+            except (RunError, RunFailedError):  # of the model
+                raise
+            except Exception as error:  # noqa: BLE001 - see above
+                path, fault = str(recording.path), str(error)
+                if not isinstance(error, DanishAsrError):
+                    fault = f"cannot be read ({type(error).__name__}: {error})"
+                failures.append(fault if path in fault else f"{path}: {fault}")
+    return failures

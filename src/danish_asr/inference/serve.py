@@ -7,10 +7,9 @@ it sends server-sent events, each segment as soon as it ends, which the page rea
 
 import asyncio
 import json
-import math
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -99,8 +98,7 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def explain(_: Request, error: RequestValidationError) -> Response:
-        faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
-        return _error(400, "; ".join(faults))
+        return _error(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
 
     @app.get("/")
     async def show_page() -> Response:
@@ -126,20 +124,16 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         except DanishAsrError as error:
             return _error(400, str(error))
         transcript = transcription.transcript
+        text = " ".join(transcript.text.split())
+        if response_format == "json":
+            return JSONResponse({"text": text})
         if response_format == "verbose_json":
             with_words = "word" in timestamp_granularities
             return JSONResponse(_verbose(transcript, language, with_words=with_words))
-        return _answer(transcript, response_format)
+        content = f"{text}\n" if response_format == "text" else FORMATS[response_format](transcript)
+        return Response(content, media_type="text/plain")
 
     return app
-
-
-def _answer(transcript: Transcript, response_format: str) -> Response:
-    text = " ".join(transcript.text.split())
-    if response_format == "json":
-        return JSONResponse({"text": text})
-    content = f"{text}\n" if response_format == "text" else FORMATS[response_format](transcript)
-    return Response(content, media_type="text/plain")
 
 
 def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
@@ -179,7 +173,7 @@ class _Transcription:
 
     def __init__(self, model: Any, audio: bytes, turn: asyncio.Lock, request: Request) -> None:
         self._model, self._audio, self._turn, self._request = model, audio, turn, request
-        self._found: list[Segment] = []
+        self._spoken: list[Segment] = []
         self._seconds = 0.0
 
     async def segments(self) -> AsyncIterator[Segment]:
@@ -187,15 +181,15 @@ class _Transcription:
         async with self._turn:
             segments = self._model.stream(self._audio, progress=self._note)
             while (segment := await asyncio.to_thread(next, segments, None)) is not None:
-                self._found.append(segment)
+                self._spoken.append(segment)
                 yield segment
                 if await self._request.is_disconnected():
                     return
 
     @property
     def transcript(self) -> Transcript:
-        """What was found."""
-        return Transcript(self._seconds, self._found, about=dict(self._model.about))
+        """What was said so far."""
+        return Transcript(self._seconds, self._spoken, about=dict(self._model.about))
 
     def _note(self, seconds: float, _: float | None) -> None:
         self._seconds = seconds
@@ -222,33 +216,18 @@ def _event(kind: str, **values: Any) -> str:
 
 
 def _verbose(transcript: Transcript, language: str, *, with_words: bool) -> dict[str, Any]:
+    segments = [
+        {"id": number, "start": own.start, "end": own.end, "text": own.text}
+        for number, own in enumerate(transcript.segments)
+    ]
     answer: dict[str, Any] = {
         "task": "transcribe",
         "language": language,
         "duration": transcript.duration,
         "text": " ".join(transcript.text.split()),
-        "segments": [_segment(*numbered) for numbered in enumerate(transcript.segments)],
+        "segments": segments,
     }
     if with_words:
         words = transcript.words
         answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
     return answer
-
-
-def _segment(number: int, segment: Segment) -> dict[str, Any]:
-    confidences: Sequence[float] = [word.confidence or 0.0 for word in segment.words]
-    # A confidence is a product over symbols; OpenAI's is a mean over tokens.
-    symbols = len(segment.text)
-    return {
-        "id": number,
-        "start": segment.start,
-        "end": segment.end,
-        "text": segment.text,
-        "avg_logprob": sum(math.log(max(value, 1e-9)) for value in confidences) / symbols,
-        # Whisper's, which clients may require: a CTC model has none of them.
-        "seek": 0,
-        "tokens": [],
-        "temperature": 0.0,
-        "compression_ratio": 1.0,
-        "no_speech_prob": 0.0,
-    }

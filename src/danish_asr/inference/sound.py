@@ -22,7 +22,7 @@ from danish_asr.base.audio import (
 )
 from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
 from danish_asr.base.audio_headers import header_fault
-from danish_asr.base.errors import DanishAsrError, TranscriptionError
+from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
 Samples: TypeAlias = NDArray[np.float32]
@@ -176,10 +176,3 @@ def _mixed(block: Samples) -> Samples:
     if mean.var() < 0.1 * power.mean() / len(power):
         return block[:, [power.argmax()]]
     return mean
-
-
-def reading_error(error: Exception, name: str) -> DanishAsrError:
-    """Return what a user reads of a recording that cannot be read."""
-    if isinstance(error, DanishAsrError):
-        return error
-    return TranscriptionError(f"{name}: cannot be read ({type(error).__name__}: {error})")

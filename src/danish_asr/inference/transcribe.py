@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from danish_asr.base.errors import DanishAsrError, RunError, RunFailedError
+from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
-from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
-from danish_asr.inference.recordings import find_recordings
-from danish_asr.inference.sound import Audio, reading_error
+from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
+    from danish_asr.inference.recognise import ShowProgress
+    from danish_asr.inference.sound import Audio
 
 _STDIN: Final = Path("-")
 
@@ -78,20 +78,21 @@ def transcribe(paths: Sequence[Path], request: Request) -> bool:
     if is_single and request.formats is None and request.out is None:
         _print(request, paths[0], "txt", turns.get(paths[0]))
         return True
-    tasks = {}
-    for recording in recordings:
-        outputs = recording.transcripts(formats)
-        if not request.overwrite:
-            outputs = {name: file for name, file in outputs.items() if not file.exists()}
-        if outputs:
-            tasks[recording.path] = outputs
+    tasks = {own: _missing(own, formats, request) for own in recordings}
+    waiting = {recording: outputs for recording, outputs in tasks.items() if outputs}
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    if skipped := len(recordings) - len(tasks):
+    if skipped := len(tasks) - len(waiting):
         console.print(
             f"skipped, transcripts exist: {skipped:,} recordings; --overwrite replaces them, --out "
             "writes elsewhere"
         )
-    return not tasks or _transcribe_files(request, tasks, turns, console)
+    return not waiting or _transcribe_files(request, waiting, turns, console)
+
+
+def _missing(recording: Recording, formats: Sequence[str], request: Request) -> dict[str, Path]:
+    """Return the transcripts to write, by format."""
+    outputs = recording.transcripts(formats)
+    return {own: file for own, file in outputs.items() if request.overwrite or not file.exists()}
 
 
 def _load(request: Request) -> Model:
@@ -126,35 +127,27 @@ def _with_speakers(transcript: Transcript, turns: Turns | None, request: Request
 
 def _transcribe_files(
     request: Request,
-    tasks: Mapping[Path, Mapping[str, Path]],
+    tasks: Mapping[Recording, Mapping[str, Path]],
     turns: Mapping[Path, Turns],
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
     model = _load(request)
-    failures: list[str] = []
     silent: list[str] = []
     begin, seconds = time.monotonic(), 0.0
-    with Progress("transcribing", len(tasks), console=console) as bar:
 
-        def show(done: float, total: float | None) -> None:
-            bar.update(number + (min(done / total, 1.0) if total else 0.0))
+    def write(recording: Recording, show: ShowProgress) -> None:
+        nonlocal seconds
+        path = recording.path
+        transcript = model.transcribe(path, progress=show, **request.options)
+        transcript = _with_speakers(transcript, turns.get(path), request)
+        for name, output in tasks[recording].items():
+            publish_text(output, FORMATS[name](transcript))
+        if not transcript.segments:
+            silent.append(str(path))
+        seconds += transcript.duration
 
-        for number, (path, outputs) in enumerate(tasks.items()):
-            bar.update(number, text=f"{number:,}/{len(tasks):,} files")
-            try:
-                transcript = model.transcribe(path, progress=show, **request.options)
-            except (RunError, RunFailedError):  # of the model, not of the recording
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever breaks, other recordings go on
-                failures.append(str(reading_error(error, str(path))))
-                continue
-            if not transcript.segments:
-                silent.append(str(path))
-            transcript = _with_speakers(transcript, turns.get(path), request)
-            for name, output in outputs.items():
-                publish_text(output, FORMATS[name](transcript))
-            seconds += transcript.duration
+    failures = work_through([*tasks], write, console)
     elapsed = time.monotonic() - begin
     if succeeded := len(tasks) - len(failures):
         console.print(
