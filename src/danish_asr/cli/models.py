@@ -57,6 +57,8 @@ def export(
     """Write a model for other programs, compared on speech with the original."""
     from danish_asr.inference.export import export_model
 
+    if int8 and to == "hf":
+        raise typer.BadParameter("needs --to onnx", param_hint="--int8")
     export_model(model, to, dest, int8=int8, audio=audio or [])
     typer.echo(f"Next: {dest / 'README.md'} has the lines that use it", err=True)
 

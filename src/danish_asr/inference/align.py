@@ -61,12 +61,8 @@ def align_file(
     """Write the times of a text's words beside the audio, or to the folder ``out``.
 
     ``text`` is a file, of which a line or a cue is a segment; other arguments are those of the
-    command.
-
-    Raises:
-        AlignmentError: The text does not fit, or an output exists; or most words are hardly heard,
-            when the outputs are written.
-        SourceError: The text cannot be read.
+    command. Raises what `align` does, and AlignmentError if an output exists, or if most words are
+    hardly heard, when the outputs are written.
     """
     (recording,) = find_recordings([audio], out)
     outputs, lines = recording.transcripts(parse_formats(formats)), read_text(text)
@@ -108,12 +104,8 @@ def align(
     """Return the times of each word of ``lines``, a segment each, as they are written.
 
     What is aligned are the words as the model writes them; see `Text`. A line of which it writes
-    nothing is left out.
-
-    Raises:
-        AlignmentError: Nobody speaks, the text is too long for the audio, or it is in letters that
-            the model cannot write.
-        TranscriptionError: The audio cannot be read.
+    nothing is left out. Raises AlignmentError if nobody speaks, or the text does not fit, and
+    TranscriptionError if the audio cannot be read.
     """
     text = Text(lines, model)
     duration, pieces = listen(model, audio, text, progress)
@@ -123,7 +115,8 @@ def align(
     for first, last, own in _parts(pieces, text):
         words += text.align(_joined(own, text), first, last, own[0].start)
     segments = []
-    for line, group in groupby(zip(text.lines, words, strict=True), key=lambda pair: pair[0]):
+    pairs = zip(text.words, words, strict=True)
+    for line, group in groupby(pairs, key=lambda pair: pair[0].line):
         spoken = [word for _, word in group]
         segments.append(Segment.of(spoken, speaker=lines[line].speaker))
     return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import __version__
-from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, RunError
+from danish_asr.base.errors import DanishAsrError, MissingExtraError, RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.ctc import GreedyDecoder
@@ -64,18 +64,15 @@ def export_model(
         model: As for `load_model`.
         to: ``hf`` for transformers, ``onnx`` for onnxruntime and sherpa-onnx.
         dest: The directory, which must not exist.
-        int8: Also write ``model.int8.onnx``.
+        int8: Also write ``model.int8.onnx``; of ``onnx`` only.
         audio: Files to compare on, and folders of them; else the test rows of the run's dataset.
 
     Raises:
-        ConfigError: The options do not fit each other, or there is no such model.
+        RunError: The directory exists, the model cannot be exported, or the export differs from it.
         MissingExtraError: The extra ``export`` is not installed.
-        RunError: The model cannot be exported, or the export differs from it.
     """
-    if int8 and to == "hf":
-        raise ConfigError(["--int8 needs --to onnx"], where="danish-asr export")
     if dest.exists():
-        raise ConfigError([f"{dest} exists; name a new directory"], where="danish-asr export")
+        raise RunError(f"{dest} exists; name a new directory")
     if not all(map(find_spec, ("transformers", "onnx", "onnxruntime"))):
         raise MissingExtraError("export", "export")
     partial = dest.with_name(f".{dest.name}.partial")
@@ -122,8 +119,7 @@ def _read_test_rows(model: str) -> Iterator[_Waveform]:
 def compare(model: Model, folder: Path, to: Format, waveforms: Sequence[_Waveform]) -> str:
     """Compare what is in ``folder``, in its own library, with the model; return a line to print.
 
-    Raises:
-        RunError: A log-probability differs by more than `LIMIT`, or a text differs.
+    Raises RunError if a log-probability differs by more than `LIMIT`, or a text.
     """
     run = _in_transformers(folder) if to == "hf" else _in_onnxruntime(folder)
     library = "transformers" if to == "hf" else "onnxruntime"

@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -54,18 +53,16 @@ _MARGIN: Final = 0.1
 _PAUSE: Final = 1.0
 """Seconds between two pieces of an utterance, at most."""
 
-_COPY: Final = 100
-"""Words from which on a text that equals what the model hears is probably its own."""
+_COPY: Final = 20
+"""Pieces from which on a text that equals what the model hears is probably its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What is kept."""
 
-    max_cer: float
-    """Of the model's reading of a text, against the text."""
-    min_seconds: float
-    """Of an utterance."""
+    max_cer: float  # of the model's reading of a text, against the text
+    min_seconds: float  # of an utterance
     max_seconds: float
 
 
@@ -75,16 +72,11 @@ class Speech:
 
     start: float
     end: float
-    hypothesis: str
-    """What the model hears."""
-    text: str = ""
-    """What the text says; empty if it has nothing similar."""
-    cer: float = 1.0
-    """Character error rate of what the model hears, against the text."""
-    first: int = 0
-    """The first of its words in the text."""
-    last: int = 0
-    """The word after its last one."""
+    hypothesis: str  # what the model hears
+    text: str = ""  # what the text says; empty if it has nothing similar
+    cer: float = 1.0  # character error rate of what the model hears, against the text
+    first: int = 0  # the first of its words in the text
+    last: int = 0  # the word after its last one
     speaker: str | None = None
 
 
@@ -105,11 +97,10 @@ def harvest(
         model: As for `load_model`.
         limits: What is kept.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
-        device: ``auto``, or a device of PyTorch.
+        device: As for `load_model`.
 
-    Raises:
-        ConfigError: The model is unknown.
-        DanishAsrError: A path is missing, or another process writes to ``out``.
+    Raises DanishAsrError if a path is missing, the model is unknown, or another process writes to
+    ``out``.
     """
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     recordings = find_recordings(paths, out / RECORDINGS)
@@ -179,11 +170,10 @@ def _listen(
             without_text.append(recording)
             return
         lines = read_text(text, key["tiers"])
-        seconds, words, pieces = hear_text(model, recording.path, lines, show)
-        rows = [asdict(piece) for piece in pieces]
-        values = state | {"seconds": seconds, "words": words, "pieces": rows}
+        seconds, pieces = hear_text(model, recording.path, lines, show)
+        values = state | {"seconds": seconds, "pieces": [asdict(piece) for piece in pieces]}
         publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
-        if len(words) >= _COPY and not any(piece.cer for piece in pieces):
+        if len(pieces) >= _COPY and not any(piece.cer for piece in pieces):
             console.print(
                 f"warning: {text} is exactly what the model hears; if `danish-asr transcribe` has "
                 "written it, remove it and harvest again"
@@ -200,13 +190,8 @@ def _listen(
 
 def hear_text(
     model: Model, audio: Path, lines: Sequence[Line], progress: ShowProgress | None = None
-) -> tuple[float, list[str], list[Speech]]:
-    """Return a recording's seconds, the words of its text, and its speech.
-
-    Raises:
-        AlignmentError: The text is in letters that the model cannot write.
-        TranscriptionError: The audio cannot be read.
-    """
+) -> tuple[float, list[Speech]]:
+    """Return the seconds of a recording, and its speech."""
     text = Text(lines, model)
     seconds, pieces = listen(model, audio, text, progress)
     parts = [part for piece in pieces for part in _divided(piece)]
@@ -217,7 +202,8 @@ def hear_text(
         if stretch is not None:
             with suppress(AlignmentError):  # more letters than frames: the text is not similar
                 timed = text.align(part.frames, stretch.first, stretch.last, part.start)
-                speakers = {lines[text.lines[word]].speaker for word in range(*stretch[:2])}
+                words = text.words[stretch.first : stretch.last]
+                speakers = {lines[word.line].speaker for word in words}
                 begin, end = timed[0].start, timed[-1].end
                 own = replace(
                     own,
@@ -230,7 +216,7 @@ def hear_text(
                     speaker=speakers.pop() if len(speakers) == 1 else None,
                 )
         speech.append(own)
-    return seconds, [word.text for word in text.words], speech
+    return seconds, speech
 
 
 def _divided(piece: Piece) -> Iterator[Piece]:
@@ -249,10 +235,8 @@ def _divided(piece: Piece) -> Iterator[Piece]:
         frame = end
 
 
-def select(
-    pieces: Sequence[Speech], words: Sequence[str], limits: Limits
-) -> tuple[list[Speech], list[dict[str, Any]]]:
-    """Return the utterances of a recording, and a row for what of speech and text is in none.
+def select(pieces: Iterable[Speech], limits: Limits) -> tuple[list[Speech], list[dict[str, Any]]]:
+    """Return the utterances of a recording, and a row for speech that is in none.
 
     Neighbours become one utterance if no word of the text is between them.
     """
@@ -275,11 +259,6 @@ def select(
             left_out.append(_left_out(own, f"longer than {limits.max_seconds:g} s"))
         else:
             kept.append(own)
-    used = {word for own in kept for word in range(own.first, own.last)}
-    for is_used, group in groupby(range(len(words)), used.__contains__):
-        if not is_used:
-            text = " ".join(words[number] for number in group)
-            left_out.append({"reason": "in the text only", "text": text})
     return kept, left_out
 
 
@@ -319,7 +298,7 @@ def _write_tables(
     for recording in sorted(recordings, key=lambda own: own.target):
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
         pieces = [Speech(**piece) for piece in values["pieces"]]
-        kept, others = select(pieces, values["words"], limits)
+        kept, others = select(pieces, limits)
         audio = {"audio_filepath": os.path.relpath(recording.path.resolve(), out.resolve())}
         place = recording.target.relative_to(out / RECORDINGS).as_posix()
         for own in kept:

@@ -59,8 +59,7 @@ class Line(NamedTuple):
 def find_text(audio: Path) -> Path | None:
     """Return the text beside a recording, such as ``anna.srt`` or ``anna.da.srt``, if any.
 
-    Raises:
-        SourceError: There are several.
+    Raises SourceError if there are several.
     """
     stem = normalize("NFC", audio.stem)
     texts = [
@@ -81,8 +80,7 @@ def find_text(audio: Path) -> Path | None:
 def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
     """Return the lines of a text, those of timed text in the order of their starts.
 
-    Raises:
-        SourceError: It cannot be read, is the output of a model, or ``tiers`` have to choose.
+    Raises SourceError if it cannot be read, is the output of a model, or ``tiers`` have to choose.
     """
     suffix = path.suffix.lower()
     if suffix == ".json" and "decoder" in json.loads(path.read_text("utf-8")).get("about", {}):
@@ -104,38 +102,35 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
 
 
 class WrittenWord(NamedTuple):
-    """One or more words of the text, and what the model writes for them, in one or more words."""
+    """A word of the text, with signs beside it, and what the model writes for it."""
 
     text: str
-    spoken: str
+    spoken: str  # one or more words
+    line: int
 
 
 class Text:
     """The words of a text as a model writes them.
 
     They are normalised by the profile of its training, without characters that its tokenizer lacks.
-    A word of which nothing is left, such as a dash, stays with a neighbour.
+    A word of which nothing is left, such as a dash, stays with a neighbour. Raises AlignmentError
+    if the model cannot write most of the words.
 
     Attributes:
-        words: As they are written, and as they are spoken.
-        lines: The number of the line of each word.
-        symbols: The indices of the tokenizer that the text needs, (symbols,).
+        words: In the order of the text.
+        symbols: The indices of the tokenizer that they need, (symbols,).
         silent_columns: Of these, the columns of the blank and of the space.
-
-    Raises:
-        AlignmentError: The model cannot write most of the words.
     """
 
     def __init__(self, lines: Sequence[Line], model: Model) -> None:
         from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
 
         spell = _speller(model)
-        self.words: list[WrittenWord] = []
-        self.lines: list[int] = []
-        for number, line in enumerate(lines):
-            words = _written_words(line.text, spell)
-            self.words += words
-            self.lines += [number] * len(words)
+        self.words = [
+            word
+            for number, line in enumerate(lines)
+            for word in _written_words(number, line.text, spell)
+        ]
         texts = [text for line in lines for text in line.text.split()]
         count = sum(any(map(str.isalnum, text)) for text in texts)
         if not self.words or len(self.words) < count / 2:
@@ -173,35 +168,32 @@ class Text:
 
 def _speller(model: Model) -> Callable[[str], str]:
     """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
-    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+    from danish_asr.decoding.beam import symbols  # noqa: PLC0415 - slow: torch
 
-    @cache
-    def can_write(character: str) -> bool:
-        return unknown is None or not bool((encode(character) == unknown).any())
+    alphabet = {text for text in symbols(model.tokenizer) if text}
 
     @cache
     def spell(word: str) -> str:
         text = to_profile(word, model.text_profile)
-        if any(c.isdigit() and not can_write(c) for c in text):
+        if any(c.isdigit() and c not in alphabet for c in text):
             text = spell_numerals(text)
         characters = []
         for character in text:
             base = normalize("NFKD", character)[0]
             forms = (character, character.lower(), base, base.lower())
-            characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
+            characters.append(next((c for c in forms if c in alphabet), ""))
         return " ".join("".join(characters).split())
 
     return spell
 
 
-def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
-    """Return the words of a line; one of which nothing is spoken stays with a neighbour."""
+def _written_words(number: int, line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
     words: list[WrittenWord] = []
     before = ""
     for text in line.split():
         spoken = spell(text)
         if spoken:
-            words.append(WrittenWord(before + text, spoken))
+            words.append(WrittenWord(before + text, spoken, number))
             before = ""
         elif words:
             words[-1] = words[-1]._replace(text=f"{words[-1].text} {text}")
@@ -213,12 +205,9 @@ def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
 class Piece(NamedTuple):
     """A window of speech, as far as a text needs it."""
 
-    start: float
-    """Seconds at which its first frame is."""
-    words: Sequence[Word]
-    """What the model hears."""
-    frames: Tensor
-    """(S, symbols of the text)"""
+    start: float  # seconds at which its first frame is
+    words: Sequence[Word]  # what the model hears
+    frames: Tensor  # log-probabilities, (S, symbols of the text)
 
     @property
     def end(self) -> float:
@@ -234,11 +223,7 @@ class Piece(NamedTuple):
 def listen(
     model: Model, audio: Path, text: Text, progress: ShowProgress | None = None
 ) -> tuple[float, list[Piece]]:
-    """Return the seconds of a recording, and its speech.
-
-    Raises:
-        TranscriptionError: The audio cannot be read.
-    """
+    """Return the seconds of a recording, and its speech; TranscriptionError if it is unreadable."""
     from danish_asr.inference.recognise import hear  # noqa: PLC0415 - slow
 
     with open_sound(audio) as sound:

@@ -52,8 +52,7 @@ def load_model(
         ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
             and decoder do not fit.
         LanguageModelError: That of the decoder is missing or broken.
-        RunError: The directory has no model, there is no such device, or int8 is not for it.
-        RunFailedError: The weights cannot be read.
+        RunError: The directory has no model that can be read, or the device does not fit.
     """
     torch_device = _device(device)
     if int8 and torch_device.type != "cpu":
@@ -150,8 +149,7 @@ class Model(TrainedModel):
                 not say.
 
         Raises:
-            TranscriptionError: The recording is not audio, is damaged or has no samples, or an
-                option does not fit.
+            TranscriptionError: The recording is not audio, is damaged, or an option does not fit.
         """
         with open_sound(audio, rate=rate, channels=channels) as sound:
             heard = hear(self, sound, batch_seconds=batch_seconds, progress=progress)
@@ -164,12 +162,11 @@ class Model(TrainedModel):
         *,
         rate: int | None = None,
         channels: Channels = "mix",
-        batch_seconds: float | None = None,
-        progress: ShowProgress | None = None,
+        **options: Any,
     ) -> Iterator[Segment]:
-        """Yield the segments of a recording as they end.
+        """Yield the segments of a recording as they end; audio and results are not kept.
 
-        Audio and results are not kept. Arguments and errors are those of `transcribe`.
+        Arguments and errors are those of `transcribe`.
         """
         with open_sound(audio, rate=rate, channels=channels) as sound:
-            yield from segments(hear(self, sound, batch_seconds=batch_seconds, progress=progress))
+            yield from segments(hear(self, sound, **options))

@@ -43,9 +43,8 @@ class _Logits(nn.Module):
 def write_onnx(model: Model, folder: Path, *, int8: bool) -> None:
     """Write the model and its symbols; with ``int8`` also ``model.int8.onnx``.
 
-    Raises:
-        RunError: The architecture has no counterpart in transformers, which ONNX goes through, or
-            the model takes audio as it is, while sherpa-onnx normalises it.
+    Raises RunError if the architecture has no counterpart in transformers, which ONNX goes through,
+    or if the model takes audio as it is.
     """
     if not model.normalizes:
         raise RunError(

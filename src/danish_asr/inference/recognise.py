@@ -38,14 +38,10 @@ that its tokenizer lacks; a transcript leaves it out."""
 class Heard(NamedTuple):
     """What a model hears in a window of speech."""
 
-    channel: int | None
-    """From 0; None if the channels were mixed."""
-    start: float
-    """Seconds from the beginning of the recording."""
-    continues: bool
-    """Whether its speech continues that of the window before."""
-    log_probs: Tensor
-    """(S, V)"""
+    channel: int | None  # from 0; None if the channels were mixed
+    start: float  # seconds from the beginning of the recording
+    continues: bool  # whether its speech continues that of the window before
+    log_probs: Tensor  # (S, V)
     words: list[Word]
 
 
@@ -58,8 +54,7 @@ def hear(
 ) -> Iterator[Heard]:
     """Yield the windows of a sound, which share forward passes of about ``batch_seconds``.
 
-    Raises:
-        TranscriptionError: It is damaged or empty.
+    Raises TranscriptionError if it is damaged or empty.
     """
     batch: list[_ChannelWindow] = []
     seconds, limit = 0.0, model.seconds_of_batch(batch_seconds)

@@ -1,9 +1,8 @@
 """The recordings in files and folders, where their transcripts go, and work on one by one."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -19,10 +18,8 @@ class Recording:
     """An audio file."""
 
     path: Path
-    name: Path
-    """Its path below the folder that was searched, without a suffix."""
-    target: Path
-    """The path of its transcripts, without a suffix."""
+    name: Path  # its path below the folder that was searched, without a suffix
+    target: Path  # the path of its transcripts, without a suffix
 
     def transcripts(self, formats: Sequence[str]) -> dict[str, Path]:
         """Return the files of its transcripts, by format."""
@@ -33,12 +30,9 @@ class Recording:
 def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Recording]:
     """Find audio files, in folders by their suffix and recursively; hidden ones are left out.
 
-    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Where
-    two recordings differ only in their suffix, their transcripts keep it: ``a.wav.txt``.
-
-    Raises:
-        DanishAsrError: A path is missing, a folder has no audio, or two recordings would have the
-            same transcript.
+    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Raises
+    DanishAsrError if a path is missing, a folder has no audio, or two recordings would have the
+    same transcript.
     """
     recordings: dict[str, Recording] = {}
     for path in paths:
@@ -60,23 +54,15 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Reco
             target = (folder if out is None else out) / name
             # `Path.resolve` ends in an error at a link to itself.
             recordings.setdefault(os.path.realpath(file), Recording(file, name, target))
-    return _with_distinct_targets([*recordings.values()])
-
-
-def _with_distinct_targets(recordings: Sequence[Recording]) -> list[Recording]:
-    shared = Counter(recording.target for recording in recordings)
-    distinct: dict[Path, Recording] = {}
-    for recording in recordings:
-        target = recording.target
-        if shared[target] > 1:
-            target = target.with_name(recording.path.name)
-        if target in distinct:
+    targets: dict[Path, Path] = {}
+    for recording in recordings.values():
+        other = targets.setdefault(recording.target, recording.path)
+        if other != recording.path:
             raise DanishAsrError(
-                f"{distinct[target].path} and {recording.path} would both be written to "
-                f"{target}.*; name the folder that contains both, or use another --out for each"
+                f"{other} and {recording.path} would both be written to {recording.target}.*; "
+                "rename one, or use another --out for one of them"
             )
-        distinct[target] = replace(recording, target=target)
-    return [*distinct.values()]
+    return [*recordings.values()]
 
 
 def work_through(

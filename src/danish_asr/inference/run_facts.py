@@ -22,7 +22,6 @@ from danish_asr.recipe.models.cards import Assets
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
-    evaluation_of,
     evaluations,
     meant_checkpoint,
     weights_digest,
@@ -46,15 +45,13 @@ class Row(NamedTuple):
     """An utterance."""
 
     text: str
-    waveform: NDArray[np.float32]
-    """Mono, 16 kHz."""
+    waveform: NDArray[np.float32]  # mono, 16 kHz
 
 
 def run_of(model: str | Path) -> tuple[Path, Tree]:
     """Return the run of OUTDIR or ``OUTDIR/checkpoints/step_<n>``, and its configuration.
 
-    Raises:
-        ConfigError: It is no run.
+    Raises ConfigError if it is no run.
     """
     path = Path(model).expanduser().resolve()
     run = path.parents[1] if path.parent.name == CHECKPOINTS else path
@@ -78,8 +75,7 @@ def dataset_of(config: Tree) -> Path:
 def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
     """Yield at most about so many rows of splits, at even distances.
 
-    Raises:
-        DatasetError: There is no dataset, or no such split.
+    Raises DatasetError if there is no dataset, or no such split.
     """
     files = [shard.path for split in splits for shard in shards_of_split(dataset, split)]
     total = sum(pq.read_metadata(file).num_rows for file in files)
@@ -98,16 +94,13 @@ def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the card says of a model beside its sizes; empty where nobody knows it."""
+    """What a card says of a model beside its sizes; empty where nobody knows it."""
 
     name: str
-    base: str = ""
-    """The model that its training started from."""
+    base: str = ""  # the model that its training started from
     dataset: str = ""
-    languages: Sequence[str] = ()
-    """As the hub writes them."""
-    training: Sequence[tuple[str, Any]] = ()
-    """Keys and values of its configuration."""
+    languages: Sequence[str] = ()  # as the hub writes them
+    training: Sequence[tuple[str, Any]] = ()  # keys and values of its configuration
     scores: Sequence[str] = ()
 
 
@@ -115,51 +108,37 @@ def facts_of(source: str) -> Facts:
     """Return what a run's directory says of a model."""
     try:
         run, config = run_of(source)
-    except DanishAsrError:
+    except ConfigError:
         return Facts(name=Path(source).expanduser().resolve().name)
     starts = ("model.name", "model.path", "pretrained_encoder.name")
     base = next((str(value) for key in starts if (value := value_of(config, key))), "")
     training = [(key, value_of(config, key)) for key in _TRAINING]
+    try:
+        shards = find_shards(dataset_of(config))
+    except DanishAsrError:
+        shards = []  # it is not here any more
     return Facts(
         name=run.name,
         base=Path(base).name,
         dataset=str(value_of(config, "dataset.name") or ""),
-        languages=_languages(config),
+        languages=sorted({hub_code(shard.keys["language"]) for shard in shards}),
         training=[(key, value) for key, value in training if value is not None],
         scores=[*_scores(Path(source))],
     )
 
 
-def _languages(config: Tree) -> list[str]:
-    """The languages of the training data, none if it is not here any more."""
-    try:
-        shards = find_shards(dataset_of(config))
-    except DanishAsrError:
-        return []
-    return sorted({hub_code(shard.keys["language"]) for shard in shards})
-
-
-def _scores(path: Path) -> list[str]:
+def _scores(path: Path) -> Iterator[str]:
     """The rates of this checkpoint's evaluations, under the text profile of each."""
     meant = meant_checkpoint(path.expanduser())
     if meant is None:
-        return []
+        return
     run, step = meant
-    digest, lines = weights_digest(run, step), []
-    for evaluation in evaluations(run):
-        about = evaluation.about
-        if about.get("weights") != digest or {"decoder", "where"} & {*about}:
+    for predictions, about in evaluations(run):
+        if about.get("weights") != weights_digest(run, step) or {"decoder", "where"} & {*about}:
             continue
         settings = Settings(profile=about.get("score_profile", DEFAULT_PROFILE))
-        scores = score_predictions(
-            read_predictions(evaluation.predictions),
-            by=[],
-            settings=settings,
-            about=evaluation_of(evaluation.predictions),  # refuses predictions that were changed
+        rates = score_predictions(read_predictions(predictions), by=[], settings=settings).overall
+        yield (
+            f"{', '.join(about['rows_in_split'])}: WER {100 * rates.wer.value:.2f} %, CER "
+            f"{100 * rates.cer.value:.2f} %, {rates.rows:,} rows, text profile {settings.profile}"
         )
-        wer, cer = 100 * scores.overall.wer.value, 100 * scores.overall.cer.value
-        lines.append(
-            f"{', '.join(about['rows_in_split'])}: WER {wer:.2f} %, CER {cer:.2f} %, "
-            f"{scores.overall.rows:,} rows, text profile {settings.profile}"
-        )
-    return lines

@@ -28,7 +28,13 @@ try:
     import uvicorn
     from fastapi import FastAPI, File, Form, Request, UploadFile
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+    from fastapi.responses import (
+        HTMLResponse,
+        JSONResponse,
+        PlainTextResponse,
+        Response,
+        StreamingResponse,
+    )
 except ImportError:
     raise MissingExtraError("serve", "serve") from None
 
@@ -90,14 +96,21 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
     async def guard(request: Request, answer: Any) -> Response:
         """Refuse pages of other sites, and files that are too large."""
         refusal = _refusal(request, max_mb)
-        if refusal:
-            await _discard_body(request)
-        response: Response = _error(*refusal) if refusal else await answer(request)
+        if refusal is None:
+            response: Response = await answer(request)
+        else:
+            async for _ in request.stream():
+                pass  # a client that still sends reads no answer
+            response = _error(*refusal)
         response.headers.update(_HEADERS)
         return response
 
+    @app.exception_handler(DanishAsrError)
+    async def explain(_: Request, error: Exception) -> Response:
+        return _error(400, str(error))
+
     @app.exception_handler(RequestValidationError)
-    async def explain(_: Request, error: RequestValidationError) -> Response:
+    async def explain_form(_: Request, error: RequestValidationError) -> Response:
         return _error(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
 
     @app.get("/")
@@ -118,22 +131,32 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         transcription = _Transcription(model, await file.read(), turn, request)
         if stream:
             return StreamingResponse(_events(transcription), media_type="text/event-stream")
-        try:
-            async for _ in transcription.segments():
-                pass
-        except DanishAsrError as error:
-            return _error(400, str(error))
-        transcript = transcription.transcript
-        text = " ".join(transcript.text.split())
-        if response_format == "json":
-            return JSONResponse({"text": text})
-        if response_format == "verbose_json":
-            with_words = "word" in timestamp_granularities
-            return JSONResponse(_verbose(transcript, language, with_words=with_words))
-        content = f"{text}\n" if response_format == "text" else FORMATS[response_format](transcript)
-        return Response(content, media_type="text/plain")
+        async for _ in transcription.segments():
+            pass
+        with_words = "word" in timestamp_granularities
+        return _answer(transcription.transcript, response_format, language, with_words=with_words)
 
     return app
+
+
+def _answer(
+    transcript: Transcript, response_format: str, language: str, *, with_words: bool
+) -> Response:
+    answer: dict[str, Any] = {"text": " ".join(transcript.text.split())}
+    if response_format == "text":
+        return PlainTextResponse(f"{answer['text']}\n")
+    if response_format in FORMATS and response_format != "json":
+        return PlainTextResponse(FORMATS[response_format](transcript))
+    if response_format == "verbose_json":
+        segments = [
+            {"id": number, **own.to_dict()} for number, own in enumerate(transcript.segments)
+        ]
+        answer |= {"task": "transcribe", "language": language, "segments": segments}
+        answer["duration"] = transcript.duration
+        if with_words:
+            words = transcript.words
+            answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
+    return JSONResponse(answer)
 
 
 def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
@@ -154,12 +177,6 @@ def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
     if int(size) > max_mb * 1_000_000 + 10_000:
         return 413, f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted."
     return None
-
-
-async def _discard_body(request: Request) -> None:
-    """Read all that a client sends, which reads no answer before."""
-    async for _ in request.stream():
-        pass
 
 
 def _error(status: int, message: str) -> JSONResponse:
@@ -213,21 +230,3 @@ async def _events(transcription: _Transcription) -> AsyncIterator[str]:
 
 def _event(kind: str, **values: Any) -> str:
     return f"data: {json.dumps({'type': kind, **values})}\n\n"
-
-
-def _verbose(transcript: Transcript, language: str, *, with_words: bool) -> dict[str, Any]:
-    segments = [
-        {"id": number, "start": own.start, "end": own.end, "text": own.text}
-        for number, own in enumerate(transcript.segments)
-    ]
-    answer: dict[str, Any] = {
-        "task": "transcribe",
-        "language": language,
-        "duration": transcript.duration,
-        "text": " ".join(transcript.text.split()),
-        "segments": segments,
-    }
-    if with_words:
-        words = transcript.words
-        answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
-    return answer

@@ -40,27 +40,19 @@ _SLACK: Final = 0.1
 class Sound:
     """Audio that is decoded while it is read, once; `open_sound` opens it."""
 
-    blocks: Iterator[Samples]
-    """As they are decoded, (samples, channels) at ``rate``."""
+    blocks: Iterator[Samples]  # as they are decoded, (samples, channels) at ``rate``
     rate: int
-    name: str
-    """What messages call it."""
-    total: float | None = None
-    """Seconds of audio as the header has it, None if it does not say."""
-    channels: int = 1
-    """The number of channels that come out."""
-    split: bool = False
-    """Whether they are the recording's, not its mix."""
-    file: str | None = None
-    """Its path, None if it is not a file."""
-    seconds: float = 0.0
-    """Audio that was read so far."""
+    name: str  # what messages call it
+    total: float | None = None  # seconds of audio as the header has it, None if it does not say
+    channels: int = 1  # that come out
+    split: bool = False  # whether they are the recording's, not its mix
+    file: str | None = None  # its path, None if it is not a file
+    seconds: float = 0.0  # of audio that was read so far
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield blocks of (samples, channels) at 16 kHz.
 
-        Raises:
-            TranscriptionError: The audio is damaged, empty or has non-finite samples.
+        Raises TranscriptionError if the audio is damaged, empty or has non-finite samples.
         """
         resampler = soxr.ResampleStream(
             self.rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
@@ -90,11 +82,8 @@ def open_sound(
 
     An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
     ``mix`` gives the mean of all channels (where they cancel each other the loudest), ``split``
-    each of them.
-
-    Raises:
-        TranscriptionError: It is missing or not audio, or an argument does not fit.
-        SourceError: The file cannot be read, or needs the extra ``media``.
+    each of them. Raises TranscriptionError if it is missing or not audio, and SourceError if it
+    cannot be read or needs the extra ``media``.
     """
     if channels not in {"mix", "split"}:
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")

@@ -67,10 +67,7 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
     """Read the turns of each recording from an RTTM file, or from a folder of them.
 
     The turns of ``day1/anna.wav`` are in the folder's ``day1/anna.rttm`` or ``anna.rttm``, or have
-    the name of the recording in a file of several.
-
-    Raises:
-        DanishAsrError: A file is missing or no RTTM, or has no turns of one of the recordings.
+    the name of the recording in a file of several. Raises DanishAsrError if a recording has none.
     """
     folder, files = source.parent, [source]
     if source.is_dir():
@@ -110,10 +107,8 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
     """Read the turns of each recording in a Rich Transcription Time Marked file.
 
     A line is ``SPEAKER file channel start seconds <NA> <NA> name <NA> <NA>``. Its other types are
-    left out. Format: NIST, The 2009 Rich Transcription evaluation plan, appendix A.
-
-    Raises:
-        DanishAsrError: It cannot be read, or a line is none of RTTM.
+    left out. Format: NIST, The 2009 Rich Transcription evaluation plan, appendix A. Raises
+    DanishAsrError if it cannot be read, or a line is none of RTTM.
     """
     recordings: dict[str, list[Turn]] = defaultdict(list)
     for number, line in enumerate(read_lines(path, DanishAsrError), start=1):

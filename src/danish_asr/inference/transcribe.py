@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -38,29 +38,21 @@ class Request:
     """What is asked of ``danish-asr transcribe``."""
 
     model: str
-    load: Mapping[str, Any]
-    """Further arguments of `danish_asr.load_model`."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Those of `danish_asr.inference.model.Model.transcribe`."""
-    formats: str | None = None
-    """With commas; None for text."""
-    out: Path | None = None
-    """A folder; None for that of the audio."""
+    load: Mapping[str, Any]  # further arguments of `danish_asr.load_model`
+    options: Mapping[str, Any]  # those of `danish_asr.inference.model.Model.transcribe`
+    formats: str | None = None  # with commas; None for text
+    out: Path | None = None  # a folder; None for that of the audio
     overwrite: bool = False
-    speakers: Path | None = None
-    """An RTTM file or a folder of them."""
+    speakers: Path | None = None  # an RTTM file or a folder of them
 
 
 def transcribe(paths: Sequence[Path], request: Request) -> bool:
     """Transcribe files and folders; return whether all succeeded.
 
     The text of a single file is printed if neither ``formats`` nor the folder ``out`` is given, and
-    the transcript of standard input, which is the path ``-``, in any format.
-    Otherwise a file that fails is reported at the end, and the others go on.
-
-    Raises:
-        ConfigError: The model or the decoder is unknown.
-        DanishAsrError: A path is missing, or a format unknown.
+    the transcript of standard input, which is the path ``-``, in any format. Otherwise a file that
+    fails is reported at the end, and the others go on. Raises DanishAsrError if a path is missing,
+    or a format, the model or the decoder is unknown.
     """
     formats = parse_formats(request.formats or "txt")
     check_model(request.model)

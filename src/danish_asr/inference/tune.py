@@ -71,7 +71,6 @@ def tune_language_model(
     Raises:
         ConfigError: It is no run, it validates on test or train, or its data is gone.
         LanguageModelError: The language model is broken or does not fit the model.
-        MissingExtraError: pyctcdecode or KenLM are not installed.
     """
     run, config = run_of(directory)
     splits = str(value_of(config, "dataset.valid_split") or "dev").split(",")
