@@ -6,7 +6,6 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -32,14 +31,15 @@ def to_txt(transcript: Transcript) -> str:
 
 
 def to_srt(transcript: Transcript) -> str:
-    """Return SubRip subtitles, without a byte order mark and with plain line ends.
+    """Return SubRip subtitles; the first line of a cue begins with its speaker, if known.
 
     The format has no escapes: a ``<`` or ``{`` in the text stays as it is.
     """
     blocks = []
-    for number, cue in enumerate(make_cues(transcript, named=True), start=1):
+    for number, cue in enumerate(make_cues(transcript), start=1):
         times = f"{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}"
-        blocks.append("\n".join([str(number), times, *cue.lines, ""]))
+        text = _label(cue.speaker) + "\n".join(cue.lines)
+        blocks.append(f"{number}\n{times}\n{text}\n")
     return "\n".join(blocks)
 
 
@@ -160,8 +160,8 @@ class Cue(NamedTuple):
     speaker: str | None = None
 
 
-def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
-    """Return the cues in the order of their starts; ``named`` begins each with its speaker.
+def make_cues(transcript: Transcript) -> list[Cue]:
+    """Return the cues in the order of their starts.
 
     A cue has at most two lines of 42 characters and lasts at most 7 s, unless one word exceeds
     that, and has no pause of 0.6 s. Longer segments are cut at their longest pauses. Cues of one
@@ -169,30 +169,27 @@ def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
     """
     parts: dict[str | None, list[Sequence[Word]]] = defaultdict(list)
     for segment in transcript.segments:
-        label = _label(segment.speaker_name) if named else ""
-        parts[segment.speaker_name] += divide(segment.words, partial(_fits, label))
+        parts[segment.speaker_name] += divide(segment.words, _fits)
     cues = []
     for speaker, of_speaker in parts.items():
-        label = _label(speaker) if named else ""
         limits = [*(words[0].start for words in of_speaker[1:]), float("inf")]
         for words, limit in zip(of_speaker, limits, strict=True):
             start = words[0].start
             end = min(max(words[-1].end, start + MIN_SECONDS), limit)
-            cues.append(Cue(start, end, _wrap(label, words), speaker))
+            cues.append(Cue(start, end, _wrap(words), speaker))
     return sorted(cues, key=lambda cue: cue.start)
 
 
-def _fits(label: str, words: Sequence[Word]) -> bool:
+def _fits(words: Sequence[Word]) -> bool:
     pause = max((b.start - a.end for a, b in pairwise(words)), default=0.0)
-    longest = max(map(len, _wrap(label, words)))
+    longest = max(map(len, _wrap(words)))
     seconds = words[-1].end - words[0].start
     return pause < _PAUSE and seconds <= MAX_SECONDS and longest <= MAX_LINE
 
 
-def _wrap(label: str, words: Sequence[Word]) -> Sequence[str]:
+def _wrap(words: Sequence[Word]) -> Sequence[str]:
     """Return one line, or the two whose lengths differ least."""
     texts = [word.text for word in words]
-    texts[0] = label + texts[0]
     line = " ".join(texts)
     if len(line) <= MAX_LINE or len(texts) == 1:
         return (line,)

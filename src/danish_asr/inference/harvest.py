@@ -235,36 +235,28 @@ def _divided(piece: Piece) -> Iterator[Piece]:
         frame = end
 
 
-def select(pieces: Iterable[Speech], limits: Limits) -> tuple[list[Speech], list[dict[str, Any]]]:
-    """Return the utterances of a recording, and a row for speech that is in none.
+def select(pieces: Iterable[Speech], limits: Limits) -> Iterator[tuple[Speech, str]]:
+    """Yield the utterances of a recording, and other speech with the reason why it is none.
 
     Neighbours become one utterance if no word of the text is between them.
     """
     utterances: list[Speech] = []
-    left_out = []
     for piece in pieces:
         if not piece.hypothesis:
-            left_out.append(_left_out(piece, "the model writes no word"))
+            yield piece, "the model writes no word"
         elif piece.cer > limits.max_cer:
-            left_out.append(_left_out(piece, "text and speech differ"))
+            yield piece, "text and speech differ"
         elif utterances and _continues(utterances[-1], piece, limits):
             utterances[-1] = _joined(utterances[-1], piece)
         else:
             utterances.append(piece)
-    kept = []
     for own in utterances:
         if own.end - own.start < limits.min_seconds:
-            left_out.append(_left_out(own, f"shorter than {limits.min_seconds:g} s"))
+            yield own, f"shorter than {limits.min_seconds:g} s"
         elif own.end - own.start > limits.max_seconds:
-            left_out.append(_left_out(own, f"longer than {limits.max_seconds:g} s"))
+            yield own, f"longer than {limits.max_seconds:g} s"
         else:
-            kept.append(own)
-    return kept, left_out
-
-
-def _left_out(own: Speech, reason: str) -> dict[str, Any]:
-    values = {"hypothesis": own.hypothesis, "text": own.text, "cer": round(own.cer, 4)}
-    return {"start": round(own.start, 3), "end": round(own.end, 3), "reason": reason, **values}
+            yield own, ""
 
 
 def _continues(before: Speech, after: Speech, limits: Limits) -> bool:
@@ -292,38 +284,34 @@ def _write_tables(
     recordings: Iterable[Recording], out: Path, limits: Limits, console: Console
 ) -> None:
     """Apply the limits and write the tables."""
-    rows: list[dict[str, Any]] = []
+    kept: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
     seconds = kept_seconds = 0.0
     for recording in sorted(recordings, key=lambda own: own.target):
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
-        pieces = [Speech(**piece) for piece in values["pieces"]]
-        kept, others = select(pieces, limits)
-        audio = {"audio_filepath": os.path.relpath(recording.path.resolve(), out.resolve())}
-        place = recording.target.relative_to(out / RECORDINGS).as_posix()
-        for own in kept:
-            name = f"{out.resolve().name}/{place}/{round(own.start * 1000):08d}"
-            rows.append({"id": name} | audio | _row(own))
-        left_out += [audio | row for row in others]
         seconds += values["seconds"]
-        kept_seconds += sum(own.end - own.start for own in kept)
-    publish_text(out / UTTERANCES, _lines(rows))
-    publish_text(out / LEFT_OUT, _lines(left_out))
+        audio = os.path.relpath(recording.path.resolve(), out.resolve())
+        place = recording.target.relative_to(out / RECORDINGS).as_posix()
+        for own, reason in select([Speech(**piece) for piece in values["pieces"]], limits):
+            row = {
+                "id": f"{out.resolve().name}/{place}/{round(own.start * 1000):08d}",
+                "audio_filepath": audio,
+                "start": round(own.start, 3),
+                "end": round(own.end, 3),
+                "text": own.text,
+                "hypothesis": own.hypothesis,
+                "cer": round(own.cer, 4),
+                "speaker_id": own.speaker,
+            }
+            if reason:
+                left_out.append(row | {"reason": reason})
+            else:
+                kept.append(row)
+                kept_seconds += own.end - own.start
+    for name, rows in ((UTTERANCES, kept), (LEFT_OUT, left_out)):
+        lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        publish_text(out / name, "".join(lines))
     console.print(
-        f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(rows):,} "
+        f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(kept):,} "
         f"utterances; {out / LEFT_OUT} has the rest, with reasons"
     )
-
-
-def _row(own: Speech) -> dict[str, Any]:
-    return {
-        "start": round(own.start, 3),
-        "end": round(own.end, 3),
-        "text": own.text,
-        "cer": round(own.cer, 4),
-        "speaker_id": own.speaker,
-    }
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)

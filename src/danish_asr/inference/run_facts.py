@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -29,16 +29,6 @@ from danish_asr.recipe.run.run_directory import (
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import DEFAULT_PROFILE, Settings
-
-_TRAINING: Final = (
-    "regime.num_steps",
-    "optimizer.config.lr",
-    "lr_scheduler.name",
-    "dataset.asr_task_config.max_num_elements",
-    "trainer.freeze_encoder_for_n_steps",
-    "common.seed",
-)
-"""Keys of the configuration that a model card names."""
 
 
 class Row(NamedTuple):
@@ -73,23 +63,22 @@ def dataset_of(config: Tree) -> Path:
 
 
 def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
-    """Yield at most about so many rows of splits, at even distances.
+    """Yield at most so many rows of splits, at even distances.
 
     Raises DatasetError if there is no dataset, or no such split.
     """
     files = [shard.path for split in splits for shard in shards_of_split(dataset, split)]
     total = sum(pq.read_metadata(file).num_rows for file in files)
-    step = max(total / most, 1.0)
-    number = taken = 0
+    count = min(total, most)
+    wanted = {number * total // count for number in range(count)}
+    number = 0
     for file in files:
         batches = pq.ParquetFile(file).iter_batches(100, columns=["text", "audio_bytes"])
         for batch in batches:
             for row in batch.to_pylist():
+                if number in wanted:
+                    yield Row(row["text"], to_mono(bytes(row["audio_bytes"])))
                 number += 1
-                if number <= int(taken * step):
-                    continue
-                taken += 1
-                yield Row(row["text"], to_mono(bytes(row["audio_bytes"])))
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,6 @@ class Facts:
     base: str = ""  # the model that its training started from
     dataset: str = ""
     languages: Sequence[str] = ()  # as the hub writes them
-    training: Sequence[tuple[str, Any]] = ()  # keys and values of its configuration
     scores: Sequence[str] = ()
 
 
@@ -112,7 +100,6 @@ def facts_of(source: str) -> Facts:
         return Facts(name=Path(source).expanduser().resolve().name)
     starts = ("model.name", "model.path", "pretrained_encoder.name")
     base = next((str(value) for key in starts if (value := value_of(config, key))), "")
-    training = [(key, value_of(config, key)) for key in _TRAINING]
     try:
         shards = find_shards(dataset_of(config))
     except DanishAsrError:
@@ -122,7 +109,6 @@ def facts_of(source: str) -> Facts:
         base=Path(base).name,
         dataset=str(value_of(config, "dataset.name") or ""),
         languages=sorted({hub_code(shard.keys["language"]) for shard in shards}),
-        training=[(key, value) for key, value in training if value is not None],
         scores=[*_scores(Path(source))],
     )
 

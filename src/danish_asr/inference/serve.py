@@ -8,7 +8,6 @@ it sends server-sent events, each segment as soon as it ends, which the page rea
 import asyncio
 import json
 import secrets
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
@@ -56,13 +55,9 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     """Load a model and serve its page on this machine until Ctrl-C.
 
     ``load`` are further arguments of `load_model`; ``max_mb`` limits a file, in 10^6 bytes. Raises
-    DanishAsrError if the port cannot be used or the model cannot be loaded.
+    what `load_model` does.
     """
     check_model(model)
-    try:
-        listener = socket.create_server((_HOST, port))
-    except OSError as error:
-        raise DanishAsrError(f"--port {port}: {error.strerror}; choose another") from error
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"loading {model} ...", markup=False)
 
@@ -77,11 +72,10 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
         language=languages[0] if len(languages) == 1 else "",
         max_mb=max_mb,
     )
-    address = f"http://{_HOST}:{listener.getsockname()[1]}/"
+    address = f"http://{_HOST}:{port}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):  # which is how it ends
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.run(app, host=_HOST, port=port, log_level="warning", timeout_graceful_shutdown=2)
 
 
 def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
@@ -125,7 +119,6 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         request: Request,
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
-        timestamp_granularities: Annotated[list[str], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006 - FastAPI copies it
         stream: Annotated[bool, Form()] = False,
     ) -> Response:
         transcription = _Transcription(model, await file.read(), turn, request)
@@ -133,29 +126,25 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
             return StreamingResponse(_events(transcription), media_type="text/event-stream")
         async for _ in transcription.segments():
             pass
-        with_words = "word" in timestamp_granularities
-        return _answer(transcription.transcript, response_format, language, with_words=with_words)
+        return _answer(transcription.transcript, response_format, language)
 
     return app
 
 
-def _answer(
-    transcript: Transcript, response_format: str, language: str, *, with_words: bool
-) -> Response:
+def _answer(transcript: Transcript, response_format: str, language: str) -> Response:
     answer: dict[str, Any] = {"text": " ".join(transcript.text.split())}
     if response_format == "text":
         return PlainTextResponse(f"{answer['text']}\n")
     if response_format in FORMATS and response_format != "json":
         return PlainTextResponse(FORMATS[response_format](transcript))
     if response_format == "verbose_json":
-        segments = [
-            {"id": number, **own.to_dict()} for number, own in enumerate(transcript.segments)
-        ]
-        answer |= {"task": "transcribe", "language": language, "segments": segments}
-        answer["duration"] = transcript.duration
-        if with_words:
-            words = transcript.words
-            answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
+        answer |= {
+            "task": "transcribe",
+            "language": language,
+            "duration": transcript.duration,
+            "segments": [{"id": n, **own.to_dict()} for n, own in enumerate(transcript.segments)],
+            "words": [{"word": w.text, "start": w.start, "end": w.end} for w in transcript.words],
+        }
     return JSONResponse(answer)
 
 

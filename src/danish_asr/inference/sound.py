@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
+import soundfile
 import soxr
 from numpy.typing import NDArray
 
@@ -61,7 +63,7 @@ class Sound:
             if not np.isfinite(block).all():
                 raise TranscriptionError(f"{self.name}: has samples that are NaN or infinite")
             self.seconds += len(block) / self.rate
-            samples = _mixed(block) if block.shape[1] > self.channels else block
+            samples = block if self.split else block.mean(axis=1, keepdims=True)
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
         if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
@@ -81,36 +83,38 @@ def open_sound(
     """Open a file, an encoded file in memory, or an array with its ``rate``.
 
     An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
-    ``mix`` gives the mean of all channels (where they cancel each other the loudest), ``split``
-    each of them. Raises TranscriptionError if it is missing or not audio, and SourceError if it
-    cannot be read or needs the extra ``media``.
+    ``mix`` gives the mean of all channels, ``split`` each of them. Raises TranscriptionError if it
+    is missing or not audio, and SourceError if it cannot be read or needs the extra ``media``.
     """
     if channels not in {"mix", "split"}:
         raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
-    split = channels == "split"
+    file, name = None, "the audio"
     if isinstance(audio, np.ndarray):
-        if not rate:
-            raise TranscriptionError("an array needs rate=, its samples per second")
-        array = _as_columns(audio)
-        count = array.shape[1] if split else 1
-        yield Sound(_blocks_of(array, rate), rate, "the array", len(array) / rate, count, split)
-        return
-    file, source = None, audio
-    if not isinstance(source, bytes):
+        audio = _encoded(audio, rate)
+    elif not isinstance(audio, bytes):
         # A name that is not UTF-8 could not be printed or written.
-        file = os.fsencode(source).decode(errors="replace")
-        source = Path(source).expanduser()
-    name = file or "the audio"
-    with _open(source, name) as decoder:
-        rate = int(decoder.samplerate)
-        count = int(decoder.channels) if split else 1
-        total = None
+        file = name = os.fsencode(audio).decode(errors="replace")
+        audio = Path(audio).expanduser()
+    with _open(audio, name) as decoder:
+        rate, total = int(decoder.samplerate), None
         if decoder.frames < UNKNOWN_LENGTH:
-            fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, source)
+            fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, audio)
             if fault:
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
+        split = channels == "split"
+        count = int(decoder.channels) if split else 1
         yield Sound(_decoded(decoder, name), rate, name, total, count, split, file)
+
+
+def _encoded(array: NDArray[Any], rate: int | None) -> bytes:
+    """Return an array as a file."""
+    if rate is None:
+        raise TranscriptionError("an array needs rate=, its samples per second")
+    file = io.BytesIO()
+    subtype = "FLOAT" if array.dtype.kind == "f" else "PCM_16"
+    soundfile.write(file, array, rate, format="WAV", subtype=subtype)
+    return file.getvalue()
 
 
 def _open(source: Path | bytes, name: str) -> Decoder:
@@ -136,32 +140,3 @@ def _decoded(decoder: Decoder, name: str) -> Iterator[Samples]:
             f"{name}: cannot be decoded after {done / rate:.0f} s ({error}); copy or convert it "
             "again"
         ) from error
-
-
-def _as_columns(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array as (samples, channels)."""
-    columns = array[:, None] if array.ndim == 1 else array
-    if columns.ndim != 2 or columns.dtype.kind not in "fi" or columns.shape[1] > len(columns) > 0:
-        raise TranscriptionError(
-            "expected an array (samples,) or (samples, channels) of floats or signed integers, "
-            f"not {array.shape} of {array.dtype}"
-        )
-    return columns
-
-
-def _blocks_of(array: NDArray[Any], rate: int) -> Iterator[Samples]:
-    scale = 1.0 if array.dtype.kind == "f" else -float(np.iinfo(array.dtype).min)
-    for start in range(0, len(array), BLOCK_SECONDS * rate):
-        yield (array[start : start + BLOCK_SECONDS * rate] / scale).astype(np.float32)
-
-
-def _mixed(block: Samples) -> Samples:
-    """Return the mean of the channels, or the loudest of them where they cancel each other.
-
-    Independent channels have a mean with the power of one of them over their number.
-    """
-    mean: Samples = block.mean(axis=1, keepdims=True)
-    power = block.var(axis=0)  # without DC offset, which is no sound
-    if mean.var() < 0.1 * power.mean() / len(power):
-        return block[:, [power.argmax()]]
-    return mean
