@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, LanguageModelError
 from danish_asr.decoding.ngram import find_language_model
@@ -17,7 +16,7 @@ from tests.shards import utterance, write_shard
 
 
 def build(texts: list[Path], out: Path, **options: Any) -> dict[str, Any]:
-    options = {"profile": "coral", "console": Console(quiet=True), **options}
+    options = {"profile": "coral", **options}
     return build_language_model(texts, out, **options)
 
 
@@ -41,7 +40,7 @@ def dataset(tmp_path: Path) -> Path:
     [
         ("JEG BOR I RIBE VED ÅEN!", 0),
         ("»Jeg bor i Ribe - ved åen«, sagde hun", 0),
-        ("Det regner. Og så: jeg bor. I Ribe? Ved åen! Det sner.", 3),
+        ("Det regner. Og så: jeg bor. I Ribe? Ved åen! Det sner.", 0),
         ("hun sagde prisen er for eksempel tyve kroner i ribe mindst", 0),
         ("ja", 0),
         ("Ja, det er det.", 1),
@@ -57,9 +56,9 @@ def test_no_sentence_of_dev_and_test_is_left_whatever_its_form(
     assert saved["sentences"]["kept"] == 2 + kept
     counts = saved["sentences"]
     assert counts["held_out"] == counts["sentences"] - counts["duplicates"] - 2 - kept
-    model = find_language_model(tmp_path / "lm").load()
-    assert "tur" in model or "tur." in model
-    assert not {"åen", "åen.", "kroner"} & set(find_language_model(tmp_path / "lm").words())
+    words = set(find_language_model(tmp_path / "lm").words())
+    assert {"tur", "tur."} & words
+    assert not {"åen", "åen.", "kroner"} & words
 
 
 def test_only_the_text_column_of_a_table_is_read(tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_text_that_cannot_be_read_is_refused(
     (tmp_path / name).write_bytes(content)
     with pytest.raises(LanguageModelError, match=message):
         build([tmp_path / name], tmp_path / "lm")
-    assert [each.name for each in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
