@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from danish_asr.base.errors import ConfigError
@@ -16,7 +15,7 @@ from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
-from danish_asr.inference.rows import dataset_of, read_rows, run_of
+from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
 from danish_asr.inference.tune import ENOUGH, tune_language_model
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
@@ -65,10 +64,10 @@ def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
 
     def load(model: Path, **options: Any) -> Any:
         loaded = load_model(model, device="cpu", **options)
-        labels, given = symbols(loaded.tokenizer), iter(enumerate(texts))
+        labels, spoken = symbols(loaded.tokenizer), iter(enumerate(texts))
 
         def log_probs(waveforms: list[Any]) -> list[Tensor]:
-            own = [next(given) for _ in waveforms]
+            own = [next(spoken) for _ in waveforms]
             return [nearly_spoken(text, labels, seed) for seed, text in own]
 
         monkeypatch.setattr(loaded, "log_probs", log_probs)
@@ -79,7 +78,7 @@ def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
 
 
 def run_tune(run: Path, lm: Path, **options: Any) -> tune.Trial:
-    return tune_language_model(run, lm, workers=1, console=Console(quiet=True), **options)
+    return tune_language_model(run, lm, workers=1, **options)
 
 
 @pytest.mark.usefixtures("_sure")

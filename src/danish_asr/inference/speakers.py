@@ -111,7 +111,8 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
     DanishAsrError if it cannot be read, or a line is none of RTTM.
     """
     recordings: dict[str, list[Turn]] = defaultdict(list)
-    for number, line in enumerate(read_lines(path, DanishAsrError), start=1):
+    lines = map(str.rstrip, read_lines(path, DanishAsrError))
+    for number, line in enumerate(lines, start=1):
         if turn := _SPEAKER.fullmatch(line):
             name, start, seconds, speaker = turn.groups()
             end = float(start) + float(seconds)

@@ -11,7 +11,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.inference.recognise import hear
+from danish_asr.inference.sound import open_sound
 from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
@@ -124,14 +125,9 @@ def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
     assert int8.transcribe(speech, rate=RATE).about["int8"] is True
 
 
-def test_int8_is_refused_where_it_cannot_work(
-    model_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_int8_is_refused_on_other_devices(model_directory: Path) -> None:
     with pytest.raises(RunError, match="CPU"):
         load_model(model_directory, device="meta", int8=True)
-    monkeypatch.setattr(torch.backends.quantized, "engine", "none")
-    with pytest.raises(RunError, match="fbgemm"):
-        load_model(model_directory, device="cpu", int8=True)
 
 
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
@@ -171,13 +167,7 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
     assert transcript.text.split() == [word.text for word in words]
 
 
-def transcripts(model: Model, audios: list[Any]) -> list[Transcript]:
-    each = [*model.transcribe_each(audios, rate=RATE)]
-    assert all(isinstance(transcript, Transcript) for transcript in each)
-    return cast(list[Transcript], each)
-
-
-def test_paths_bytes_arrays_and_lists_give_the_same(
+def test_paths_bytes_and_arrays_give_the_same(
     model: Model, sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     encoded = encode(speech, RATE, subtype="FLOAT")
@@ -185,16 +175,20 @@ def test_paths_bytes_arrays_and_lists_give_the_same(
     stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
 
     def in_all_forms(model: Model) -> tuple[Transcript, list[Transcript]]:
-        found = transcripts(model, [tmp_path / "a.wav", encoded, stereo])
-        assert found[0].file == str(tmp_path / "a.wav")
+        file = model.transcribe(tmp_path / "a.wav")
+        assert file.file == str(tmp_path / "a.wav")
+        others = [model.transcribe(encoded), model.transcribe(stereo, rate=RATE)]
         streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
-        expected = model.transcribe(speech, rate=RATE)
-        return expected, [*found, replace(expected, segments=streamed)]
+        return model.transcribe(speech, rate=RATE), [
+            file,
+            *others,
+            replace(file, segments=streamed),
+        ]
 
-    expected, found = in_all_forms(model)
-    assert all(alike(transcript, expected) for transcript in found)
-    expected, found = in_all_forms(sure)
-    assert all(np.allclose(bounds(each), bounds(expected), atol=1e-6) for each in found)
+    expected, others = in_all_forms(model)
+    assert all(alike(transcript, expected) for transcript in others)
+    expected, others = in_all_forms(sure)
+    assert all(np.allclose(bounds(other), bounds(expected), atol=1e-6) for other in others)
 
 
 def test_channels_are_transcribed_each_and_merged_by_time(
@@ -242,7 +236,7 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
     truncated = tmp_path / "half.flac"
     truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:40_000])
     (tmp_path / "gone.wav").symlink_to("nowhere.wav")
-    cases: list[tuple[Any, float | None, str]] = [
+    cases: list[tuple[Any, int | None, str]] = [
         (text, None, "notes.wav: cannot be decoded"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (tmp_path / "gone.wav", None, "gone.wav: audio file missing"),
@@ -252,35 +246,21 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (tone(0), None, "no samples"),
         (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
         (tone(1, rate=RATE, format="OGG")[:-9], None, "truncated audio"),
-        (None, None, "found NoneType"),
-        (np.zeros(0), RATE, "the array: no samples"),
+        (np.zeros(0), RATE, "no samples"),
         (np.zeros(100), None, "rate"),
-        (np.zeros((2, 100)), RATE, "(2, 100)"),
         (np.array([0, np.nan]), RATE, "NaN"),
-        (np.zeros(100), 16_000.5, "whole number"),
     ]
     for audio, rate, message in cases:
         with pytest.raises(TranscriptionError, match=re.escape(message)):
             model.transcribe(audio, rate=rate)
     with pytest.raises(TranscriptionError, match="mix or split"):
-        model.transcribe(np.zeros(100), rate=RATE, channels="left")
+        model.transcribe(np.zeros(100), rate=RATE, channels="left")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="chanels"):
         list(model.stream(np.zeros(100), rate=RATE, chanels="split"))
     with pytest.raises(TranscriptionError, match="batch_seconds"):
         model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
     with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
         model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("broken", [b"no audio", np.array([np.nan]), "gone.wav", object()])
-def test_a_recording_that_breaks_does_not_end_the_others(
-    model: Model, speech: NDArray[np.float32], broken: Any
-) -> None:
-    found = [*model.transcribe_each([speech, broken, speech], rate=RATE)]
-    assert isinstance(found[1], DanishAsrError)
-    assert isinstance(found[0], Transcript)
-    assert isinstance(found[2], Transcript)
-    assert alike(found[0], found[2])
 
 
 def test_a_transcript_is_json_with_a_path_among_its_settings(
@@ -320,28 +300,22 @@ class Symbols:
         return [torch.zeros(len(waveform) // 320, 9_812) for waveform in waveforms]
 
 
-def test_log_probabilities_of_long_and_short_windows_are_not_padded(model: Model) -> None:
+def test_log_probabilities_of_long_and_short_windows_are_not_padded(
+    model: Model, speech: NDArray[np.float32]
+) -> None:
     """60 turns and a monologue took 14 GB with the standard vocabulary."""
-    heard: list[int] = []
+    sizes: list[int] = []
 
     def decoder(log_probs: list[Tensor]) -> list[str]:
-        heard.extend(map(len, log_probs))
+        sizes.extend(map(len, log_probs))
         return [""] * len(log_probs)
 
     many = Symbols(model)
     many.decoder = decoder  # type: ignore[attr-defined]
-    turns = [speak_like(seconds) for seconds in (0.5, 25.0, 0.5)]
-    sound = np.concatenate([part for turn in turns for part in (turn, np.zeros(RATE))])
-    assert [*hear(many, [sound], rate=RATE, batch_seconds=100)]  # type: ignore[arg-type]
-    assert sum(heard) * 320 <= len(sound)
-
-
-def speak_like(seconds: float) -> NDArray[np.float64]:
-    """A sound that voice activity takes for speech."""
-    times = np.arange(round(seconds * RATE)) / RATE
-    pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / RATE
-    voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
-    return np.asarray(0.1 * voice * np.clip(np.sin(2 * np.pi * 4 * times), 0.2, None))
+    with open_sound(speech, rate=RATE) as sound:
+        assert [*hear(many, sound, batch_seconds=100)]  # type: ignore[arg-type]
+    assert len({*sizes}) == 2
+    assert sum(sizes) * 320 <= len(speech)
 
 
 def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
@@ -384,14 +358,6 @@ def test_faint_noise_is_not_speech(model: Model, kind: str) -> None:
         "dither": np.rint(rng.uniform(-1, 1, len(time))) / 32768,
     }[kind]
     assert not model.transcribe(samples, rate=RATE).segments
-
-
-def test_channels_in_opposite_phase_are_not_mixed_to_silence(
-    model: Model, speech: NDArray[np.float32]
-) -> None:
-    expected = model.transcribe(speech, rate=RATE)
-    opposite = model.transcribe(np.stack([speech, -0.9 * speech], axis=1), rate=RATE)
-    assert alike(opposite, expected)
 
 
 def test_a_name_that_is_not_utf8_and_integers_are_read(
