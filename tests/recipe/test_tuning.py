@@ -13,6 +13,7 @@ from torch import Tensor
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
 from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
@@ -21,15 +22,6 @@ from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 from tests.recipe.running import evaluate
-
-
-def arpa(words: set[str]) -> str:
-    """A model in which all words are equally likely; KenLM reads no unigram models."""
-    unigrams = [f"-1\t{word}\t0" for word in sorted(words)]
-    head = ["\\data\\", f"ngram 1={len(unigrams) + 3}", "ngram 2=1", "", "\\1-grams:"]
-    special = ["-3\t<unk>", "-99\t<s>\t0", "-1\t</s>"]
-    bigrams = ["", "\\2-grams:", f"-1\t<s> {min(words)}", "", "\\end\\", ""]
-    return "\n".join([*head, *special, *unigrams, *bigrams])
 
 
 def nearly_spoken(text: str, labels: list[str | None], seed: int) -> Tensor:
@@ -50,12 +42,9 @@ def texts(finished_run: Path) -> list[str]:
 
 @pytest.fixture
 def lm(texts: list[str], tmp_path: Path) -> Path:
-    words = {word for text in texts for word in text.split()}
-    folder = tmp_path / "lm"
-    folder.mkdir()
-    (folder / "two.arpa").write_text(arpa(words), encoding="utf-8")
-    (folder / "lm.json").write_text('{"text_profile": "coral", "order": 2}')
-    return folder
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    build_language_model([tmp_path / "texts.txt"], tmp_path / "lm", order=2, profile="coral")
+    return tmp_path / "lm"
 
 
 @pytest.fixture
@@ -135,8 +124,5 @@ def test_only_dev_is_tuned_on(tmp_path: Path, finished_run: Path, split: str) ->
     (run / CONFIG_FILE).write_text(to_yaml(config))
     with pytest.raises(ConfigError, match=r"dataset\.valid_split"):
         run_tune(run, tmp_path)
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=CONFIG_FILE):
         run_tune(tmp_path, tmp_path)

@@ -70,43 +70,18 @@ def test_only_the_text_column_of_a_table_is_read(tmp_path: Path) -> None:
         build([tmp_path / "b.tsv"], tmp_path / "other")
 
 
-def test_text_comes_from_every_kind_of_file_once(tmp_path: Path) -> None:
-    files = [
-        tmp_path / name for name in ("a.txt", "b.txt.gz", "c.jsonl", "d.jsonl.gz", "e.parquet")
-    ]
+def test_text_comes_from_several_kinds_of_files_once(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.txt", "b.txt.gz", "c.jsonl", "d.parquet")]
     files[0].write_text("En ko.\nEn hest! En ko.\n\n", encoding="utf-8")
     files[1].write_bytes(gzip.compress("et får\nen ko".encode()))
     files[2].write_text(json.dumps({"text": "en gås\nen and"}) + "\n", encoding="utf-8")
-    files[3].write_bytes(gzip.compress(json.dumps({"text": "en abe"}).encode()))
-    pq.write_table(pa.table({"text": ["en ulv", None], "n": [1, 2]}), files[4])
+    pq.write_table(pa.table({"text": ["en ulv", None], "n": [1, 2]}), files[3])
     saved = build(files, tmp_path / "lm")
-    assert saved["sentences"]["kept"] == 7
-    assert saved["sentences"]["duplicates"] == 2
+    assert (saved["sentences"]["kept"], saved["sentences"]["duplicates"]) == (6, 2)
     words = (tmp_path / "lm" / "unigrams.txt").read_text("utf-8").split()
-    assert sorted(words) == sorted(["en", "ko", "hest", "et", "får", "gås", "and", "abe", "ulv"])
-    assert sorted(p.name for p in (tmp_path / "lm").iterdir()) == [
-        "3gram.arpa",
-        "lm.json",
-        "unigrams.txt",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("latin.txt", "blåbær".encode("latin-1"), r"latin\.txt:1: not UTF-8"),
-        ("bad.jsonl", b'{"text": "a"}\n{', r"bad\.jsonl:2: not JSON"),
-        ("bad.txt.gz", gzip.compress(b"en ko", mtime=0)[:-9], r"bad\.txt\.gz: cannot be read"),
-        ("ragged.tsv", b"id\ttext\na1\ten ko\tx\n", r"ragged\.tsv:2: expected 2 fields"),
-    ],
-)
-def test_text_that_cannot_be_read_is_refused(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(LanguageModelError, match=message):
-        build([tmp_path / name], tmp_path / "lm")
-    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert sorted(words) == sorted(["en", "ko", "hest", "et", "får", "gås", "and", "ulv"])
+    written = {path.name for path in (tmp_path / "lm").iterdir()}
+    assert written == {"3gram.arpa", "lm.json", "unigrams.txt"}
 
 
 def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:

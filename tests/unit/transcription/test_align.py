@@ -10,12 +10,12 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
+from danish_asr.base.errors import AlignmentError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
-from danish_asr.inference.align import align, align_file
-from danish_asr.inference.loose_text import Line, read_text
+from danish_asr.inference.align import align
+from danish_asr.inference.loose_text import Line
 from danish_asr.inference.model import Model
 from tests.speech import speak
 
@@ -118,26 +118,3 @@ def test_audio_without_speech_is_refused(model: Model, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(16_000), 16_000)
     with pytest.raises(AlignmentError, match="no speech found in 1"):
         align(model, tmp_path / "a.wav", [Line("hej")])
-
-
-def test_missing_and_empty_files_are_named(
-    model_directory: Path, speech: Path, tmp_path: Path
-) -> None:
-    text, missing = tmp_path / "text.txt", tmp_path / "missing"
-    text.write_text("hej")
-    (tmp_path / "empty.txt").touch()
-    for model, audio, words, message in (
-        (str(model_directory), speech, missing, "missing"),
-        (str(model_directory), missing, text, "missing"),
-        (str(missing), speech, text, "missing"),
-        (str(model_directory), speech, tmp_path / "empty.txt", "0 of the 0 words"),
-    ):
-        with pytest.raises(DanishAsrError, match=message):
-            align_file(model, audio, words, out=tmp_path)
-
-
-def test_a_text_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes("rødgrød".encode("latin-1"))
-    with pytest.raises(SourceError, match=r"text\.txt:1: not UTF-8"):
-        read_text(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -27,9 +26,6 @@ from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.inference.recognise import hear
-from danish_asr.inference.sound import open_sound
-from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
 from tests.speech import speak
@@ -47,8 +43,8 @@ def speech() -> NDArray[np.float32]:
     first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
     silence = np.zeros(RATE, np.float32)
     parts = [silence, first, silence, silence, second, silence]
-    whole: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
-    return whole
+    joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return joined
 
 
 @pytest.fixture
@@ -69,31 +65,17 @@ def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
 
 
-def texts(transcript: Transcript) -> list[str]:
-    return [segment.text for segment in transcript.segments]
-
-
-def alike(found: Transcript, expected: Transcript) -> bool:
-    """Whether the texts of random weights are the same but for a few letters.
-
-    Another batch or processor rounds differently, and some frames have two letters that are nearly
-    level. Texts of different speech differ in most letters.
-    """
-    same_count = len(found.segments) == len(expected.segments)
-    return same_count and compute_cer(texts(found), texts(expected)) < 0.1
-
-
 def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> None:
     rng = np.random.default_rng(0)
     sizes = (48_000, 160, 80_077, 0, 400, 31_999)
     waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
     together = model.log_probs(waveforms, batch_seconds=100)
-    for waveform, found in zip(waveforms, together, strict=True):
+    for waveform, row in zip(waveforms, together, strict=True):
         (alone,) = model.log_probs([waveform])
-        assert found.shape == alone.shape
-        assert len(found) == max(model.frames(len(waveform)), min(len(waveform), 1))
-        assert torch.allclose(found, alone, atol=1e-4)
-        assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(found)), atol=1e-4)
+        assert row.shape == alone.shape
+        assert len(row) == max(model.frames(len(waveform)), min(len(waveform), 1))
+        assert torch.allclose(row, alone, atol=1e-4)
+        assert torch.allclose(row.exp().sum(dim=1), torch.ones(len(row)), atol=1e-4)
 
 
 def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
@@ -106,8 +88,8 @@ def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
         expected, _ = module(waveforms, layout)
         names = module.state_dict().keys()
         prepare_for_cpu(module, int8=False)
-        found, _ = module(waveforms, layout)
-    assert torch.allclose(found, expected, atol=1e-4)
+        computed, _ = module(waveforms, layout)
+    assert torch.allclose(computed, expected, atol=1e-4)
     assert module.state_dict().keys() == names
 
 
@@ -116,18 +98,13 @@ def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
 ) -> None:
     int8 = load_model(model_directory, device="cpu", int8=True)
     waveforms = [speech, speech[: 2 * RATE], speech[::-1]]
-    expected, found = model.log_probs(waveforms), int8.log_probs(waveforms)
+    expected, rounded = model.log_probs(waveforms), int8.log_probs(waveforms)
     best = [log_probs.argmax(dim=-1) for log_probs in expected]
-    for right, log_probs, waveform in zip(best, found, waveforms, strict=True):
+    for right, log_probs, waveform in zip(best, rounded, waveforms, strict=True):
         assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
         assert torch.equal(log_probs, int8.log_probs([waveform])[0])
-    assert not torch.equal(expected[0], found[0])
+    assert not torch.equal(expected[0], rounded[0])
     assert int8.transcribe(speech, rate=RATE).about["int8"] is True
-
-
-def test_int8_is_refused_on_other_devices(model_directory: Path) -> None:
-    with pytest.raises(RunError, match="CPU"):
-        load_model(model_directory, device="meta", int8=True)
 
 
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
@@ -139,6 +116,8 @@ def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory:
         load_model(tmp_path / "runs" / "none")
     with pytest.raises(RunError, match="tpu"):
         load_model(model_directory, device="tpu")
+    with pytest.raises(RunError, match="int8 is for a CPU"):
+        load_model(model_directory, device="meta", int8=True)
 
 
 def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
@@ -168,30 +147,21 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
 
 
 def test_paths_bytes_and_arrays_give_the_same(
-    model: Model, sure: Model, speech: NDArray[np.float32], tmp_path: Path
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     encoded = encode(speech, RATE, subtype="FLOAT")
     (tmp_path / "a.wav").write_bytes(encoded)
     stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
-
-    def in_all_forms(model: Model) -> tuple[Transcript, list[Transcript]]:
-        file = model.transcribe(tmp_path / "a.wav")
-        assert file.file == str(tmp_path / "a.wav")
-        others = [model.transcribe(encoded), model.transcribe(stereo, rate=RATE)]
-        streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
-        return model.transcribe(speech, rate=RATE), [
-            file,
-            *others,
-            replace(file, segments=streamed),
-        ]
-
-    expected, others = in_all_forms(model)
-    assert all(alike(transcript, expected) for transcript in others)
-    expected, others = in_all_forms(sure)
-    assert all(np.allclose(bounds(other), bounds(expected), atol=1e-6) for other in others)
+    file = sure.transcribe(tmp_path / "a.wav")
+    assert file.file == str(tmp_path / "a.wav")
+    streamed = list(sure.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
+    others = [sure.transcribe(encoded), sure.transcribe(stereo, rate=RATE)]
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    for other in (file, *others, replace(file, segments=streamed)):
+        assert np.allclose(bounds(other), expected, atol=1e-6)
 
 
-def test_channels_are_transcribed_each_and_merged_by_time(
+def test_channels_are_transcribed_apart_and_merged_by_time(
     sure: Model, speech: NDArray[np.float32]
 ) -> None:
     split = np.zeros((len(speech), 2), np.float32)
@@ -201,9 +171,8 @@ def test_channels_are_transcribed_each_and_merged_by_time(
     assert [segment.channel for segment in transcript.segments] == [1, 0]
     mixed = sure.transcribe(split, rate=RATE)
     assert [segment.channel for segment in mixed.segments] == [None, None]
-    assert np.allclose(
-        bounds(mixed), bounds(transcript), atol=0.1
-    )  # three chunks of voice activity
+    # Three chunks of voice activity.
+    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.1)
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
@@ -212,9 +181,9 @@ def test_the_times_do_not_depend_on_the_rate(
 ) -> None:
     expected = sure.transcribe(speech, rate=RATE)
     other = np.clip(soxr.resample(speech, RATE, rate) * 32768, -32768, 32767).astype(np.int16)
-    found = sure.transcribe(other, rate=rate)
-    assert found.duration == pytest.approx(expected.duration, abs=0.001)
-    assert np.allclose(bounds(found), bounds(expected), atol=0.1)
+    resampled = sure.transcribe(other, rate=rate)
+    assert resampled.duration == pytest.approx(expected.duration, abs=0.001)
+    assert np.allclose(bounds(resampled), bounds(expected), atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -263,19 +232,6 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
 
 
-def test_a_transcript_is_json_with_a_path_among_its_settings(
-    model_directory: Path, tmp_path: Path
-) -> None:
-    hotwords = tmp_path / "hotwords.txt"
-    hotwords.write_text("mette")
-    model = load_model(
-        model_directory, device="cpu", decoder="beam", decoder_config={"hotwords": hotwords}
-    )
-    about = json.loads(json.dumps(model.transcribe(np.zeros(RATE), rate=RATE).to_dict()))["about"]
-    assert about["decoder"] == "beam"
-    assert about["decoder_config"] == {"hotwords": str(hotwords)}
-
-
 def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
     long = np.tile(speech, 40)
     peaks = []
@@ -287,21 +243,8 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     assert peaks[-1] < peaks[20] + speech.nbytes
 
 
-class Symbols:
-    """A model of many symbols, whose rows are of any length."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def log_probs(self, waveforms: list[Any], **_: Any) -> list[Tensor]:
-        return [torch.zeros(len(waveform) // 320, 9_812) for waveform in waveforms]
-
-
 def test_log_probabilities_of_long_and_short_windows_are_not_padded(
-    model: Model, speech: NDArray[np.float32]
+    model: Model, speech: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """60 turns and a monologue took 14 GB with the standard vocabulary."""
     sizes: list[int] = []
@@ -310,10 +253,8 @@ def test_log_probabilities_of_long_and_short_windows_are_not_padded(
         sizes.extend(map(len, log_probs))
         return [""] * len(log_probs)
 
-    many = Symbols(model)
-    many.decoder = decoder  # type: ignore[attr-defined]
-    with open_sound(speech, rate=RATE) as sound:
-        assert [*hear(many, sound, batch_seconds=100)]  # type: ignore[arg-type]
+    monkeypatch.setattr(model, "decoder", decoder)
+    assert not model.transcribe(speech, rate=RATE, batch_seconds=100).segments
     assert len({*sizes}) == 2
     assert sum(sizes) * 320 <= len(speech)
 
@@ -361,11 +302,11 @@ def test_faint_noise_is_not_speech(model: Model, kind: str) -> None:
 
 
 def test_a_name_that_is_not_utf8_and_integers_are_read(
-    model: Model, speech: NDArray[np.float32], tmp_path: Path
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     samples = np.rint(speech * 20_000).astype(np.int16)
     named = tmp_path / os.fsdecode(b"latin\xe6.wav")
     named.write_bytes(encode(samples, RATE))
-    array, file = model.transcribe(samples, rate=RATE), model.transcribe(named)
-    assert alike(file, array)
+    array, file = sure.transcribe(samples, rate=RATE), sure.transcribe(named)
+    assert bounds(file) == bounds(array)
     assert str(file.file).encode().endswith("latin\ufffd.wav".encode())
