@@ -8,6 +8,7 @@ it sends server-sent events, each segment as soon as it ends, which the page rea
 import asyncio
 import json
 import secrets
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
@@ -58,6 +59,10 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     what `load_model` does.
     """
     check_model(model)
+    try:
+        listener = socket.create_server((_HOST, port))
+    except OSError as error:
+        raise DanishAsrError(f"--port {port}: {error.strerror}; choose another") from error
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"loading {model} ...", markup=False)
 
@@ -74,8 +79,9 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     )
     address = f"http://{_HOST}:{port}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):  # which is how it ends
-        uvicorn.run(app, host=_HOST, port=port, log_level="warning", timeout_graceful_shutdown=2)
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
