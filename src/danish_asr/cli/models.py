@@ -116,14 +116,14 @@ def transcribe(
 
     if text is not None:
         others: dict[str, object] = {"--lm": lm, "--hotwords": hotwords, "--decoder": decoder}
-        others["--int8"] = int8
-        others |= {"--speakers": speakers, "--batch-seconds": batch_seconds}
+        others |= {"--speakers": speakers, "--batch-seconds": batch_seconds, "--int8": int8}
         others["--channels split"] = channels == "split"
         if without_effect := [option for option, value in others.items() if value]:
             fault = f"takes no {', '.join(without_effect)}: the words are those of the file"
             raise typer.BadParameter(fault, param_hint="--text")
-        _align(model, audio, text, formats=format_, out=out, overwrite=overwrite, device=device)
-        return
+        if len(audio) != 1 or audio[0].is_dir() or audio[0] == Path("-"):
+            raise typer.BadParameter("is that of one audio file", param_hint="--text")
+        format_ = format_ or "srt,textgrid"
     if speakers and channels == "split":
         fault = "finds those of one microphone; with --channels split each channel is a speaker"
         raise typer.BadParameter(fault, param_hint="--speakers")
@@ -135,6 +135,7 @@ def transcribe(
         out=out,
         overwrite=overwrite,
         speakers=speakers,
+        text=text,
     )
     if not transcribe_files(audio, request):
         raise typer.Exit(EXIT_FAILED)
@@ -145,14 +146,6 @@ def transcribe(
         kind = next((form for form in _READ_BACK if form in (format_ or "")), "pairs")
         why = "once the texts are corrected: training data"
         say_next("convert", f"{kind}:{folders[0]}", *own, why=why)
-
-
-def _align(model: str, audio: list[Path], text: Path, *, formats: str | None, **rest: Any) -> None:
-    if len(audio) != 1 or audio[0].is_dir():
-        raise typer.BadParameter("is that of one audio file", param_hint="--text")
-    from danish_asr.inference.align import align_file
-
-    align_file(model, audio[0], text, formats=formats or "srt,textgrid", **rest)
 
 
 def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> dict[str, Any]:

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError
-from danish_asr.base.files import publish_text
-from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.formats import FORMATS, parse_formats
 from danish_asr.inference.loose_text import (
     FRAMES_PER_SECOND,
     GOOD,
@@ -26,10 +23,7 @@ from danish_asr.inference.loose_text import (
     Text,
     listen,
     match,
-    read_text,
 )
-from danish_asr.inference.recordings import find_recordings
-from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,56 +40,6 @@ _ENOUGH: Final = 20
 
 _NEVER: Final = -30.0
 """The log-probability of a symbol where nobody speaks."""
-
-
-def align_file(
-    model: str,
-    audio: Path,
-    text: Path,
-    *,
-    formats: str = "srt,textgrid",
-    out: Path | None = None,
-    overwrite: bool = False,
-    device: str = "auto",
-) -> None:
-    """Write the times of a text's words beside the audio, or to the folder ``out``.
-
-    ``text`` is a file, of which a line or a cue is a segment; other arguments are those of the
-    command. Raises what `align` does, and AlignmentError if an output exists, or if most words are
-    hardly heard, when the outputs are written.
-    """
-    (recording,) = find_recordings([audio], out)
-    outputs, lines = recording.transcripts(parse_formats(formats)), read_text(text)
-    existing = [str(path) for path in outputs.values() if path.exists()]
-    if existing and not overwrite:
-        raise AlignmentError(
-            f"{', '.join(existing)}: exists; --overwrite replaces it, --out writes elsewhere"
-        )
-    check_model(model)
-
-    from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
-
-    loaded = load_model(model, device=device)
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    with Progress(audio.name, console=console) as bar:
-        transcript = align(loaded, audio, lines, lambda done, total: bar.update(done, total=total))
-    for name, path in outputs.items():
-        publish_text(path, FORMATS[name](transcript))
-        console.print(f"wrote {path}")
-    words = transcript.words
-    console.print(f"aligned {len(words):,} words in {len(transcript.segments):,} segments")
-    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
-    if not doubtful:
-        return
-    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
-    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
-        raise AlignmentError(
-            f"{audio}: {share}. The text may be that of another recording, or the model is too "
-            "weak for this speech (`danish-asr transcribe` shows what it hears). The files above "
-            "have its times"
-        )
-    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
-    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
 
 
 def align(
@@ -120,6 +64,22 @@ def align(
         spoken = [word for _, word in group]
         segments.append(Segment.of(spoken, speaker=lines[line].speaker))
     return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
+
+
+def report_doubts(transcript: Transcript, console: Console) -> None:
+    """Print how many words are hardly heard; raise AlignmentError if they are most of the text."""
+    words = transcript.words
+    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    if not doubtful:
+        return
+    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
+    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
+        raise AlignmentError(
+            f"{share}. The text may be that of another recording, or the model is too weak for "
+            "this speech (`danish-asr transcribe` shows what it hears). The files have its times"
+        )
+    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
+    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
 
 
 def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[tuple[int, int, Sequence[Piece]]]:

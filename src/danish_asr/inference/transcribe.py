@@ -20,7 +20,9 @@ from rich.console import Console
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
 from danish_asr.decoding.transcript import Transcript
+from danish_asr.inference.align import align, report_doubts
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
+from danish_asr.inference.loose_text import read_text
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model
@@ -44,6 +46,7 @@ class Request:
     out: Path | None = None  # a folder; None for that of the audio
     overwrite: bool = False
     speakers: Path | None = None  # an RTTM file or a folder of them
+    text: Path | None = None  # what is said, of which only the times are wanted
 
 
 def transcribe(paths: Sequence[Path], request: Request) -> bool:
@@ -124,6 +127,7 @@ def _transcribe_files(
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
+    lines = read_text(request.text) if request.text else []
     model = _load(request)
     silent: list[str] = []
     begin, seconds = time.monotonic(), 0.0
@@ -131,13 +135,18 @@ def _transcribe_files(
     def write(recording: Recording, show: ShowProgress) -> None:
         nonlocal seconds
         path = recording.path
-        transcript = model.transcribe(path, progress=show, **request.options)
+        if request.text:
+            transcript = align(model, path, lines, show)
+        else:
+            transcript = model.transcribe(path, progress=show, **request.options)
         transcript = _with_speakers(transcript, turns.get(path), request)
         for name, output in tasks[recording].items():
             publish_text(output, FORMATS[name](transcript))
         if not transcript.segments:
             silent.append(str(path))
         seconds += transcript.duration
+        if request.text:
+            report_doubts(transcript, console)
 
     failures = work_through([*tasks], write, console)
     elapsed = time.monotonic() - begin
