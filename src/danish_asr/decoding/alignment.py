@@ -67,13 +67,8 @@ class SpokenText:
 
         Two words divide the frames between their symbols equally. The confidence is the product of
         the probabilities of the word's symbols and of the separators around it, each at its peak.
-
-        Args:
-            log_probs: Of one utterance, (S, V), on the CPU.
-            offset: The time of the first frame in seconds.
-
-        Raises:
-            AlignmentError: There are too few frames for the text, or too many (`MOST_STATES`).
+        ``log_probs`` are those of one utterance, (S, V), on the CPU; ``offset`` is the time of the
+        first frame. Raises AlignmentError if there are too few frames, or too many (`MOST_STATES`).
         """
         if not self.words:
             return []

@@ -6,14 +6,14 @@ from dataclasses import asdict, replace
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.base.errors import ConfigError, MissingExtraError
 from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.beam_settings import SearchSettings, search_settings
@@ -21,9 +21,6 @@ from danish_asr.decoding.ctc import BLANK
 from danish_asr.decoding.ngram import HELD_OUT, find_language_model
 from danish_asr.decoding.transcript import Alternative
 from danish_asr.text.profiles import normalize
-
-_MOST_FOREIGN: Final = 0.9
-"""Of a language model's words, those that the model cannot write; web text has many."""
 
 
 @final
@@ -41,8 +38,7 @@ class BeamDecoder:
 
     Raises:
         ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
-        LanguageModelError: There is no language model, or it is broken or does not fit.
-        MissingExtraError: pyctcdecode or KenLM are not installed.
+        LanguageModelError: There is no language model, or it is broken.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class BeamDecoder:
         profile = text_profile or saved.get("text_profile", "raw")
         self.search_settings = replace(settings, hotwords=self._checked_hotwords(hotwords, profile))
         if settings.language_model:  # a broken one is reported before any audio is read
-            self._check_words(beam_search.load(settings.language_model)[1])
+            beam_search.load(settings.language_model)
         self._columns, self._search = beam_search.Columns, beam_search.search
         self._workers = workers or usable_cpus()
         self._seconds_before_pool = 0.0 if workers else SECONDS_ALONE
@@ -132,15 +128,6 @@ class BeamDecoder:
                     [f"decoder.config.hotwords: {fault}; text_profile normalises hotwords"]
                 )
         return tuple(dict.fromkeys(word for word in words if word))
-
-    def _check_words(self, words: Sequence[str]) -> None:
-        foreign = [word for word in words if not self._characters.issuperset(word)]
-        if len(foreign) > _MOST_FOREIGN * len(words):
-            raise LanguageModelError(
-                f"{self.search_settings.language_model}: the model cannot write {len(foreign):,} "
-                f"of its {len(words):,} words, such as {', '.join(foreign[:3])}; build it with the "
-                "model's text profile (`danish-asr lm build`)"
-            )
 
 
 def symbols(tokenizer: Tokenizer) -> list[str | None]:

@@ -113,11 +113,7 @@ def _scorer(settings: SearchSettings) -> NgramScorer | None:
 
 @lru_cache(maxsize=1)
 def load(path: str) -> tuple[kenlm.Model, list[str]]:
-    """Return a language model and its words, sorted; keeps the last one.
-
-    Raises:
-        LanguageModelError: It is broken.
-    """
+    """Return a language model and its words, sorted; LanguageModelError if it is broken."""
     config = kenlm.Config()
     config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
     try:

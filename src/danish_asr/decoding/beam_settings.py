@@ -49,9 +49,8 @@ class SearchSettings:
 def search_settings(config: Mapping[str, Any]) -> SearchSettings:
     """Return the settings of ``decoder.config``, without its hotwords.
 
-    Raises:
-        ConfigError: There is no such key, or a value is impossible.
-        LanguageModelError: There is no such language model.
+    Raises ConfigError for an unknown key or an impossible value, and LanguageModelError if there
+    is no such language model.
     """
     lm = config.get("lm")
     if not isinstance(lm, str | PathLike | None):

@@ -54,8 +54,7 @@ class LanguageModelFiles:
 def find_language_model(path: AnyPath) -> LanguageModelFiles:
     """Find the language model in a directory, or of a file.
 
-    Raises:
-        LanguageModelError: There is none, or several, or its settings cannot be read.
+    Raises LanguageModelError if there is none, or several, or its settings cannot be read.
     """
     path = Path(path)
     files = [path]

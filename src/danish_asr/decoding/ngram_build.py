@@ -53,8 +53,8 @@ def build_language_model(
         dataset: Root of a built dataset.
         profile: Text profile of the model's training texts.
 
-    Returns the content of ``lm.json``. Raises DatasetError and LanguageModelError for what cannot
-    be read, or if no text remains or ``out`` exists.
+    Returns the content of ``lm.json``. Raises LanguageModelError if no text remains or ``out``
+    exists.
     """
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if not texts and not dataset:
@@ -109,10 +109,7 @@ def read_texts(file: Path) -> Iterator[str]:
     """Yield the texts of a file, a line at a time.
 
     Parquet, JSON lines, CSV and TSV have them in a column ``text`` or of another usual name; other
-    files are plain text.
-
-    Raises:
-        LanguageModelError: The file cannot be read, is not UTF-8 or lacks the column.
+    files are plain text. Raises LanguageModelError if the file cannot be read or lacks the column.
     """
     if suffix_of(file) not in TABLE_SUFFIXES:
         yield from read_lines(file, LanguageModelError)

@@ -11,7 +11,7 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
-from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr.base.errors import ConfigError
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.beam_settings import search_settings
 from tests.builders import arpa_text
@@ -137,13 +137,6 @@ def test_settings_beside_the_language_model_are_taken(tokenizer: Tokenizer, arpa
     settings.write_text('{"alpha": 0, "beta": 0}')
     assert BeamDecoder(tokenizer, arpa.parent, unknown=0)([logits]) == ["en kå"]
     assert BeamDecoder(tokenizer, arpa.parent, alpha=0.5, beta=1.5)([logits]) == ["en ko"]
-
-
-def test_a_language_model_in_capitals_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    file = tmp_path / "other.arpa"
-    file.write_text(arpa_text("EN", "KO"), encoding="utf-8")
-    with pytest.raises(LanguageModelError, match="cannot write 2 of its 2 words, such as EN"):
-        BeamDecoder(tokenizer, file)
 
 
 def test_the_settings_identify_the_language_model(tokenizer: Tokenizer, arpa: Path) -> None:
