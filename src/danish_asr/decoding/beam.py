@@ -139,7 +139,7 @@ def symbols(tokenizer: Tokenizer) -> list[str | None]:
     edge = decode(torch.tensor([letter]))
     texts = [decode(torch.tensor([letter, i, letter]))[len(edge) : -len(edge)] for i in range(size)]
     written: list[str | None] = [text or None for text in texts]
-    for special in (tokenizer.vocab_info.unk_idx, BLANK):
-        if special is not None:
-            written[special] = "" if special == BLANK else None
+    if tokenizer.vocab_info.unk_idx is not None:
+        written[tokenizer.vocab_info.unk_idx] = None
+    written[BLANK] = ""
     return written

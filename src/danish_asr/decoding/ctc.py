@@ -43,11 +43,8 @@ def ctc_nats(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
     """Return CTC's loss of a text per utterance, in nats, (N,) (Graves et al. 2006).
 
     It is the negative log-probability of the text over all its alignments; infinite where an
-    utterance has fewer frames than its text needs.
-
-    Args:
-        log_probs: Of each utterance, (S, V).
-        targets: The tokens of each text, (tokens,), without blanks.
+    utterance has fewer frames than its text needs. ``log_probs`` are those of each utterance,
+    (S, V), and ``targets`` the tokens of each text, (tokens,), without blanks.
     """
     losses = [_loss(*pair) for pair in zip(log_probs, targets, strict=True)]
     return torch.stack(losses) if losses else torch.empty(0)

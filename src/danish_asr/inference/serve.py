@@ -127,17 +127,16 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         response_format: Annotated[_Format, Form()] = "json",
         stream: Annotated[bool, Form()] = False,
     ) -> Response:
-        transcription = _Transcription(model, await file.read(), turn, request)
+        transcription = _transcription(model, await file.read(), turn, request)
         if stream:
             return StreamingResponse(_events(transcription), media_type="text/event-stream")
-        async for _ in transcription.segments():
-            pass
-        return _answer(transcription.transcript, response_format, language)
+        *_, transcript = [item async for item in transcription]
+        return _answer(transcript, response_format, language)
 
     return app
 
 
-def _answer(transcript: Transcript, response_format: str, language: str) -> Response:
+def _answer(transcript: Any, response_format: str, language: str) -> Response:
     answer: dict[str, Any] = {"text": " ".join(transcript.text.split())}
     if response_format == "text":
         return PlainTextResponse(f"{answer['text']}\n")
@@ -180,47 +179,41 @@ def _error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": error}, status)
 
 
-class _Transcription:
-    """One transcription, which ends early if the client goes away."""
+async def _transcription(
+    model: Any, audio: bytes, turn: asyncio.Lock, request: Request
+) -> AsyncIterator[Segment | Transcript]:
+    """Yield segments as they end, then the transcript; ends early if the client goes away."""
+    spoken: list[Segment] = []
+    seconds = 0.0
 
-    def __init__(self, model: Any, audio: bytes, turn: asyncio.Lock, request: Request) -> None:
-        self._model, self._audio, self._turn, self._request = model, audio, turn, request
-        self._spoken: list[Segment] = []
-        self._seconds = 0.0
+    def note(done: float, _: float | None) -> None:
+        nonlocal seconds
+        seconds = done
 
-    async def segments(self) -> AsyncIterator[Segment]:
-        """Yield each segment as soon as it ends; raises what `Model.stream` does."""
-        async with self._turn:
-            segments = self._model.stream(self._audio, progress=self._note)
-            while (segment := await asyncio.to_thread(next, segments, None)) is not None:
-                self._spoken.append(segment)
-                yield segment
-                if await self._request.is_disconnected():
-                    return
-
-    @property
-    def transcript(self) -> Transcript:
-        """What was said so far."""
-        return Transcript(self._seconds, self._spoken, about=dict(self._model.about))
-
-    def _note(self, seconds: float, _: float | None) -> None:
-        self._seconds = seconds
+    async with turn:
+        segments = model.stream(audio, progress=note)
+        while (segment := await asyncio.to_thread(next, segments, None)) is not None:
+            spoken.append(segment)
+            yield segment
+            if await request.is_disconnected():
+                break
+    yield Transcript(seconds, spoken, about=dict(model.about))
 
 
-async def _events(transcription: _Transcription) -> AsyncIterator[str]:
+async def _events(transcription: AsyncIterator[Segment | Transcript]) -> AsyncIterator[str]:
     """Yield OpenAI's events; each delta has its segment too, and the last has files."""
     try:
-        async for segment in transcription.segments():
-            yield _event(
-                "transcript.text.delta", delta=f"{segment.text} ", segment=segment.to_dict()
-            )
+        async for item in transcription:
+            if isinstance(item, Segment):
+                yield _event("transcript.text.delta", delta=f"{item.text} ", segment=item.to_dict())
+            else:
+                contents = {name: FORMATS[name](item) for name in _DOWNLOADS}
+                text = " ".join(item.text.split())
+                yield _event(
+                    "transcript.text.done", text=text, duration=item.duration, files=contents
+                )
     except DanishAsrError as error:
         yield _event("error", error={"message": str(error)})
-        return
-    transcript = transcription.transcript
-    contents = {name: FORMATS[name](transcript) for name in _DOWNLOADS}
-    text = " ".join(transcript.text.split())
-    yield _event("transcript.text.done", text=text, duration=transcript.duration, files=contents)
 
 
 def _event(kind: str, **values: Any) -> str:

@@ -63,8 +63,8 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
     subtitles = (tmp_path / "speech.srt").read_text("utf-8")
     assert re.search(r"\nBo køber\b.*\b25 røde æbler, ja\.\n", subtitles, re.DOTALL)
     assert '"25"' in (tmp_path / "speech.TextGrid").read_text("utf-8")
-    with pytest.raises(AlignmentError, match=r"speech\.srt.*--overwrite"):
-        CliRunner().invoke(app, command, catch_exceptions=False)
+    again = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (again.exit_code, "--overwrite" in again.stderr) == (0, True)
 
 
 @pytest.mark.parametrize("option", [["--int8"], ["--lm", "lm"], ["--decoder", "beam"]])
@@ -85,8 +85,9 @@ def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
     text = tmp_path / "text.txt"
     text.write_text("a b c d e f g h i j k l m n o p q r s t")  # the model has random weights
     command = ["transcribe", str(model_directory), str(speech), "--text", str(text), "--out"]
-    with pytest.raises(AlignmentError, match=r"of 20 words have .*another recording.*too weak"):
-        CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
+    result = CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert re.search(r"of 20 words have .*another recording.*too weak", result.stderr)
     assert (tmp_path / f"{speech.stem}.srt").read_text("utf-8").count("-->") >= 1
 
 
