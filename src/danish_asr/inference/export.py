@@ -100,7 +100,7 @@ def _read_audio(paths: Sequence[Path]) -> Iterator[_Waveform]:
     """Yield the audio of files and folders; a longer recording than 30 s in parts."""
     for recording in find_recordings(paths):
         with open_sound(recording.path) as sound:
-            waveform = np.concatenate([block[:, 0] for block in sound])
+            waveform = np.concatenate([*sound])
         yield from np.array_split(waveform, -(-len(waveform) // _LONGEST))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import torch
 from fairseq2.gang import create_fake_gangs
@@ -17,7 +17,7 @@ from danish_asr.decoding.decoders import BEAM, GREEDY, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.inference.recognise import ShowProgress, hear, segments
-from danish_asr.inference.sound import Audio, Channels, open_sound
+from danish_asr.inference.sound import Audio, open_sound
 from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.train import ending
@@ -132,7 +132,7 @@ class Model(TrainedModel):
         audio: Audio,
         *,
         rate: int | None = None,
-        channels: Channels = "mix",
+        channels: Literal["mix", "split"] = "mix",
         batch_seconds: float | None = None,
         progress: ShowProgress | None = None,
     ) -> Transcript:
@@ -151,22 +151,22 @@ class Model(TrainedModel):
         Raises:
             TranscriptionError: The recording is not audio, is damaged, or an option does not fit.
         """
-        with open_sound(audio, rate=rate, channels=channels) as sound:
-            heard = hear(self, sound, batch_seconds=batch_seconds, progress=progress)
-            spoken = sorted(segments(heard), key=lambda segment: segment.start)
+        numbers: Sequence[int | None] = [None]
+        if channels == "split":
+            with open_sound(audio, rate=rate) as sound:
+                numbers = range(sound.channels)
+        spoken: list[Segment] = []
+        for number in numbers:
+            with open_sound(audio, rate=rate, channel=number) as sound:
+                heard = hear(self, sound, batch_seconds=batch_seconds, progress=progress)
+                spoken += segments(heard, number)
+        spoken.sort(key=lambda segment: segment.start)
         return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
 
-    def stream(
-        self,
-        audio: Audio,
-        *,
-        rate: int | None = None,
-        channels: Channels = "mix",
-        **options: Any,
-    ) -> Iterator[Segment]:
+    def stream(self, audio: Audio, *, rate: int | None = None, **options: Any) -> Iterator[Segment]:
         """Yield the segments of a recording as they end; audio and results are not kept.
 
-        Arguments and errors are those of `transcribe`.
+        Channels are mixed; other arguments and errors are those of `transcribe`.
         """
-        with open_sound(audio, rate=rate, channels=channels) as sound:
+        with open_sound(audio, rate=rate) as sound:
             yield from segments(hear(self, sound, **options))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import soundfile
@@ -29,7 +29,6 @@ from danish_asr.base.schema import SAMPLE_RATE
 
 Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
-Channels = Literal["mix", "split"]
 
 BLOCK_SECONDS: Final = 10
 """Audio that is decoded at a time."""
@@ -44,29 +43,29 @@ class Sound:
 
     blocks: Iterator[Samples]  # as they are decoded, (samples, channels) at ``rate``
     rate: int
+    channels: int  # that it has
+    channel: int | None  # that comes out, from 0; None for the mean of all
     name: str  # what messages call it
-    total: float | None = None  # seconds of audio as the header has it, None if it does not say
-    channels: int = 1  # that come out
-    split: bool = False  # whether they are the recording's, not its mix
-    file: str | None = None  # its path, None if it is not a file
+    file: str | None  # its path, None if it is not a file
+    total: float | None  # seconds of audio as the header has it, None if it does not say
     seconds: float = 0.0  # of audio that was read so far
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield blocks of (samples, channels) at 16 kHz.
+        """Yield blocks of samples at 16 kHz.
 
         Raises TranscriptionError if the audio is damaged, empty or has non-finite samples.
         """
         resampler = soxr.ResampleStream(
-            self.rate, SAMPLE_RATE, self.channels, dtype="float32", quality=RESAMPLING_QUALITY
+            self.rate, SAMPLE_RATE, 1, dtype="float32", quality=RESAMPLING_QUALITY
         )
         for block in self.blocks:
             if not np.isfinite(block).all():
                 raise TranscriptionError(f"{self.name}: has samples that are NaN or infinite")
             self.seconds += len(block) / self.rate
-            samples = block if self.split else block.mean(axis=1, keepdims=True)
+            samples = block.mean(axis=1) if self.channel is None else block[:, self.channel]
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
         if self.rate != SAMPLE_RATE:
-            yield resampler.resample_chunk(np.empty((0, self.channels), np.float32), last=True)
+            yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
         if not self.seconds:
             raise TranscriptionError(f"{self.name}: no samples; record or copy it again")
         if self.total is not None and self.seconds < self.total - _SLACK:
@@ -78,16 +77,14 @@ class Sound:
 
 @contextmanager
 def open_sound(
-    audio: Audio, *, rate: int | None = None, channels: Channels = "mix"
+    audio: Audio, *, rate: int | None = None, channel: int | None = None
 ) -> Iterator[Sound]:
     """Open a file, an encoded file in memory, or an array with its ``rate``.
 
     An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
-    ``mix`` gives the mean of all channels, ``split`` each of them. Raises TranscriptionError if it
-    is missing or not audio, and SourceError if it cannot be read or needs the extra ``media``.
+    ``channel`` takes one channel, from 0, instead of the mean of all. Raises TranscriptionError if
+    it is missing or not audio, and SourceError if it cannot be read or needs the extra ``media``.
     """
-    if channels not in {"mix", "split"}:
-        raise TranscriptionError(f"channels must be mix or split, but is '{channels}'")
     file, name = None, "the audio"
     if isinstance(audio, np.ndarray):
         audio = _encoded(audio, rate)
@@ -102,9 +99,8 @@ def open_sound(
             if fault:
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
-        split = channels == "split"
-        count = int(decoder.channels) if split else 1
-        yield Sound(_decoded(decoder, name), rate, name, total, count, split, file)
+        blocks, count = _decoded(decoder, name), int(decoder.channels)
+        yield Sound(blocks, rate, count, channel, name, file, total)
 
 
 def _encoded(array: NDArray[Any], rate: int | None) -> bytes:

@@ -97,14 +97,14 @@ def _load(request: Request) -> Model:
 
 
 def _print(request: Request, audio: Audio, name: str, turns: Turns | None) -> None:
-    """Print a transcript: text while it is transcribed, other formats when it is complete."""
-    model = _load(request)
-    if name != "txt":
+    """Print a transcript, the text of mixed channels while it is transcribed."""
+    model, options = _load(request), dict(request.options)
+    if name != "txt" or options.pop("channels") == "split":
         transcript = model.transcribe(audio, **request.options)
-        sys.stdout.write(FORMATS[name](transcript))
+        sys.stdout.write(FORMATS[name](_with_speakers(transcript, turns, request)))
         return
     spoken = False
-    for segment in model.stream(audio, **request.options):
+    for segment in model.stream(audio, **options):
         spoken = True
         transcript = _with_speakers(Transcript(0.0, [segment]), turns, request)
         sys.stdout.write(to_txt(transcript))
