@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import cast
 
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
@@ -14,9 +14,6 @@ from fairseq2.nn import Linear
 from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import linear
-
-_LARGEST: Final = 127
-"""The largest weight in int8; -128 is unused, so that zero stays zero."""
 
 
 def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
@@ -64,7 +61,8 @@ class _Int8Linear(Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         weight = weight.detach()
-        scales = weight.abs().amax(dim=1).double().clamp(min=1e-12) / _LARGEST
+        # From -127 to 127; -128 is unused, so that zero stays zero.
+        scales = weight.abs().amax(dim=1).double().clamp(min=1e-12) / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
         quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         self._packed = torch.ops.quantized.linear_prepack(quantised, bias)

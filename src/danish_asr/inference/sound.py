@@ -44,7 +44,7 @@ class Sound:
     blocks: Iterator[Samples]  # as they are decoded, (samples, channels) at ``rate``
     rate: int
     channels: int  # that it has
-    channel: int | None  # that comes out, from 0; None for the mean of all
+    channel: int | None  # that comes out, from 0; None for the mix of all
     name: str  # what messages call it
     file: str | None  # its path, None if it is not a file
     total: float | None  # seconds of audio as the header has it, None if it does not say
@@ -62,7 +62,7 @@ class Sound:
             if not np.isfinite(block).all():
                 raise TranscriptionError(f"{self.name}: has samples that are NaN or infinite")
             self.seconds += len(block) / self.rate
-            samples = block.mean(axis=1) if self.channel is None else block[:, self.channel]
+            samples = _mixed(block) if self.channel is None else block[:, self.channel]
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
         if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
@@ -82,7 +82,7 @@ def open_sound(
     """Open a file, an encoded file in memory, or an array with its ``rate``.
 
     An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
-    ``channel`` takes one channel, from 0, instead of the mean of all. Raises TranscriptionError if
+    ``channel`` takes one channel, from 0, instead of the mix of all. Raises TranscriptionError if
     it is missing or not audio, and SourceError if it cannot be read or needs the extra ``media``.
     """
     file, name = None, "the audio"
@@ -136,3 +136,15 @@ def _decoded(decoder: Decoder, name: str) -> Iterator[Samples]:
             f"{name}: cannot be decoded after {done / rate:.0f} s ({error}); copy or convert it "
             "again"
         ) from error
+
+
+def _mixed(block: Samples) -> Samples:
+    """Return the mean of the channels, or the loudest of them where they cancel each other.
+
+    Independent channels have a mean with the power of one of them over their number.
+    """
+    mean: Samples = block.mean(axis=1)
+    power = block.var(axis=0)  # without DC offset, which is no sound
+    if mean.var() < 0.1 * power.mean() / len(power):
+        return block[:, power.argmax()]
+    return mean

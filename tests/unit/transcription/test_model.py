@@ -299,6 +299,15 @@ def test_faint_noise_is_not_speech(model: Model, kind: str) -> None:
     assert not model.transcribe(samples, rate=RATE).segments
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.3])
+def test_channels_in_opposite_phase_are_not_mixed_to_silence(
+    sure: Model, speech: NDArray[np.float32], offset: float
+) -> None:
+    both = np.stack([speech, -0.9 * speech], axis=1) + np.float32(offset)
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    assert np.allclose(bounds(sure.transcribe(both, rate=RATE)), expected, atol=0.1)
+
+
 def test_a_name_that_is_not_utf8_and_integers_are_read(
     sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
