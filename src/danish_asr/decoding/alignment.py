@@ -98,10 +98,8 @@ class SpokenText:
         repeats = int(torch.count_nonzero(self.tokens[1:] == self.tokens[:-1]))
         needed = len(self.tokens) + repeats
         if frames < needed:
-            raise AlignmentError(
-                f"{text} needs at least {needed * FRAME_SECONDS:.2f} s of audio, not "
-                f"{seconds:.2f} s"
-            )
+            least = needed * FRAME_SECONDS
+            raise AlignmentError(f"{text} needs at least {least:.2f} s of audio, not {seconds:.2f}")
         if frames * (2 * len(self.tokens) + 1) > MOST_STATES:
             raise AlignmentError(
                 f"{text} and {seconds:.0f} s of audio are too long to be aligned in one piece"

@@ -124,9 +124,7 @@ class BeamDecoder:
         for word in words:
             if lacking := sorted({*word} - self._characters):
                 fault = f"'{word}' has characters that the tokenizer lacks: {' '.join(lacking)}"
-                raise ConfigError(
-                    [f"decoder.config.hotwords: {fault}; text_profile normalises hotwords"]
-                )
+                raise ConfigError([f"decoder.config.hotwords: {fault}"])
         return tuple(dict.fromkeys(word for word in words if word))
 
 

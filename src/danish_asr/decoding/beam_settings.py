@@ -66,9 +66,8 @@ def search_settings(config: Mapping[str, Any]) -> SearchSettings:
     try:
         return SearchSettings(**values)
     except ValidationError as error:
-        raise ConfigError(
-            [
-                f"decoder.config.{fault['loc'][0]}: {fault['msg']}, got {fault['input']!r}"
-                for fault in error.errors()
-            ]
-        ) from None
+        faults = [
+            f"decoder.config.{fault['loc'][0]}: {fault['msg']}, got {fault['input']!r}"
+            for fault in error.errors()
+        ]
+        raise ConfigError(faults) from None

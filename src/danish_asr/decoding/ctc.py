@@ -12,9 +12,6 @@ from torch.nn.functional import ctc_loss
 BLANK: Final = 0
 """The index of the CTC blank, as omniASR's models and ``torch.nn.functional.ctc_loss`` have it."""
 
-_DIGITS: Final = 5
-"""More would be the rounding of a batch."""
-
 
 @final
 class GreedyDecoder:
@@ -81,4 +78,4 @@ def confidences(
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    return float(f"{value:.5g}")  # more digits would be the rounding of a batch

@@ -43,9 +43,8 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         with suppress(ValueError):  # some callables have no signature
             inspect.signature(factory).bind(None, **config)
     except TypeError as error:
-        raise ConfigError(
-            [f"decoder.config does not fit {name}(tokenizer, ...): {error}"]
-        ) from error
+        fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}"
+        raise ConfigError([fault]) from error
     if factory is BeamDecoder:
         search_settings(config)
     return factory  # type: ignore[no-any-return]
