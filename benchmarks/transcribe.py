@@ -76,7 +76,7 @@ def main() -> None:
     from danish_asr.base.audio import to_mono
     from danish_asr.inference.recordings import find_recordings
 
-    files = [recording.path for recording in find_recordings(args.audio).recordings]
+    files = [recording.path for recording in find_recordings(args.audio)]
     utterances = [Utterance(to_mono(file), file.with_suffix(".txt")) for file in files]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -12,7 +12,7 @@ from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC, W
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.hugging_face import to_hugging_face_config

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +17,6 @@ from torch import Tensor
 
 from danish_asr.cli import main
 from danish_asr.corpus.sources.voices import SyntheticSpeaker
-from tests.recipe.running import wait_for
 from tests.speech import speak
 
 Run = Callable[..., tuple[int, str, str]]
@@ -121,9 +117,9 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     assert transcribe("in/a.wav", "--speakers", "a.rttm", *FIXED)[:2] == (0, "anna: en\nbo: to\n")
     command = ("in/a.wav", "--format", "json", "--out", "out", *FIXED)
     assert transcribe(*command, "--speakers", str(here))[0] == 0
-    found = json.loads((here / "out" / "a.json").read_text("utf-8"))
-    assert [segment["speaker"] for segment in found["segments"]] == ["anna", "bo"]
-    assert found["about"]["speakers"] == str(here)
+    written = json.loads((here / "out" / "a.json").read_text("utf-8"))
+    assert [segment["speaker"] for segment in written["segments"]] == ["anna", "bo"]
+    assert written["about"]["speakers"] == str(here)
     status, _, report = transcribe("in", "--out", "new", "--speakers", "a.rttm", *FIXED)
     assert (status, "none of" in report, Path("new/a.txt").exists()) == (1, True, False)
     status, _, report = transcribe(*command, "--speakers", "a.rttm", "--channels", "split")
@@ -140,8 +136,8 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     assert "transcribed 3 of 5 files" in report
     assert re.search(r"failed: 2\n\s+in/broken\.mp3: .*\n\s+in/gone\.wav: ", report)
     Path("in/gone.wav").unlink()
-    found = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
-    assert found == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
+    written = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
+    assert written == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
     assert Path("out/sub/b.txt").read_text() == "en to\n"
     (here / "in" / "broken.mp3").unlink()
     Path("out/a.txt").unlink()
@@ -161,29 +157,3 @@ def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> Non
     assert status == 0
     assert re.search(r"no speech found: 1\n\s+in/silent\.wav\n", report)
     assert Path("out/silent.txt").read_text() == ""
-
-
-@pytest.mark.slow
-def test_an_interrupted_command_continues(
-    transcribe: Run, here: Path, speech: NDArray[np.float32], finished_run: Path
-) -> None:
-    for number in range(24):  # too long to share a batch, so written at once
-        soundfile.write(here / "in" / f"{number:02}.wav", np.tile(speech, 24), 16_000)
-    (here / "in" / "broken.mp3").unlink()
-    command = ("in", "--out", "out", *FIXED)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "danish_asr", "transcribe", str(finished_run), *command],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_for(lambda: len(list(Path("out").glob("*.txt"))) >= 2, process)
-    process.send_signal(signal.SIGINT)
-    _, report = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "interrupted; any finished files are kept" in report
-    done = len(list(Path("out").glob("*.txt")))
-    assert done < 24
-    status, _, report = transcribe(*command)
-    assert status == 0
-    assert f"transcribed {27 - done} of {27 - done} files" in report

@@ -8,29 +8,20 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
-from danish_asr.inference.rows import dataset_of, read_rows, run_of
+from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
 from danish_asr.inference.tune import ENOUGH, tune_language_model
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 from tests.recipe.running import evaluate
-
-
-def arpa(words: set[str]) -> str:
-    """A model in which all words are equally likely; KenLM reads no unigram models."""
-    unigrams = [f"-1\t{word}\t0" for word in sorted(words)]
-    head = ["\\data\\", f"ngram 1={len(unigrams) + 3}", "ngram 2=1", "", "\\1-grams:"]
-    special = ["-3\t<unk>", "-99\t<s>\t0", "-1\t</s>"]
-    bigrams = ["", "\\2-grams:", f"-1\t<s> {min(words)}", "", "\\end\\", ""]
-    return "\n".join([*head, *special, *unigrams, *bigrams])
 
 
 def nearly_spoken(text: str, labels: list[str | None], seed: int) -> Tensor:
@@ -51,12 +42,9 @@ def texts(finished_run: Path) -> list[str]:
 
 @pytest.fixture
 def lm(texts: list[str], tmp_path: Path) -> Path:
-    words = {word for text in texts for word in text.split()}
-    folder = tmp_path / "lm"
-    folder.mkdir()
-    (folder / "two.arpa").write_text(arpa(words), encoding="utf-8")
-    (folder / "lm.json").write_text('{"text_profile": "coral", "order": 2}')
-    return folder
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    build_language_model([tmp_path / "texts.txt"], tmp_path / "lm", order=2, profile="coral")
+    return tmp_path / "lm"
 
 
 @pytest.fixture
@@ -65,10 +53,10 @@ def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
 
     def load(model: Path, **options: Any) -> Any:
         loaded = load_model(model, device="cpu", **options)
-        labels, given = symbols(loaded.tokenizer), iter(enumerate(texts))
+        labels, spoken = symbols(loaded.tokenizer), iter(enumerate(texts))
 
         def log_probs(waveforms: list[Any]) -> list[Tensor]:
-            own = [next(given) for _ in waveforms]
+            own = [next(spoken) for _ in waveforms]
             return [nearly_spoken(text, labels, seed) for seed, text in own]
 
         monkeypatch.setattr(loaded, "log_probs", log_probs)
@@ -79,7 +67,7 @@ def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
 
 
 def run_tune(run: Path, lm: Path, **options: Any) -> tune.Trial:
-    return tune_language_model(run, lm, workers=1, console=Console(quiet=True), **options)
+    return tune_language_model(run, lm, workers=1, **options)
 
 
 @pytest.mark.usefixtures("_sure")
@@ -136,8 +124,5 @@ def test_only_dev_is_tuned_on(tmp_path: Path, finished_run: Path, split: str) ->
     (run / CONFIG_FILE).write_text(to_yaml(config))
     with pytest.raises(ConfigError, match=r"dataset\.valid_split"):
         run_tune(run, tmp_path)
-
-
-def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=CONFIG_FILE):
         run_tune(tmp_path, tmp_path)

@@ -33,7 +33,7 @@ Faulty.__module__ = "users_module"
     [
         (ValueError("loud"), "users_module.Faulty failed, decoding 2 utterances: ValueError: loud"),
         (["a"], "returned 1 values"),
-        ([1, 2], r"returned 2 values \(int\)"),
+        ([1, 2], "returned 2 values"),
     ],
 )
 def test_a_faulty_decoder_is_a_message(result: object, message: str) -> None:
@@ -44,8 +44,8 @@ def test_a_faulty_decoder_is_a_message(result: object, message: str) -> None:
 def test_a_decoders_parameters_are_checked_before_it_is_made() -> None:
     name = f"{__name__}:Faulty"
     assert callable(make_decoder(name, {"result": []}, None))
-    with pytest.raises(ConfigError, match=r"decoder.config.reslut .*did you mean result\?"):
-        find_decoder(name, {"reslut": []})
+    with pytest.raises(ConfigError, match=r"decoder\.config\.bem"):
+        find_decoder("beam", {"bem": 5})
     with pytest.raises(ConfigError, match=r"decoder.config does not fit .*'result'"):
         find_decoder(name, {})
     with pytest.raises(ConfigError, match=r"does not fit greedy.*'lm'"):

@@ -51,6 +51,8 @@ def export(
     """Write a model for other programs, compared on speech with the original."""
     from danish_asr.inference.export import export_model
 
+    if int8 and to == "hf":
+        raise typer.BadParameter("needs --to onnx", param_hint="--int8")
     export_model(model, to, dest, int8=int8, audio=audio or [])
     typer.echo(f"Next: {dest / 'README.md'} has the lines that use it", err=True)
 
@@ -101,22 +103,16 @@ def transcribe(
     The text of a single file is printed, unless --format or --out is given. With --text its words
     are not those that the model hears, but those of the file: a line of plain text is a segment.
     """
-    if text is not None:
-        from danish_asr.inference.align import align_file
-
-        if lm or hotwords or decoder or int8 or speakers:
-            fault = "has the words: no --lm, --hotwords, --decoder, --int8 or --speakers with it"
-            raise typer.BadParameter(fault, param_hint="--text")
-        if len(audio) != 1 or audio[0].is_dir():
-            raise typer.BadParameter("is that of one audio file", param_hint="--text")
-        formats = format_ or "srt,textgrid"
-        align_file(
-            model, audio[0], text, formats=formats, out=out, overwrite=overwrite, device=device
-        )
-        return
     from danish_asr.inference.transcribe import Request
     from danish_asr.inference.transcribe import transcribe as transcribe_files
 
+    if text is not None:
+        if lm or hotwords or decoder or int8 or speakers or channels == "split":
+            fault = "has the words: only --format, --out, --overwrite and --device go with it"
+            raise typer.BadParameter(fault, param_hint="--text")
+        if len(audio) != 1 or audio[0].is_dir() or audio[0] == Path("-"):
+            raise typer.BadParameter("is that of one audio file", param_hint="--text")
+        format_ = format_ or "srt,textgrid"
     if speakers and channels == "split":
         fault = "finds those of one microphone; with --channels split each channel is a speaker"
         raise typer.BadParameter(fault, param_hint="--speakers")
@@ -128,6 +124,7 @@ def transcribe(
         out=out,
         overwrite=overwrite,
         speakers=speakers,
+        text=text,
     )
     if not transcribe_files(audio, request):
         raise typer.Exit(EXIT_FAILED)
@@ -146,37 +143,37 @@ def _decoding(decoder: str | None, lm: Path | None, hotwords: Path | None) -> di
     return {"decoder": decoder or ("beam" if config else "greedy"), "decoder_config": config}
 
 
-@app.command(examples=["harvest radio --model outputs/300m --name radio --out radio-data"])
+@app.command(examples=["harvest interviews --model outputs/300m --out data/radio"])
 def harvest(
     audio: Annotated[
         list[Path], Argument(metavar="AUDIO", help="Recordings, and folders of them.")
     ],
     *,
     model: Annotated[str, Option(help=_MODEL)],
-    name: Annotated[str, Option(help="Name of the dataset and of its corpus.")],
-    out: Annotated[Path, Option(help="Folder for tables and dataset.")],
+    out: Annotated[Path, Option(help="Folder for the tables.")],
     tier: Annotated[
         list[str] | None, Option(help="Tier of TextGrid or ELAN, or a pattern. Repeatable.")
     ] = None,
     max_cer: Annotated[
-        float, Option(help="Largest CER of the model's reading against the text.")
+        float, Option(min=0, max=1, help="Largest CER of the model's reading against the text.")
     ] = 0.3,
-    min_seconds: Annotated[float, Option(help="Shortest utterance.")] = 1.0,
-    max_seconds: Annotated[float, Option(help="Longest utterance.")] = 20.0,
+    min_seconds: Annotated[float, Option(min=0, help="Shortest utterance.")] = 1.0,
+    max_seconds: Annotated[float, Option(min=0, help="Longest utterance.")] = 20.0,
     device: Device = "auto",
 ) -> None:
-    """Make a dataset of long recordings with loose texts beside them.
+    """Find utterances in long recordings with loose texts beside them, as a table for convert.
 
     The text of anna.mp3 is anna.srt, .vtt, .TextGrid, .eaf, .json or .txt. Its times are not used.
     An interrupted command continues; other limits need no second run of the model.
     """
-    from danish_asr.inference.harvest import Limits
+    from danish_asr.inference.harvest import UTTERANCES, Limits
     from danish_asr.inference.harvest import harvest as harvest_recordings
 
     limits = Limits(max_cer=max_cer, min_seconds=min_seconds, max_seconds=max_seconds)
-    if not harvest_recordings(audio, out, name, model, limits, tiers=tier or (), device=device):
+    if not harvest_recordings(audio, out, model, limits, tiers=tier or (), device=device):
         raise typer.Exit(EXIT_FAILED)
-    say_next("verify", out / "dataset", why="find faults before training")
+    own = "--split", "train", "--name", out.resolve().name, "--out", str(out / "dataset")
+    say_next("convert", f"table:{out / UTTERANCES}", *own, why="training data")
 
 
 @app.command(examples=["serve outputs/300m --lm lm"])
@@ -204,7 +201,7 @@ def build(
     ] = None,
     *,
     out: Annotated[Path, Option(help="The new directory.")],
-    order: Annotated[int, Option(help="Words in the longest n-grams, 2 to 6.")] = 3,
+    order: Annotated[int, Option(min=2, max=6, help="Words in the longest n-grams.")] = 3,
     dataset: Annotated[
         Path | None, Option(help="Its training text is added, its dev and test are left out.")
     ] = None,
@@ -212,9 +209,6 @@ def build(
         str | None, Option(help="The run or model to decode with; gives the text profile.")
     ] = None,
     profile: Annotated[str | None, profile_option("Text profile, without --model.")] = None,
-    prune: Annotated[
-        str, Option(help="For each order, leave out n-grams that occur so often or less: '0 0 1'.")
-    ] = "0",
 ) -> None:
     """Build a language model from text files and the training transcripts of a dataset."""
     from danish_asr.decoding.ngram_build import build_language_model
@@ -225,16 +219,7 @@ def build(
         from danish_asr.recipe.models.cards import open_model
 
         profile = open_model(model).text_profile
-    if not prune.replace(" ", "").isdecimal():
-        raise ConfigError([f"--prune: expected numbers such as '0 0 1', found '{prune}'"])
-    build_language_model(
-        texts or [],
-        out,
-        order=order,
-        dataset=dataset,
-        profile=str(profile),
-        prune=[int(count) for count in prune.split()],
-    )
+    build_language_model(texts or [], out, order=order, dataset=dataset, profile=str(profile))
     say_next("lm", "tune", model or "RUN", "--lm", out, why="choose its weights on dev")
 
 

@@ -5,7 +5,7 @@ torchaudio finds the path.
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
@@ -13,7 +13,7 @@ from torch import Tensor
 from torchaudio.functional import forced_align
 
 from danish_asr.base.errors import AlignmentError
-from danish_asr.decoding.greedy import BLANK
+from danish_asr.decoding.ctc import BLANK
 from danish_asr.decoding.transcript import Word
 
 FRAME_SECONDS: Final = 0.02
@@ -27,25 +27,6 @@ _MARGIN: Final = 0.04
 synthetic voices whose word boundaries are known."""
 
 
-def align_words(
-    log_probs: Tensor, text: str, tokenizer: Tokenizer, *, offset: float = 0.0
-) -> list[Word]:
-    """Return the words of a text with times and confidence.
-
-    ``log_probs`` are of a single utterance, (S, V), on the CPU; the tokenizer has a token per
-    character; ``offset`` is the time of the first frame in seconds.
-
-    Raises:
-        AlignmentError: The tokenizer lacks a character, or the text needs more frames.
-    """
-    return SpokenText.of(text, tokenizer).align(log_probs, offset=offset)
-
-
-def separator_of(tokenizer: Tokenizer) -> int:
-    """Return the token between two words."""
-    return int(tokenizer.create_encoder()("a a")[-2])
-
-
 @dataclass(frozen=True)
 class SpokenText:
     """Words and their tokens, (tokens,), with a separator between two words."""
@@ -56,17 +37,15 @@ class SpokenText:
 
     @classmethod
     def of(cls, text: str, tokenizer: Tokenizer) -> Self:
-        """Encode a text; raises AlignmentError if the tokenizer lacks a character."""
+        """Encode a text by a tokenizer of characters; raises AlignmentError if it lacks one."""
         encode, unknown = tokenizer.create_encoder(), tokenizer.vocab_info.unk_idx
         words = text.split()
         tokens = encode(" ".join(words))
         if unknown is not None and bool((tokens == unknown).any()):
-            missing = (c for c in sorted({*"".join(words)}) if bool((encode(c) == unknown).any()))
             raise AlignmentError(
-                f"the tokenizer lacks the characters {' '.join(missing)} of the text "
-                f"'{' '.join(words):.60}'"
+                f"the tokenizer lacks a character of the text '{' '.join(words):.60}'"
             )
-        return cls(words, tokens, separator_of(tokenizer))
+        return cls(words, tokens, separator=int(encode("a a")[-2]))
 
     def symbols(self) -> Tensor:
         """Return the symbols that an alignment needs, (symbols,), in rising order.
@@ -84,14 +63,17 @@ class SpokenText:
         return replace(self, tokens=tokens, separator=separator)
 
     def align(self, log_probs: Tensor, *, offset: float = 0.0) -> list[Word]:
-        """Return what `align_words` does.
+        """Return the words with times and confidence.
 
         Two words divide the frames between their symbols equally. The confidence is the product of
         the probabilities of the word's symbols and of the separators around it, each at its peak.
+        ``log_probs`` are those of one utterance, (S, V), on the CPU; ``offset`` is the time of the
+        first frame. Raises AlignmentError if there are too few frames, or too many (`MOST_STATES`).
         """
         if not self.words:
             return []
-        firsts, lasts, peaks = token_times(log_probs, self.tokens)
+        self._check_length(len(log_probs))
+        firsts, lasts, peaks = _token_times(log_probs, self.tokens)
         between = self.tokens == self.separator
         around = torch.tensor([-1, *torch.nonzero(between)[:, 0], len(self.tokens)])
 
@@ -110,50 +92,35 @@ class SpokenText:
             for (word, start, end), confidence in zip(spans, sums.exp().tolist(), strict=True)
         ]
 
+    def _check_length(self, frames: int) -> None:
+        text = f"the text '{self.words[0]} ... {self.words[-1]}', {len(self.tokens)} characters,"
+        seconds = frames * FRAME_SECONDS
+        repeats = int(torch.count_nonzero(self.tokens[1:] == self.tokens[:-1]))
+        needed = len(self.tokens) + repeats
+        if frames < needed:
+            least = needed * FRAME_SECONDS
+            raise AlignmentError(f"{text} needs at least {least:.2f} s of audio, not {seconds:.2f}")
+        if frames * (2 * len(self.tokens) + 1) > MOST_STATES:
+            raise AlignmentError(
+                f"{text} and {seconds:.0f} s of audio are too long to be aligned in one piece"
+            )
 
-class TokenTimes(NamedTuple):
-    """Where the path has each token, (tokens,): frames, and the highest log-probability."""
 
-    first: Tensor
-    last: Tensor
-    peak: Tensor
+def _token_times(log_probs: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the best path with all tokens has each: first and last frame, highest log-probability.
 
-
-def token_times(log_probs: Tensor, tokens: Tensor) -> TokenTimes:
-    """Return when each token is emitted on the best path that has all of them.
-
-    ``log_probs`` are (S, V), on the CPU; ``tokens`` at least one, without blanks. Raises
-    AlignmentError if there are too few frames, or too many (`MOST_STATES`).
+    All are (tokens,).
     """
-    repeats = int(torch.count_nonzero(tokens[1:] == tokens[:-1]))
-    if len(log_probs) < len(tokens) + repeats:
-        raise AlignmentError(
-            f"a text of {len(tokens)} characters needs at least "
-            f"{(len(tokens) + repeats) * FRAME_SECONDS:.2f} s of audio; there are "
-            f"{len(log_probs) * FRAME_SECONDS:.2f} s"
-        )
-    if len(log_probs) * (2 * len(tokens) + 1) > MOST_STATES:
-        raise AlignmentError(
-            f"a text of {len(tokens)} characters and {len(log_probs) * FRAME_SECONDS:.0f} s of "
-            "audio are too long to be aligned in one piece"
-        )
-    owners = _path(log_probs, tokens)
-    frames = torch.nonzero(owners >= 0)[:, 0]
-    owners = owners[frames]
+    with warnings.catch_warnings():
+        # torchaudio 2.8 announces its removal in 2.9, but later versions (2.10) keep it.
+        warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
+        path = forced_align(log_probs[None], tokens[None], blank=BLANK)[0][0]
+    begins = path != BLANK
+    begins[1:] &= path[1:] != path[:-1]
+    frames = torch.nonzero(path != BLANK)[:, 0]
+    owners = torch.cumsum(begins, 0)[frames] - 1  # the token of each frame
     counts = torch.bincount(owners, minlength=len(tokens))
     ends = torch.cumsum(counts, 0)
     peaks = torch.full((len(tokens),), -torch.inf)
     peaks.scatter_reduce_(0, owners, log_probs[frames, tokens[owners]], "amax")
-    return TokenTimes(frames[ends - counts], frames[ends - 1], peaks)
-
-
-def _path(log_probs: Tensor, tokens: Tensor) -> Tensor:
-    """Return the index into ``tokens`` of each frame, -1 for blank."""
-    with warnings.catch_warnings():
-        # torchaudio 2.8 announces its removal in 2.9, but later versions (2.10) keep it.
-        warnings.filterwarnings("ignore", message=".*forced_align has been deprecated")
-        path, _ = forced_align(log_probs[None], tokens[None], blank=BLANK)
-    symbols = path[0]
-    new = symbols != BLANK
-    new[1:] &= symbols[1:] != symbols[:-1]
-    return torch.where(symbols == BLANK, -1, torch.cumsum(new, 0) - 1)
+    return frames[ends - counts], frames[ends - 1], peaks

@@ -1,58 +1,44 @@
 """CTC beam search with an n-gram language model and hotwords, over processes."""
 
 import time
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
-from multiprocessing import parent_process
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.base.errors import ConfigError, MissingExtraError
 from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.beam_settings import SearchSettings, search_settings
-from danish_asr.decoding.greedy import BLANK
+from danish_asr.decoding.ctc import BLANK
 from danish_asr.decoding.ngram import HELD_OUT, find_language_model
 from danish_asr.decoding.transcript import Alternative
 from danish_asr.text.profiles import normalize
-
-_MOST_FOREIGN: Final = 0.9
-"""Of a language model's words, those that the model cannot write; web text has many."""
 
 
 @final
 class BeamDecoder:
     """Finds the text with the best score of model and language model; see `beam_search`.
 
-    ``alpha``, ``beta``, ``beam`` and ``text_profile`` that are None are what ``lm.json`` says, else
-    0.5, 1.5, 100 and ``raw``.
-
     Args:
         tokenizer: One of characters; 0 is the CTC blank.
         lm: The directory or file of a language model (docs/howto/language-model.md), or None.
         hotwords: Words that are expected, or a file with one per line.
-        hotword_weight: Added to the score for each hotword, in nats.
-        alpha: Weight of the language model.
-        beta: Added for each word.
-        unknown: Added for a word that the language model does not know, in log10.
-        beam: Texts that are kept.
-        beam_prune: Texts this much worse than the best one are dropped, in nats.
-        symbol_prune: Symbols with a smaller log-probability are not tried in a frame.
-        text_profile: How hotwords are normalised: as the model's training texts.
+        text_profile: How hotwords are normalised: as the model's training texts. None: what
+            ``lm.json`` says, else ``raw``.
         workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
+        search: Fields of `SearchSettings`. Of alpha, beta and beam, ``lm.json`` has the defaults.
 
     Raises:
         ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
-        LanguageModelError: There is no language model, or it is broken or does not fit.
-        MissingExtraError: pyctcdecode or KenLM are not installed.
+        LanguageModelError: There is no language model, or it is broken.
     """
 
     def __init__(
@@ -61,23 +47,15 @@ class BeamDecoder:
         lm: AnyPath | None = None,
         *,
         hotwords: AnyPath | Sequence[str] = (),
-        hotword_weight: float | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        unknown: float | None = None,
-        beam: int | None = None,
-        beam_prune: float | None = None,
-        symbol_prune: float | None = None,
         text_profile: str | None = None,
         workers: int | None = None,
+        **search: float | None,
     ) -> None:
         try:
             from danish_asr.decoding import beam_search  # noqa: PLC0415 - pyctcdecode is an extra
         except ImportError:
             raise MissingExtraError("the decoder 'beam'", "lm") from None
-        weights = {"hotword_weight": hotword_weight, "alpha": alpha, "beta": beta}
-        limits = {"beam": beam, "beam_prune": beam_prune, "symbol_prune": symbol_prune}
-        settings = search_settings({"lm": lm, "unknown": unknown, **weights, **limits})
+        settings = search_settings({"lm": lm, **search})
         saved: Mapping[str, Any] = find_language_model(lm).settings if lm else {}
         self._held_out = saved.get(HELD_OUT)
         self._labels = symbols(tokenizer)
@@ -86,12 +64,10 @@ class BeamDecoder:
         profile = text_profile or saved.get("text_profile", "raw")
         self.search_settings = replace(settings, hotwords=self._checked_hotwords(hotwords, profile))
         if settings.language_model:  # a broken one is reported before any audio is read
-            self._check_words(beam_search.load(settings.language_model)[1])
+            beam_search.load(settings.language_model)
         self._columns, self._search = beam_search.Columns, beam_search.search
-        is_worker_itself = parent_process() is not None  # and then starts no others
-        self._workers = workers or (1 if is_worker_itself else usable_cpus())
-        self._workers_were_chosen = workers is not None  # then they start at once
-        self._seconds_alone = 0.0
+        self._workers = workers or usable_cpus()
+        self._seconds_before_pool = 0.0 if workers else SECONDS_ALONE
         self._pool: WorkerPool | None = None
 
     def __call__(self, log_probs: Sequence[Tensor]) -> list[str]:
@@ -117,15 +93,13 @@ class BeamDecoder:
     ) -> list[list[Alternative]]:
         """Return up to ``count`` texts of each utterance, as `columns` has it, the best first."""
         search = partial(self._search, settings, count)
-        pays = self._workers_were_chosen or self._seconds_alone >= SECONDS_ALONE
-        if self._workers == 1 or len(utterances) < 2 or not pays:
+        if self._workers == 1 or len(utterances) < 2 or self._seconds_before_pool > 0:
             begin = time.monotonic()
-            found = [search(utterance) for utterance in utterances]
-            self._seconds_alone += time.monotonic() - begin
-            return found
+            texts = [search(utterance) for utterance in utterances]
+            self._seconds_before_pool -= time.monotonic() - begin
+            return texts
         if self._pool is None:
             self._pool = WorkerPool(self._workers)
-            weakref.finalize(self, self._pool.close)
         with self._pool.killed_on_error():
             futures = [self._pool.submit(search, utterance) for utterance in utterances]
             return [future.result() for future in futures]
@@ -145,26 +119,13 @@ class BeamDecoder:
             try:
                 hotwords = Path(hotwords).read_text("utf-8").splitlines()
             except (OSError, UnicodeDecodeError) as error:
-                fault = f"decoder.config.hotwords: {hotwords} cannot be read ({error})"
-                raise ConfigError([fault]) from error
+                raise ConfigError([f"decoder.config.hotwords: cannot be read ({error})"]) from error
         words = [normalize(hotword, profile) for hotword in hotwords]
-        foreign = [word for word in words if not self._characters.issuperset(word)]
-        if foreign:
-            lacks = " ".join(sorted(set("".join(foreign)) - self._characters))
-            fault = f"'{foreign[0]}' has characters that the tokenizer lacks: {lacks}"
-            raise ConfigError(
-                [f"decoder.config.hotwords: {fault}; text_profile normalises hotwords"]
-            )
+        for word in words:
+            if lacking := sorted({*word} - self._characters):
+                fault = f"'{word}' has characters that the tokenizer lacks: {' '.join(lacking)}"
+                raise ConfigError([f"decoder.config.hotwords: {fault}"])
         return tuple(dict.fromkeys(word for word in words if word))
-
-    def _check_words(self, words: Sequence[str]) -> None:
-        foreign = [word for word in words if not self._characters.issuperset(word)]
-        if len(foreign) > _MOST_FOREIGN * len(words):
-            raise LanguageModelError(
-                f"{self.search_settings.language_model}: the model cannot write {len(foreign):,} "
-                f"of its {len(words):,} words, such as {', '.join(foreign[:3])}; build it with the "
-                "model's text profile (`danish-asr lm build`)"
-            )
 
 
 def symbols(tokenizer: Tokenizer) -> list[str | None]:
@@ -176,7 +137,7 @@ def symbols(tokenizer: Tokenizer) -> list[str | None]:
     edge = decode(torch.tensor([letter]))
     texts = [decode(torch.tensor([letter, i, letter]))[len(edge) : -len(edge)] for i in range(size)]
     written: list[str | None] = [text or None for text in texts]
-    for special in (tokenizer.vocab_info.unk_idx, BLANK):
-        if special is not None:
-            written[special] = "" if special == BLANK else None
+    if tokenizer.vocab_info.unk_idx is not None:
+        written[tokenizer.vocab_info.unk_idx] = None
+    written[BLANK] = ""
     return written

@@ -19,6 +19,7 @@ from pyctcdecode.alphabet import Alphabet
 from pyctcdecode.decoder import BeamSearchDecoderCTC
 from pyctcdecode.language_model import AbstractLanguageModel
 
+from danish_asr.base.errors import LanguageModelError
 from danish_asr.decoding.beam_settings import SearchSettings
 from danish_asr.decoding.ngram import find_language_model
 from danish_asr.decoding.transcript import Alternative
@@ -111,7 +112,14 @@ def _scorer(settings: SearchSettings) -> NgramScorer | None:
 
 
 @lru_cache(maxsize=1)
-def load(path: str) -> tuple[Any, list[str]]:
-    """Load a language model as a ``kenlm.Model`` and its words, sorted; keeps the last one."""
-    files = find_language_model(path)
-    return files.load(), files.words()
+def load(path: str) -> tuple[kenlm.Model, list[str]]:
+    """Return a language model and its words, sorted; LanguageModelError if it is broken."""
+    config = kenlm.Config()
+    config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
+    try:
+        model = kenlm.Model(path, config)
+    except (OSError, RuntimeError) as error:
+        raise LanguageModelError(
+            f"{path}: is no ARPA file or KenLM binary, or is damaged: {error}"
+        ) from error
+    return model, find_language_model(path).words()

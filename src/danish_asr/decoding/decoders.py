@@ -7,16 +7,14 @@ returns a text for each.
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, Final
 
 from torch import Tensor
 
-from danish_asr.base.config_tree import unknown_key
 from danish_asr.base.errors import ConfigError, ExtensionError, find_named, user_code
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.beam_settings import search_settings
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 
 Decoder = Callable[[Sequence[Tensor]], list[str]]
 
@@ -32,10 +30,7 @@ def make_decoder(name: str, config: Mapping[str, Any], tokenizer: object) -> Dec
     """Create a decoder; raises ExtensionError if a user's code fails."""
     factory = find_decoder(name, config)
     with user_code(factory, f"creating the decoder '{name}'"):
-        decoder = factory(tokenizer, **config)
-    if not callable(decoder):
-        raise ExtensionError(f"{name} returned {decoder!r}; expected a decoder, which is callable")
-    return decoder
+        return factory(tokenizer, **config)
 
 
 def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]:
@@ -48,13 +43,8 @@ def find_decoder(name: str, config: Mapping[str, Any]) -> Callable[..., Decoder]
         with suppress(ValueError):  # some callables have no signature
             inspect.signature(factory).bind(None, **config)
     except TypeError as error:
-        faults = [f"decoder.config does not fit {name}(tokenizer, ...): {error}"]
-        keys = list(inspect.signature(factory).parameters)[1:] if callable(factory) else []
-        unknown = [key for key in config if keys and key not in keys]
-        faults += [
-            unknown_key(f"decoder.config.{key}", get_close_matches(key, keys)) for key in unknown
-        ]
-        raise ConfigError(faults) from error
+        fault = f"decoder.config does not fit {name}(tokenizer, ...): {error}"
+        raise ConfigError([fault]) from error
     if factory is BeamDecoder:
         search_settings(config)
     return factory  # type: ignore[no-any-return]
@@ -64,11 +54,10 @@ def decode(decoder: Decoder, log_probs: Sequence[Tensor]) -> list[str]:
     """Call a decoder; raises ExtensionError if a user's fails or returns anything but texts."""
     with user_code(decoder, f"decoding {len(log_probs)} utterances"):
         texts = list(decoder(log_probs))
-    if len(texts) != len(log_probs) or not all(isinstance(text, str) for text in texts):
-        kinds = ", ".join(sorted({type(text).__name__ for text in texts}))
+    if [type(text) for text in texts] != [str] * len(log_probs):
         raise ExtensionError(
-            f"the decoder {type(decoder).__qualname__} returned {len(texts)} values ({kinds}); "
-            f"expected {len(log_probs)} texts"
+            f"the decoder {type(decoder).__qualname__} returned {len(texts)} values, such as "
+            f"{texts[:1]}; expected {len(log_probs)} texts"
         )
     return texts
 

@@ -11,7 +11,7 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from danish_asr.base.errors import LanguageModelError, MissingExtraError
+from danish_asr.base.errors import LanguageModelError
 from danish_asr.base.files import AnyPath
 
 SETTINGS_FILE: Final = "lm.json"
@@ -24,8 +24,7 @@ NOTHING_HELD_OUT: Final = (
 )
 
 UNIGRAMS_FILE: Final = "unigrams.txt"
-_ARPA: Final = ".arpa"
-_SUFFIXES: Final = (_ARPA, ".bin")
+_SUFFIXES: Final = (".arpa", ".bin")
 
 
 @dataclass(frozen=True)
@@ -38,70 +37,42 @@ class LanguageModelFiles:
     def words(self) -> list[str]:
         """Return all words that it knows, sorted; raises LanguageModelError if there are none."""
         unigrams = self.file.with_name(UNIGRAMS_FILE)
-        words: list[str] = []
         try:
             if unigrams.is_file():
-                words = unigrams.read_text("utf-8").split()
-            elif self.file.suffix == _ARPA:
-                words = _words_of_arpa(self.file)
+                words = set(unigrams.read_text("utf-8").split())
+            else:
+                words = set(_words_of_arpa(self.file))
         except (OSError, UnicodeDecodeError) as error:
             raise LanguageModelError(f"{self.file}: its words cannot be read ({error})") from error
-        words = sorted(set(words) - {"<s>", "</s>", "<unk>"})
         if not words:
             raise LanguageModelError(
-                f"{self.file}: knows no words; write them to {unigrams}, one per line"
+                f"{self.file}: has no words; write them to {unigrams}, one per line"
             )
-        return words
-
-    def load(self) -> Any:
-        """Return a ``kenlm.Model``.
-
-        Raises:
-            LanguageModelError: It is broken.
-            MissingExtraError: KenLM is not installed.
-        """
-        try:
-            import kenlm  # noqa: PLC0415 - an extra
-        except ImportError:
-            raise MissingExtraError("a language model", "lm") from None
-        config = kenlm.Config()
-        config.show_progress, config.arpa_complain = False, kenlm.ARPALoadComplain.NONE
-        try:
-            return kenlm.Model(str(self.file), config)
-        except (OSError, RuntimeError) as error:
-            raise LanguageModelError(
-                f"{self.file}: is no ARPA file or KenLM binary, or is damaged: {error}"
-            ) from error
+        return sorted(words - {"<s>", "</s>", "<unk>"})
 
 
 def find_language_model(path: AnyPath) -> LanguageModelFiles:
     """Find the language model in a directory, or of a file.
 
-    Raises:
-        LanguageModelError: There is none, or several, or its settings cannot be read.
+    Raises LanguageModelError if there is none, or several, or its settings cannot be read.
     """
     path = Path(path)
-    if path.is_file():
-        files = [path]
-    elif path.is_dir():
+    files = [path]
+    if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
-    else:
+    elif not path.is_file():
         raise LanguageModelError(f"{path}: no such directory or file of a language model")
     if len(files) != 1:
         names = ", ".join(file.name for file in files) or "none"
         raise LanguageModelError(
-            f"{path}: expected one file with a suffix of {', '.join(_SUFFIXES)}; found {names}"
+            f"{path}: expected one file with a suffix of {', '.join(_SUFFIXES)}, but has {names}"
         )
-    return LanguageModelFiles(files[0], _read_settings(files[0].with_name(SETTINGS_FILE)))
-
-
-def _read_settings(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
+    settings = files[0].with_name(SETTINGS_FILE)
     try:
-        return dict(json.loads(file.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise LanguageModelError(f"{file}: is no JSON object ({error})") from error
+        values = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise LanguageModelError(f"{settings}: cannot be read as JSON ({error})") from error
+    return LanguageModelFiles(files[0], values)
 
 
 def _words_of_arpa(file: Path) -> list[str]:

@@ -6,8 +6,7 @@ discounts from counts of counts, unigrams interpolated with the uniform distribu
 ``<unk>`` gets its share. Probabilities of a context sum to 1.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import IO, Final, NamedTuple
 
 import numpy as np
@@ -24,31 +23,25 @@ _AT_ONCE: Final = 100_000
 _Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Order:
-    """The n-grams of one length n; those of length n - 1 are numbered in their own `Order`."""
+class _Counts(NamedTuple):
+    """The different n-grams of one length n; those of length n - 1 have numbers of their own."""
 
     prefix: _Ints  # number of the n-gram without its last word, (n-grams,)
     suffix: _Ints  # and without its first one
     last: _Ints  # the last word
     counts: _Ints  # occurrences
-    log_p: NDArray[np.float64]  # log10 P(last | prefix)
-    log_backoff: NDArray[np.float64]  # log10 of the weight of shorter contexts after the n-gram
-    kept: NDArray[np.bool_]  # which ones pruning leaves
 
 
-class _Counts(NamedTuple):
-    """The different n-grams of one length; arrays as of `Order`."""
+class Order(NamedTuple):
+    """The probabilities of the n-grams of one length, numbered as they were counted."""
 
     prefix: _Ints
-    suffix: _Ints
     last: _Ints
-    counts: _Ints
+    log_p: NDArray[np.float64]  # log10 P(last | prefix)
+    log_backoff: NDArray[np.float64]  # log10 of the weight of shorter contexts after the n-gram
 
 
-def estimate(
-    tokens: _Ints, vocabulary: int, order: int, prune: Sequence[int], step: Callable[[str], object]
-) -> list[Order]:
+def estimate(tokens: _Ints, vocabulary: int, order: int) -> list[Order]:
     """Return the n-grams of each length from 1 to ``order``, with Kneser-Ney's probabilities.
 
     For a context h and a word w: ``P(w | h) = (c(hw) - D) / c(h) + backoff(h) * P(w | h')``. Here c
@@ -58,15 +51,11 @@ def estimate(
     Args:
         tokens: Numbers of words, each sentence between `BEGIN` and `END`, (tokens,).
         vocabulary: Words, `SPECIAL` included; their numbers are smaller.
-        order: The greatest length.
-        prune: For each length, n-grams that occur so often or less are left out; not decreasing,
-            0 for unigrams.
-        step: Called with what is done next, three times per length.
+        order: The greatest length, from 2.
     """
-    counted = _count(tokens, vocabulary, order, step)
+    counted = _count(tokens, vocabulary, order)
     orders: list[Order] = []
     for n, (prefix, suffix, last, counts) in enumerate(counted, 1):
-        step(f"{n}-grams: probabilities")
         adjusted = counts
         if n < order:
             # The number of different words before it; nothing comes before <s>.
@@ -74,15 +63,11 @@ def estimate(
             adjusted = np.where(adjusted == 0, counts, adjusted)
         if n == 1:
             adjusted[[UNKNOWN, BEGIN]] = 0
-        discount = _discounts(adjusted)[np.minimum(adjusted, 3)]
-        kept = counts > prune[n - 1]
-        if n == 1:
-            kept[:] = True
-        contexts = len(orders[-1].counts) if orders else 1
+        contexts = len(orders[-1].last) if orders else 1
         total = np.bincount(prefix, adjusted, contexts)
-        held = np.where(kept, adjusted - discount, 0.0)
         total = np.where(total == 0, 1, total)
-        backoff = 1.0 - np.bincount(prefix, held, contexts) / total
+        discounted = adjusted - _discounts(adjusted)[np.minimum(adjusted, 3)]
+        backoff = 1.0 - np.bincount(prefix, discounted, contexts) / total
         if orders:
             lower = 10 ** orders[-1].log_p[suffix]
             seen = np.bincount(prefix, minlength=contexts) > 0
@@ -91,18 +76,16 @@ def estimate(
         else:
             # Every word but <s> can come next.
             lower = np.full(vocabulary, 1 / (vocabulary - 1))
-        p = held / total[prefix] + backoff[prefix] * lower
+        p = discounted / total[prefix] + backoff[prefix] * lower
         with np.errstate(divide="ignore"):
             log_p = np.log10(p)
         if n == 1:
             log_p[BEGIN] = -99
-        orders.append(Order(prefix, suffix, last, counts, log_p, np.zeros(len(counts)), kept))
+        orders.append(Order(prefix, last, log_p, np.zeros(len(last))))
     return orders
 
 
-def _count(
-    tokens: _Ints, vocabulary: int, order: int, step: Callable[[str], object]
-) -> list[_Counts]:
+def _count(tokens: _Ints, vocabulary: int, order: int) -> list[_Counts]:
     """Count the different n-grams of each length."""
     counts = np.bincount(tokens, minlength=vocabulary)
     zeros = np.zeros(vocabulary, np.int64)
@@ -110,7 +93,6 @@ def _count(
     numbers = tokens  # of the n-gram that begins at each token
     begins = np.arange(len(tokens))  # where n-grams begin that no sentence ends in
     for n in range(2, order + 1):
-        step(f"{n}-grams: counting")
         ended = tokens[begins + n - 2] == END
         begins = begins[~ended]
         keys = numbers[begins] * vocabulary + tokens[begins + n - 1]
@@ -138,32 +120,25 @@ def _discounts(adjusted: _Ints) -> NDArray[np.float64]:
     return np.concatenate([[0.0], discounts])
 
 
-def write_arpa(
-    stream: IO[bytes],
-    orders: Sequence[Order],
-    words: Sequence[str],
-    step: Callable[[str], object],
-) -> None:
-    """Write the n-grams that pruning leaves; ``words`` are the texts of the numbers."""
-    head = [f"ngram {n}={int(order.kept.sum())}" for n, order in enumerate(orders, 1)]
+def write_arpa(stream: IO[bytes], orders: Sequence[Order], words: Sequence[str]) -> None:
+    """Write all n-grams; ``words`` are the texts of the numbers."""
+    head = [f"ngram {n}={len(order.last)}" for n, order in enumerate(orders, 1)]
     stream.write("\n".join(["\\data\\", *head, ""]).encode())
-    for n, order in enumerate(orders, 1):
-        step(f"{n}-grams: writing")
+    for n in range(1, len(orders) + 1):
         stream.write(f"\n\\{n}-grams:\n".encode())
-        numbers = np.flatnonzero(order.kept)
+        numbers = np.arange(len(orders[n - 1].last))
         for begin in range(0, len(numbers), _AT_ONCE):
             stream.writelines(_lines(orders[:n], words, numbers[begin : begin + _AT_ONCE]))
     stream.write(b"\n\\end\\\n")
 
 
 def _lines(orders: Sequence[Order], words: Sequence[str], numbers: _Ints) -> Iterator[bytes]:
-    own = orders[-1]
-    columns, ngrams = [], numbers
+    log_p = orders[-1].log_p[numbers].tolist()
+    backoff = orders[-1].log_backoff[numbers].tolist()
+    columns = []
     for order in reversed(orders):  # from the last word of each n-gram to its first
-        columns.append([words[word] for word in order.last[ngrams].tolist()])
-        ngrams = order.prefix[ngrams]
-    log_p = own.log_p[numbers].tolist()
-    backoff = own.log_backoff[numbers].tolist()
+        columns.append([words[word] for word in order.last[numbers].tolist()])
+        numbers = order.prefix[numbers]
     for *ngram, p, weight in zip(*reversed(columns), log_p, backoff, strict=True):
         tail = f"\t{weight:.6f}" if weight else ""
         yield f"{p:.6f}\t{' '.join(ngram)}{tail}\n".encode()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,13 @@ class Segment:
     channel: int | None = None  # from 0; None if the channels were mixed
     speaker: str | None = None  # of a diarizer; None if nobody asked for one
 
+    @classmethod
+    def of(
+        cls, words: Sequence[Word], channel: int | None = None, speaker: str | None = None
+    ) -> Self:
+        """Return the segment of words, of which there is one at least."""
+        return cls(words[0].start, words[-1].end, words, channel, speaker)
+
     @property
     def speaker_name(self) -> str | None:
         """Who speaks: the speaker, or one for each channel if they were kept apart."""
@@ -62,7 +69,7 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """The whole text, a line per segment."""
+        """The text, a line per segment."""
         return "\n".join(segment.text for segment in self.segments)
 
     @property

@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError
-from danish_asr.base.files import publish_text
-from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats
-from danish_asr.inference.loose_text import GOOD, Line, Piece, Text, listen, match, read_text
-from danish_asr.inference.sound import open_sound
-from danish_asr.recipe.run.run_directory import check_model
+from danish_asr.inference.loose_text import (
+    FRAMES_PER_SECOND,
+    GOOD,
+    Line,
+    Piece,
+    Text,
+    listen,
+    match,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,134 +42,62 @@ _NEVER: Final = -30.0
 """The log-probability of a symbol where nobody speaks."""
 
 
-def align_file(
-    model: str,
-    audio: Path,
-    text: Path,
-    *,
-    formats: str = "srt,textgrid",
-    out: Path | None = None,
-    overwrite: bool = False,
-    device: str = "auto",
-) -> None:
-    """Write the times of a text's words beside the audio, or to the folder ``out``.
-
-    ``text`` is a file, of which a line or a cue is a segment; other arguments are those of the
-    command.
-
-    Raises:
-        AlignmentError: The text does not fit, or an output exists; or most words are hardly heard,
-            when the outputs are written.
-        SourceError: The text cannot be read.
-    """
-    names, lines = parse_formats(formats), read_text(text)
-    if not lines:
-        raise AlignmentError(f"{text}: is empty; expected a transcript, a segment per line")
-    outputs = {name: (out or audio.parent) / (audio.stem + SUFFIXES[name]) for name in names}
-    existing = [str(path) for path in outputs.values() if path.exists()]
-    if existing and not overwrite:
-        raise AlignmentError(
-            f"{', '.join(existing)}: exists; --overwrite replaces it, --out writes elsewhere"
-        )
-    check_model(model)
-    with open_sound(audio):
-        pass  # what is no audio is refused before fairseq2 is imported
-
-    from danish_asr.inference.model import load_model  # noqa: PLC0415
-
-    loaded = load_model(model, device=device)
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    with Progress(audio.name, console=console) as bar:
-        transcript = align(loaded, audio, lines, lambda done, total: bar.update(done, total=total))
-    for name, path in outputs.items():
-        publish_text(path, FORMATS[name](transcript))
-        console.print(f"wrote {path}")
-    words, segments = transcript.words, len(transcript.segments)
-    console.print(f"aligned {len(words):,} words in {segments:,} segments")
-    if len(lines) > segments:
-        console.print(
-            f"left out {len(lines) - segments:,} lines without a word that the model writes"
-        )
-    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
-    if not doubtful:
-        return
-    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
-    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
-        raise AlignmentError(
-            f"{audio}: {share}. The text may be that of another recording, or the model is too "
-            "weak for this speech (`danish-asr transcribe` shows what it hears). The files above "
-            "have its times"
-        )
-    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
-    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
-
-
 def align(
     model: Model, audio: Path, lines: Sequence[Line], progress: ShowProgress | None = None
 ) -> Transcript:
     """Return the times of each word of ``lines``, a segment each, as they are written.
 
-    What is aligned are the words as the model writes them: normalised by the profile of its
-    training, without characters that its tokenizer lacks. A word of which nothing is left, such as
-    a dash, stays with the word before it, or the one after it at the start of a line; a line of
-    such words is left out.
-
-    Raises:
-        AlignmentError: Nobody speaks, the text is too long for the audio, or it is in letters that
-            the model cannot write.
-        TranscriptionError: The audio cannot be read.
+    What is aligned are the words as the model writes them; see `Text`. A line of which it writes
+    nothing is left out. Raises AlignmentError if nobody speaks, or the text does not fit, and
+    TranscriptionError if the audio cannot be read.
     """
     text = Text(lines, model)
     duration, pieces = listen(model, audio, text, progress)
     if not pieces:
         raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
     words: list[Word] = []
-    for part in _parts(pieces, text):
-        words += _aligned(part, pieces, text)
+    for first, last, own in _parts(pieces, text):
+        words += text.align(_joined(own, text), first, last, own[0].start)
     segments = []
-    for line, group in groupby(zip(text.lines, words, strict=True), key=lambda pair: pair[0]):
-        own = [word for _, word in group]
-        segments.append(Segment(own[0].start, own[-1].end, own, speaker=lines[line].speaker))
+    pairs = zip(text.words, words, strict=True)
+    for line, group in groupby(pairs, key=lambda pair: pair[0].line):
+        spoken = [word for _, word in group]
+        segments.append(Segment.of(spoken, speaker=lines[line].speaker))
     return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
 
 
-class _Part(NamedTuple):
-    """Words of the text that are spoken in pieces: ``first`` to ``last - 1`` of each."""
+def report_doubts(transcript: Transcript, console: Console) -> None:
+    """Print how many words are hardly heard; raise AlignmentError if they are most of the text."""
+    words = transcript.words
+    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    if not doubtful:
+        return
+    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
+    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
+        raise AlignmentError(
+            f"{share}. The text may be that of another recording, or the model is too weak for "
+            "this speech (`danish-asr transcribe` shows what it hears). The files have its times"
+        )
+    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
+    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
 
-    first_word: int
-    last_word: int
-    first_piece: int
-    last_piece: int
 
+def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[tuple[int, int, Sequence[Piece]]]:
+    """Divide text and speech between pieces whose words of the text follow each other.
 
-def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[_Part]:
-    """Divide text and speech between pieces whose words of the text follow each other."""
+    Yields the first word of a part, the one after its last, and its pieces.
+    """
     hypotheses = [piece.hypothesis for piece in pieces]
     stretches = list(match(hypotheses, [word.spoken for word in text.words]))
-    first_word = first_piece = 0
+    first = begin = 0
     for number in range(1, len(pieces)):
         before, after = stretches[number - 1], stretches[number]
         if before is None or after is None or max(before.cer, after.cer) >= GOOD:
             continue
-        if before.last == after.first > first_word:
-            yield _Part(first_word, before.last, first_piece, number)
-            first_word, first_piece = before.last, number
-    yield _Part(first_word, len(text.words), first_piece, len(pieces))
-
-
-def _aligned(part: _Part, pieces: Sequence[Piece], text: Text) -> list[Word]:
-    own = pieces[part.first_piece : part.last_piece]
-    try:
-        frames = _joined(own, text)
-        return text.align(frames, part.first_word, part.last_word, own[0].start)
-    except AlignmentError as error:
-        begin, end = own[0].start, own[-1].start + len(own[-1].frames) / 50
-        words = text.words[part.first_word : part.last_word]
-        raise AlignmentError(
-            f"from {begin:.1f} to {end:.1f} s, the text '{words[0].text} ... {words[-1].text}' "
-            f"({len(words):,} words) cannot be found: {error}. Check that it is the text of this "
-            "recording, or take a stronger model"
-        ) from None
+        if before.last == after.first > first:
+            yield first, before.last, pieces[begin:number]
+            first, begin = before.last, number
+    yield first, len(text.words), pieces[begin:]
 
 
 def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
@@ -176,9 +107,7 @@ def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
     """
     import torch  # noqa: PLC0415 - slow
 
-    from danish_asr.decoding.alignment import FRAME_SECONDS  # noqa: PLC0415 - slow
-
-    starts = [round((piece.start - pieces[0].start) / FRAME_SECONDS) for piece in pieces]
+    starts = [round((piece.start - pieces[0].start) * FRAMES_PER_SECOND) for piece in pieces]
     joined = torch.full((starts[-1] + len(pieces[-1].frames), len(text.symbols)), _NEVER)
     joined[:, text.silent_columns] = 0
     for start, piece in zip(starts, pieces, strict=True):

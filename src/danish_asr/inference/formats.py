@@ -5,15 +5,12 @@ import html
 import io
 import json
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
-
-_Interval: TypeAlias = tuple[float, float, str]
 
 MAX_LINE: Final = 42
 """Characters of a line; with two lines and 7 seconds the usual limits of broadcasters."""
@@ -34,14 +31,15 @@ def to_txt(transcript: Transcript) -> str:
 
 
 def to_srt(transcript: Transcript) -> str:
-    """Return SubRip subtitles, without a byte order mark and with plain line ends.
+    """Return SubRip subtitles; the first line of a cue begins with its speaker, if known.
 
     The format has no escapes: a ``<`` or ``{`` in the text stays as it is.
     """
     blocks = []
-    for number, cue in enumerate(make_cues(transcript, named=True), start=1):
+    for number, cue in enumerate(make_cues(transcript), start=1):
         times = f"{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}"
-        blocks.append("\n".join([str(number), times, *cue.lines, ""]))
+        text = _label(cue.speaker) + "\n".join(cue.lines)
+        blocks.append(f"{number}\n{times}\n{text}\n")
     return "\n".join(blocks)
 
 
@@ -85,29 +83,26 @@ def to_textgrid(transcript: Transcript) -> str:
     speakers: dict[str | None, list[Segment]] = defaultdict(list)
     for segment in sorted(transcript.segments, key=lambda s: (s.channel or 0, s.speaker or "")):
         speakers[segment.speaker_name].append(segment)
-    tiers: dict[str, list[_Interval]] = {}
+    tiers: dict[str, Sequence[Segment | Word]] = {}
     for speaker, segments in (speakers or {None: []}).items():
         prefix = "" if speaker is None else f"{speaker} "
-        words = [word for segment in segments for word in segment.words]
-        tiers[f"{prefix}segments"] = _intervals(segments)
-        tiers[f"{prefix}words"] = _intervals(words)
-    ends = [end for intervals in tiers.values() for _, end, _ in intervals[-1:]]
+        tiers[f"{prefix}segments"] = segments
+        tiers[f"{prefix}words"] = [word for segment in segments for word in segment.words]
+    ends = [round(segment.end, 3) for segment in transcript.segments]
     duration = max([round(transcript.duration, 3), *ends, 0.001])  # Praat refuses an empty one
     lines: list[object] = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
     lines += [0, duration, "<exists>", len(tiers)]
-    for name, intervals in tiers.items():
-        last = intervals[-1][1] if intervals else 0.0
-        if last < duration:
-            intervals.append((last, duration, ""))
+    for name, spans in tiers.items():
+        intervals = _intervals(spans, duration)
         lines += ['"IntervalTier"', _quoted(name), 0, duration, len(intervals)]
         for start, end, text in intervals:
             lines += [start, end, _quoted(text)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
+def _intervals(spans: Iterable[Segment | Word], duration: float) -> list[tuple[float, float, str]]:
     """Start, end and text of spans that do not overlap; silence between them has the text ''."""
-    intervals: list[_Interval] = []
+    intervals: list[tuple[float, float, str]] = []
     last = 0.0
     for span in spans:
         start, end = max(round(span.start, 3), last), round(span.end, 3)
@@ -117,6 +112,8 @@ def _intervals(spans: Sequence[Segment | Word]) -> list[_Interval]:
             intervals.append((last, start, ""))
         intervals.append((start, end, span.text))
         last = end
+    if last < duration:
+        intervals.append((last, duration, ""))
     return intervals
 
 
@@ -138,8 +135,8 @@ SUFFIXES: Final = {name: f".{name}" for name in FORMATS} | {"textgrid": ".TextGr
 
 def parse_formats(names: str) -> list[str]:
     """Return the formats of a list with commas; raises DanishAsrError for an unknown one."""
-    formats = [name.strip().lower() for name in names.split(",") if name.strip()]
-    for name in formats or [names]:
+    formats = [name.strip().lower() for name in names.split(",")]
+    for name in formats:
         if name not in FORMATS:
             raise DanishAsrError(f"unknown format '{name}'; available: {', '.join(FORMATS)}")
     return list(dict.fromkeys(formats))
@@ -150,9 +147,8 @@ def _label(speaker: str | None) -> str:
 
 
 def _clock(seconds: float, point: str) -> str:
-    minutes, milliseconds = divmod(round(seconds * 1000), 60_000)
-    whole_seconds, thousandths = divmod(milliseconds, 1000)
-    return f"{minutes // 60:02}:{minutes % 60:02}:{whole_seconds:02}{point}{thousandths:03}"
+    rest, milliseconds = divmod(round(seconds * 1000), 1000)
+    return f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}{point}{milliseconds:03}"
 
 
 class Cue(NamedTuple):
@@ -164,8 +160,8 @@ class Cue(NamedTuple):
     speaker: str | None = None
 
 
-def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
-    """Return the cues in the order of their starts; ``named`` begins each with its speaker.
+def make_cues(transcript: Transcript) -> list[Cue]:
+    """Return the cues in the order of their starts.
 
     A cue has at most two lines of 42 characters and lasts at most 7 s, unless one word exceeds
     that, and has no pause of 0.6 s. Longer segments are cut at their longest pauses. Cues of one
@@ -173,30 +169,27 @@ def make_cues(transcript: Transcript, *, named: bool = False) -> list[Cue]:
     """
     parts: dict[str | None, list[Sequence[Word]]] = defaultdict(list)
     for segment in transcript.segments:
-        label = _label(segment.speaker_name) if named else ""
-        parts[segment.speaker_name] += divide(segment.words, partial(_fits, label))
+        parts[segment.speaker_name] += divide(segment.words, _fits)
     cues = []
     for speaker, of_speaker in parts.items():
-        label = _label(speaker) if named else ""
         limits = [*(words[0].start for words in of_speaker[1:]), float("inf")]
         for words, limit in zip(of_speaker, limits, strict=True):
             start = words[0].start
             end = min(max(words[-1].end, start + MIN_SECONDS), limit)
-            cues.append(Cue(start, end, _wrap(label, words), speaker))
+            cues.append(Cue(start, end, _wrap(words), speaker))
     return sorted(cues, key=lambda cue: cue.start)
 
 
-def _fits(label: str, words: Sequence[Word]) -> bool:
+def _fits(words: Sequence[Word]) -> bool:
     pause = max((b.start - a.end for a, b in pairwise(words)), default=0.0)
-    longest = max(map(len, _wrap(label, words)))
+    longest = max(map(len, _wrap(words)))
     seconds = words[-1].end - words[0].start
     return pause < _PAUSE and seconds <= MAX_SECONDS and longest <= MAX_LINE
 
 
-def _wrap(label: str, words: Sequence[Word]) -> Sequence[str]:
+def _wrap(words: Sequence[Word]) -> Sequence[str]:
     """Return one line, or the two whose lengths differ least."""
     texts = [word.text for word in words]
-    texts[0] = label + texts[0]
     line = " ".join(texts)
     if len(line) <= MAX_LINE or len(texts) == 1:
         return (line,)

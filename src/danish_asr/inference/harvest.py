@@ -1,39 +1,39 @@
-"""``danish-asr harvest``: recordings with loose texts to a dataset; an interrupted one continues.
+"""``danish-asr harvest``: recordings with loose texts to a table; an interrupted one continues.
 
 Recordings with a text beside them come in. What text and model agree on comes out, in the folder
 
 - ``recordings/``: what the model heard, a file for each recording; it does not depend on limits
 - ``utterances.jsonl``: what is kept, as a table that ``convert`` reads
 - ``left-out.jsonl``: what is not, with the reasons
-- ``dataset/``: the table as a built dataset
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import AlignmentError, ConfigError, DanishAsrError
+from danish_asr.base.errors import AlignmentError, DanishAsrError
 from danish_asr.base.files import publish_text, take
-from danish_asr.base.progress import Progress
 from danish_asr.base.stops import exception_at_stops
-from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.convert import convert
-from danish_asr.decoding.transcript import Word, divide
-from danish_asr.inference.loose_text import Line, Piece, Text, find_text, listen, match, read_text
-from danish_asr.inference.recordings import Recording, find_recordings
-from danish_asr.inference.sound import reading_error
+from danish_asr.decoding.transcript import divide
+from danish_asr.inference.loose_text import (
+    FRAMES_PER_SECOND,
+    Line,
+    Piece,
+    Text,
+    find_text,
+    listen,
+    match,
+    read_text,
+)
+from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
 
 if TYPE_CHECKING:
@@ -43,10 +43,9 @@ if TYPE_CHECKING:
 RECORDINGS: Final = "recordings"
 UTTERANCES: Final = "utterances.jsonl"
 LEFT_OUT: Final = "left-out.jsonl"
-DATASET: Final = "dataset"
 
 _LONGEST: Final = 4.0
-"""Seconds of a piece: the shorter, the less is lost with a wrong word, and the less is known."""
+"""Seconds of a piece: the shorter, the less is lost with a wrong word, and the less is sure."""
 
 _MARGIN: Final = 0.1
 """Seconds of audio around a piece, as far as other words leave them."""
@@ -54,32 +53,17 @@ _MARGIN: Final = 0.1
 _PAUSE: Final = 1.0
 """Seconds between two pieces of an utterance, at most."""
 
-_COPY: Final = 100
-"""Words from which on a text that equals what the model hears is probably its own."""
+_COPY: Final = 20
+"""Pieces from which on a text that equals what the model hears is probably its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What is kept."""
 
-    max_cer: float
-    """Of the model's reading of a text, against the text."""
-    min_seconds: float
-    """Of an utterance."""
+    max_cer: float  # of the model's reading of a text, against the text
+    min_seconds: float  # of an utterance
     max_seconds: float
-
-    def check(self) -> None:
-        """Raise ConfigError for impossible values."""
-        faults = []
-        if not 0 <= self.max_cer <= 1:
-            faults.append(f"--max-cer: from 0 to 1; found {self.max_cer:g}")
-        if not 0 < self.min_seconds < self.max_seconds:
-            faults.append(
-                "--min-seconds: above 0 and below --max-seconds; found "
-                f"{self.min_seconds:g} and {self.max_seconds:g}"
-            )
-        if faults:
-            raise ConfigError(faults, where="the command line")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,70 +72,55 @@ class Speech:
 
     start: float
     end: float
-    hypothesis: str
-    """What the model hears."""
-    text: str = ""
-    """What the text says; empty if it has nothing similar."""
-    cer: float = 1.0
-    """Character error rate of what the model hears, against the text."""
-    first: int = 0
-    """The first of its words in the text."""
-    last: int = 0
-    """The word after its last one."""
+    hypothesis: str  # what the model hears
+    text: str = ""  # what the text says; empty if it has nothing similar
+    cer: float = 1.0  # character error rate of what the model hears, against the text
+    first: int = 0  # the first of its words in the text
+    last: int = 0  # the word after its last one
     speaker: str | None = None
 
 
 def harvest(
     paths: Sequence[Path],
     out: Path,
-    name: str,
     model: str,
     limits: Limits,
     *,
     tiers: Sequence[str] = (),
     device: str = "auto",
 ) -> bool:
-    """Make a dataset of recordings; return whether each of them could be read.
+    """Make tables of recordings; return whether all of them could be read.
 
     Args:
         paths: Files and folders; the text beside a recording has its name.
-        out: A folder for the dataset and the tables, which may hold an earlier harvest.
-        name: The name of the dataset's card, and of the corpus.
+        out: A folder for the tables, which may hold an earlier harvest.
         model: As for `load_model`.
         limits: What is kept.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
-        device: ``auto``, or a device of PyTorch.
+        device: As for `load_model`.
 
-    Raises:
-        ConfigError: An option has an impossible value, or the model is unknown.
-        DanishAsrError: A path is missing, or another process writes to ``out``.
+    Raises DanishAsrError if a path is missing, the model is unknown, or another process writes to
+    ``out``.
     """
-    limits.check()
-    ConvertOptions(name=name)  # checks it
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    recordings = find_recordings(paths, out / RECORDINGS).recordings
+    recordings = find_recordings(paths, out / RECORDINGS)
     key = {"weights": _weights(model), "tiers": [*tiers]}
-    heard = [recording for recording in recordings if _is_heard(recording, key)]
-    waiting = [recording for recording in recordings if recording not in heard]
-    if heard:
-        console.print(f"heard before: {len(heard):,} recordings")
+    waiting = [own for own in recordings if not _is_heard(own, key)]
     loaded = None
     if waiting:
         from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
 
         loaded = load_model(model, device=device)
+    if len(waiting) < len(recordings):
+        console.print(f"heard before: {len(recordings) - len(waiting):,} recordings")
     failures: list[str] = []
     with exception_at_stops():
         advice = "Wait for its end, or name another --out."
         lease = take(out, error=DanishAsrError, advice=advice, work="harvest")
         try:
             if loaded is not None:
-                heard += _listen(waiting, loaded, key, failures, console)
-            heard.sort(key=lambda recording: recording.target)
-            if _write_tables(heard, out, name, limits, console):
-                _build_dataset(out, name, console)
-            else:
-                console.print(f"no utterance is kept; {out / LEFT_OUT} says why")
+                failures = _listen(waiting, loaded, key, console)
+            _write_tables([own for own in recordings if _is_heard(own, key)], out, limits, console)
         finally:
             with suppress(OSError):
                 lease.release()
@@ -163,12 +132,8 @@ def harvest(
 def _weights(model: str) -> str:
     """What the weights of a model are told apart by."""
     path = check_model(model)
-    if not path.is_dir():
-        return model
-    if meant := meant_checkpoint(path):
-        return str(weights_digest(*meant))
-    changed = max((file.stat().st_mtime_ns for file in path.iterdir()), default=0)
-    return f"{path.resolve()} {changed}"
+    meant = meant_checkpoint(path) if path.is_dir() else None
+    return str(weights_digest(*meant)) if meant else model
 
 
 def _is_heard(recording: Recording, key: Mapping[str, Any]) -> bool:
@@ -190,79 +155,60 @@ def _state(recording: Recording, key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _result(recording: Recording) -> Path:
     """Return the file of what the model heard in a recording."""
-    return recording.target.with_name(f"{recording.target.name}.json")
+    return recording.transcripts(["json"])["json"]
 
 
 def _listen(
-    recordings: Sequence[Recording],
-    model: Model,
-    key: Mapping[str, Any],
-    failures: list[str],
-    console: Console,
-) -> list[Recording]:
-    """Run the model over recordings and keep what it hears; return those that have a text."""
-    heard = []
-    without_text = copies = 0
-    with Progress("listening", len(recordings), console=console) as bar:
+    recordings: Sequence[Recording], model: Model, key: Mapping[str, Any], console: Console
+) -> list[str]:
+    """Run the model over recordings with a text and keep what it hears; return what failed."""
+    without_text: list[Recording] = []
 
-        def show(done: float, total: float | None) -> None:
-            bar.update(number + (min(done / total, 1.0) if total else 0.0))
+    def listen_to(recording: Recording, show: ShowProgress) -> None:
+        state, text = _state(recording, key), find_text(recording.path)
+        if text is None:
+            without_text.append(recording)
+            return
+        lines = read_text(text, key["tiers"])
+        seconds, pieces = hear_text(model, recording.path, lines, show)
+        values = state | {"seconds": seconds, "pieces": [asdict(piece) for piece in pieces]}
+        publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
+        if len(pieces) >= _COPY and not any(piece.cer for piece in pieces):
+            console.print(
+                f"warning: {text} is exactly what the model hears; if `danish-asr transcribe` has "
+                "written it, remove it and harvest again"
+            )
 
-        for number, recording in enumerate(recordings):
-            bar.update(number, text=f"{number:,}/{len(recordings):,} recordings")
-            path = str(recording.path)
-            try:
-                state, text = _state(recording, key), find_text(recording.path)
-                if text is None:
-                    without_text += 1
-                    continue
-                lines = read_text(text, key["tiers"])
-                seconds, words, pieces = hear_text(model, recording.path, lines, show)
-            except (DanishAsrError, OSError) as error:
-                fault = str(reading_error(error, path))
-                failures.append(fault if path in fault else f"{path}: {fault}")
-                continue
-            rows = [asdict(piece) for piece in pieces]
-            values = state | {"seconds": seconds, "words": words, "pieces": rows}
-            publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
-            heard.append(recording)
-            copies += len(words) >= _COPY and not any(piece.cer for piece in pieces)
+    failures = work_through(recordings, listen_to, console)
     if without_text:
         console.print(
-            f"without a text beside them: {without_text:,} recordings; for these `danish-asr "
+            f"without a text beside them: {len(without_text):,} recordings; for these `danish-asr "
             "transcribe --format json`, correct the texts, then `danish-asr convert`"
         )
-    if copies:
-        console.print(
-            f"warning: the texts of {copies:,} recordings are exactly what the model hears; if "
-            "`danish-asr transcribe` has written them, remove them and harvest again"
-        )
-    return heard
+    return failures
 
 
 def hear_text(
     model: Model, audio: Path, lines: Sequence[Line], progress: ShowProgress | None = None
-) -> tuple[float, list[str], list[Speech]]:
-    """Return a recording's seconds, the words of its text, and its speech.
-
-    Raises:
-        AlignmentError: The text is in letters that the model cannot write.
-        TranscriptionError: The audio cannot be read.
-    """
+) -> tuple[float, list[Speech]]:
+    """Return the seconds of a recording, and its speech."""
     text = Text(lines, model)
     seconds, pieces = listen(model, audio, text, progress)
     parts = [part for piece in pieces for part in _divided(piece)]
     stretches = match([part.hypothesis for part in parts], [word.spoken for word in text.words])
     speech = []
     for part, stretch in zip(parts, stretches, strict=True):
-        end = part.start + len(part.frames) / 50
-        own = Speech(start=part.start, end=end, hypothesis=part.hypothesis)
+        own = Speech(start=part.start, end=part.end, hypothesis=part.hypothesis)
         if stretch is not None:
-            speakers = {lines[text.lines[word]].speaker for word in range(*stretch[:2])}
             with suppress(AlignmentError):  # more letters than frames: the text is not similar
                 timed = text.align(part.frames, stretch.first, stretch.last, part.start)
+                words = text.words[stretch.first : stretch.last]
+                speakers = {lines[word.line].speaker for word in words}
+                begin, end = timed[0].start, timed[-1].end
                 own = replace(
-                    _between(timed, own),
+                    own,
+                    start=min(begin, max(begin - _MARGIN, part.start)),
+                    end=max(end, min(end + _MARGIN, part.end)),
                     text=" ".join(word.text for word in timed),
                     cer=stretch.cer,
                     first=stretch.first,
@@ -270,7 +216,7 @@ def hear_text(
                     speaker=speakers.pop() if len(speakers) == 1 else None,
                 )
         speech.append(own)
-    return seconds, [word.text for word in text.words], speech
+    return seconds, speech
 
 
 def _divided(piece: Piece) -> Iterator[Piece]:
@@ -283,58 +229,34 @@ def _divided(piece: Piece) -> Iterator[Piece]:
         end = len(piece.frames)
         if number + 1 < len(parts):
             middle = (words[-1].end + parts[number + 1][0].start) / 2
-            end = round((middle - piece.start) * 50)
-        yield Piece(piece.start + frame / 50, words, piece.frames[frame:end])
+            end = round((middle - piece.start) * FRAMES_PER_SECOND)
+        start = piece.start + frame / FRAMES_PER_SECOND
+        yield Piece(start, words, piece.frames[frame:end])
         frame = end
 
 
-def _between(timed: Sequence[Word], own: Speech) -> Speech:
-    """With the audio around the words of the text."""
-    begin, end = timed[0].start, timed[-1].end
-    return replace(
-        own,
-        start=min(begin, max(begin - _MARGIN, own.start)),
-        end=max(end, min(end + _MARGIN, own.end)),
-    )
-
-
-def select(
-    pieces: Sequence[Speech], words: Sequence[str], limits: Limits
-) -> tuple[list[Speech], list[dict[str, Any]]]:
-    """Return the utterances of a recording, and a row for what of speech and text is in none.
+def select(pieces: Iterable[Speech], limits: Limits) -> Iterator[tuple[Speech, str]]:
+    """Yield the utterances of a recording, and other speech with the reason why it is none.
 
     Neighbours become one utterance if no word of the text is between them.
     """
     utterances: list[Speech] = []
-    left_out = []
     for piece in pieces:
         if not piece.hypothesis:
-            left_out.append(_left_out(piece, "the model writes no word"))
+            yield piece, "the model writes no word"
         elif piece.cer > limits.max_cer:
-            left_out.append(_left_out(piece, "text and speech differ"))
+            yield piece, "text and speech differ"
         elif utterances and _continues(utterances[-1], piece, limits):
             utterances[-1] = _joined(utterances[-1], piece)
         else:
             utterances.append(piece)
-    kept = []
     for own in utterances:
         if own.end - own.start < limits.min_seconds:
-            left_out.append(_left_out(own, f"shorter than {limits.min_seconds:g} s"))
+            yield own, f"shorter than {limits.min_seconds:g} s"
         elif own.end - own.start > limits.max_seconds:
-            left_out.append(_left_out(own, f"longer than {limits.max_seconds:g} s"))
+            yield own, f"longer than {limits.max_seconds:g} s"
         else:
-            kept.append(own)
-    used = {word for own in kept for word in range(own.first, own.last)}
-    for is_used, group in groupby(range(len(words)), used.__contains__):
-        if not is_used:
-            text = " ".join(words[number] for number in group)
-            left_out.append({"reason": "in the text only", "text": text})
-    return kept, left_out
-
-
-def _left_out(own: Speech, reason: str) -> dict[str, Any]:
-    values = {"hypothesis": own.hypothesis, "text": own.text, "cer": round(own.cer, 4)}
-    return {"start": round(own.start, 3), "end": round(own.end, 3), "reason": reason, **values}
+            yield own, ""
 
 
 def _continues(before: Speech, after: Speech, limits: Limits) -> bool:
@@ -359,71 +281,37 @@ def _joined(before: Speech, after: Speech) -> Speech:
 
 
 def _write_tables(
-    recordings: Iterable[Recording], out: Path, name: str, limits: Limits, console: Console
-) -> bool:
-    """Apply the limits and write the tables; return whether anything is kept."""
-    rows: list[dict[str, Any]] = []
+    recordings: Iterable[Recording], out: Path, limits: Limits, console: Console
+) -> None:
+    """Apply the limits and write the tables."""
+    kept: list[dict[str, Any]] = []
     left_out: list[dict[str, Any]] = []
-    seconds = 0.0
-    for recording in recordings:
+    seconds = kept_seconds = 0.0
+    for recording in sorted(recordings, key=lambda own: own.target):
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
         seconds += values["seconds"]
-        pieces = [Speech(**piece) for piece in values["pieces"]]
-        kept, others = select(pieces, values["words"], limits)
-        audio = {"audio_filepath": os.path.relpath(recording.path.resolve(), out.resolve())}
+        audio = os.path.relpath(recording.path.resolve(), out.resolve())
         place = recording.target.relative_to(out / RECORDINGS).as_posix()
-        rows += [
-            {"id": f"{name}/{place}/{round(own.start * 1000):08d}"} | audio | _row(own)
-            for own in kept
-        ]
-        left_out += [audio | row for row in others]
-    table, text = out / UTTERANCES, _lines(rows)
-    if not table.is_file() or table.read_text(encoding="utf-8") != text:
-        shutil.rmtree(out / DATASET, ignore_errors=True)  # it is of other utterances
-        publish_text(table, text)
-    publish_text(out / LEFT_OUT, _lines(left_out))
-    _print(rows, left_out, seconds, console)
-    return bool(rows)
-
-
-def _row(own: Speech) -> dict[str, Any]:
-    return {
-        "start": round(own.start, 3),
-        "end": round(own.end, 3),
-        "text": own.text,
-        "cer": round(own.cer, 4),
-        "speaker_id": own.speaker,
-    }
-
-
-def _lines(rows: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
-
-
-def _print(
-    rows: Sequence[Mapping[str, Any]],
-    left_out: Sequence[Mapping[str, Any]],
-    total: float,
-    console: Console,
-) -> None:
-    """Print the minutes that are kept and left out, and why."""
-    minutes: Counter[str] = Counter()
-    for row in (*rows, *left_out):
-        if "start" in row:
-            minutes[row.get("reason", "kept")] += (row["end"] - row["start"]) / 60
-    console.print(f"{total / 60:,.1f} minutes of recordings; {len(rows):,} utterances are kept")
-    for reason, own in minutes.most_common():
-        console.print(f"  {own:8.1f} minutes: {reason}")
-    words = sum(len(row["text"].split()) for row in left_out if "start" not in row)
-    if words:
-        console.print(f"words of the texts that no utterance has: {words:,}")
-
-
-def _build_dataset(out: Path, name: str, console: Console) -> None:
-    """Build the dataset of the table."""
-    root = out / DATASET
-    options = ConvertOptions(name=name, split="train", max_drop=1.0, workers=usable_cpus())
-    inventory = convert(f"table:{out / UTTERANCES}", root, options)
-    if inventory.dropped_rows:
-        console.print(f"utterances that could not be converted: {inventory.dropped_rows:,}")
-    console.print(f"{root}: {inventory.rows:,} utterances, all in the split train")
+        for own, reason in select([Speech(**piece) for piece in values["pieces"]], limits):
+            row = {
+                "id": f"{out.resolve().name}/{place}/{round(own.start * 1000):08d}",
+                "audio_filepath": audio,
+                "start": round(own.start, 3),
+                "end": round(own.end, 3),
+                "text": own.text,
+                "hypothesis": own.hypothesis,
+                "cer": round(own.cer, 4),
+                "speaker_id": own.speaker,
+            }
+            if reason:
+                left_out.append(row | {"reason": reason})
+            else:
+                kept.append(row)
+                kept_seconds += own.end - own.start
+    for name, rows in ((UTTERANCES, kept), (LEFT_OUT, left_out)):
+        lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        publish_text(out / name, "".join(lines))
+    console.print(
+        f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(kept):,} "
+        f"utterances; {out / LEFT_OUT} has the rest, with reasons"
+    )

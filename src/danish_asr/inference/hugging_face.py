@@ -71,11 +71,7 @@ def write_hugging_face(model: Model, folder: Path) -> None:
 
 
 def hugging_face_model(model: Model) -> Any:
-    """Return the model as ``transformers.Wav2Vec2ForCTC``, which shares its memory.
-
-    Raises:
-        RunError: The architecture has no counterpart there.
-    """
+    """Return the model as ``transformers.Wav2Vec2ForCTC``, which shares its memory."""
     from transformers import Wav2Vec2Config, Wav2Vec2ForCTC  # noqa: PLC0415 - an extra
 
     encoder = model.settings.encoder_config

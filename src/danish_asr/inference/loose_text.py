@@ -30,7 +30,7 @@ from danish_asr.corpus.sources.timed_files import (
     read_timed,
 )
 from danish_asr.decoding.transcript import Word
-from danish_asr.inference.sound import reading_error
+from danish_asr.inference.sound import open_sound
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize as to_profile
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from danish_asr.inference.model import Model
     from danish_asr.inference.recognise import ShowProgress
 
-_PLAIN: Final = ".txt"
+FRAMES_PER_SECOND: Final = 50
 
 _REACH: Final = 4
 """Words by which the alignment may be wrong at either end of a piece."""
@@ -59,14 +59,13 @@ class Line(NamedTuple):
 def find_text(audio: Path) -> Path | None:
     """Return the text beside a recording, such as ``anna.srt`` or ``anna.da.srt``, if any.
 
-    Raises:
-        SourceError: There are several.
+    Raises SourceError if there are several.
     """
     stem = normalize("NFC", audio.stem)
     texts = [
         path
         for path in sorted(audio.parent.iterdir())
-        if path.suffix.lower() in {_PLAIN, *READERS}
+        if path.suffix.lower() in {".txt", *READERS}
         and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
         and (path.suffix.lower() != ".json" or is_transcript(path))
     ]
@@ -81,8 +80,7 @@ def find_text(audio: Path) -> Path | None:
 def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
     """Return the lines of a text, those of timed text in the order of their starts.
 
-    Raises:
-        SourceError: It cannot be read, is the output of a model, or ``tiers`` have to choose.
+    Raises SourceError if it cannot be read, is the output of a model, or ``tiers`` have to choose.
     """
     suffix = path.suffix.lower()
     if suffix == ".json" and "decoder" in json.loads(path.read_text("utf-8")).get("about", {}):
@@ -104,36 +102,43 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
 
 
 class WrittenWord(NamedTuple):
-    """One or more words of the text, and what the model writes for them, in one or more words."""
+    """A word of the text, with signs beside it, and what the model writes for it."""
 
     text: str
-    spoken: str
+    spoken: str  # one or more words
+    line: int
 
 
 class Text:
     """The words of a text as a model writes them.
 
-    Attributes:
-        words: As they are written, and as they are spoken.
-        lines: The number of the line of each word.
-        symbols: The indices of the tokenizer that the text needs, (symbols,).
-        silent_columns: Of these, the columns of the blank and of the space.
+    They are normalised by the profile of its training, without characters that its tokenizer lacks.
+    A word of which nothing is left, such as a dash, stays with a neighbour. Raises AlignmentError
+    if the model cannot write most of the words.
 
-    Raises:
-        AlignmentError: The model cannot write most of the words.
+    Attributes:
+        words: In the order of the text.
+        symbols: The indices of the tokenizer that they need, (symbols,).
+        silent_columns: Of these, the columns of the blank and of the space.
     """
 
     def __init__(self, lines: Sequence[Line], model: Model) -> None:
         from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
 
         spell = _speller(model)
-        self.words: list[WrittenWord] = []
-        self.lines: list[int] = []
-        for number, line in enumerate(lines):
-            words = _written_words(line.text, spell)
-            self.words += words
-            self.lines += [number] * len(words)
-        _check(lines, spell)
+        self.words = [
+            word
+            for number, line in enumerate(lines)
+            for word in _written_words(number, line.text, spell)
+        ]
+        texts = [text for line in lines for text in line.text.split()]
+        count = sum(any(map(str.isalnum, text)) for text in texts)
+        if not self.words or len(self.words) < count / 2:
+            raise AlignmentError(
+                f"the model can write {len(self.words)} of the {count} words of the text "
+                f"'{' '.join(texts):.40}'; expected a transcript in the alphabet that it was "
+                "trained on"
+            )
         self._tokenizer = model.tokenizer
         spoken = SpokenText.of(self.spoken(0, len(self.words)), model.tokenizer)
         self.symbols = spoken.symbols()
@@ -163,35 +168,32 @@ class Text:
 
 def _speller(model: Model) -> Callable[[str], str]:
     """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
-    encode, unknown = model.tokenizer.create_encoder(), model.tokenizer.vocab_info.unk_idx
+    from danish_asr.decoding.beam import symbols  # noqa: PLC0415 - slow: torch
 
-    @cache
-    def can_write(character: str) -> bool:
-        return unknown is None or not bool((encode(character) == unknown).any())
+    alphabet = {text for text in symbols(model.tokenizer) if text}
 
     @cache
     def spell(word: str) -> str:
         text = to_profile(word, model.text_profile)
-        if any(c.isdigit() and not can_write(c) for c in text):
+        if any(c.isdigit() and c not in alphabet for c in text):
             text = spell_numerals(text)
         characters = []
         for character in text:
             base = normalize("NFKD", character)[0]
             forms = (character, character.lower(), base, base.lower())
-            characters.append(next((c for c in forms if c == " " or can_write(c)), ""))
+            characters.append(next((c for c in forms if c in alphabet), ""))
         return " ".join("".join(characters).split())
 
     return spell
 
 
-def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
-    """Return the words of a line; one of which nothing is spoken stays with a neighbour."""
+def _written_words(number: int, line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
     words: list[WrittenWord] = []
     before = ""
     for text in line.split():
         spoken = spell(text)
         if spoken:
-            words.append(WrittenWord(before + text, spoken))
+            words.append(WrittenWord(before + text, spoken, number))
             before = ""
         elif words:
             words[-1] = words[-1]._replace(text=f"{words[-1].text} {text}")
@@ -200,29 +202,17 @@ def _written_words(line: str, spell: Callable[[str], str]) -> list[WrittenWord]:
     return words
 
 
-def _check(lines: Sequence[Line], spell: Callable[[str], str]) -> None:
-    """Raise AlignmentError if the model can write less than half of the words."""
-    texts = [text for line in lines for text in line.text.split()]
-    words = [text for text in texts if any(map(str.isalnum, text))]
-    silent = [text for text in words if not spell(text)]
-    if not words:
-        raise AlignmentError(f"the text '{' '.join(texts):.40}' has no word; expected a transcript")
-    if len(silent) > len(words) / 2:
-        raise AlignmentError(
-            f"{len(silent)} of the text's {len(words)} words have no letter that the model writes "
-            f"({' '.join(silent[:3]):.40}); expected text in the alphabet that it was trained on"
-        )
-
-
 class Piece(NamedTuple):
     """A window of speech, as far as a text needs it."""
 
-    start: float
-    """Seconds at which its first frame is."""
-    words: Sequence[Word]
-    """What the model hears."""
-    frames: Tensor
-    """(S, symbols of the text)"""
+    start: float  # seconds at which its first frame is
+    words: Sequence[Word]  # what the model hears
+    frames: Tensor  # log-probabilities, (S, symbols of the text)
+
+    @property
+    def end(self) -> float:
+        """Seconds at which its last frame ends."""
+        return self.start + len(self.frames) / FRAMES_PER_SECOND
 
     @property
     def hypothesis(self) -> str:
@@ -233,22 +223,15 @@ class Piece(NamedTuple):
 def listen(
     model: Model, audio: Path, text: Text, progress: ShowProgress | None = None
 ) -> tuple[float, list[Piece]]:
-    """Return the seconds of a recording, and its speech.
+    """Return the seconds of a recording, and its speech; TranscriptionError if it is unreadable."""
+    from danish_asr.inference.recognise import hear  # noqa: PLC0415 - slow
 
-    Raises:
-        TranscriptionError: The audio cannot be read.
-    """
-    from danish_asr.inference.recognise import Ended, hear  # noqa: PLC0415 - slow
-
-    pieces, seconds = list[Piece](), 0.0
-    for item in hear(model, [audio], progress=progress):
-        if isinstance(item, Ended):
-            if item.error is not None:
-                raise reading_error(item.error, str(audio))
-            seconds = item.seconds
-        else:
-            pieces.append(Piece(item.start, item.words, item.log_probs[:, text.symbols]))
-    return seconds, pieces
+    with open_sound(audio) as sound:
+        pieces = [
+            Piece(own.start, own.words, own.log_probs[:, text.symbols])
+            for own in hear(model, sound, progress=progress)
+        ]
+    return sound.seconds, pieces
 
 
 class Stretch(NamedTuple):
@@ -262,10 +245,10 @@ class Stretch(NamedTuple):
 def match(hypotheses: Sequence[str], words: Sequence[str]) -> Iterator[Stretch | None]:
     """Yield the words of a text that are most similar to each hypothesis, in order.
 
-    The hypotheses of a whole recording and its whole text are aligned once, by their characters: so
-    parts that are missing on either side, and texts with wrong times or none, do not matter. Around
-    the place that this gives a piece, the stretch of words is taken that is most similar. None
-    where no character fits. Time grows with the product of the lengths: 3 s for three hours.
+    All hypotheses of a recording and all its text are aligned once, by their characters: so parts
+    that are missing on either side, and texts with wrong times or none, do not matter. Around the
+    place that this gives a hypothesis, the most similar stretch of words is taken. None where no
+    character fits. Time grows with the product of the lengths: 3 s for three hours.
     """
     spoken, text = " ".join(hypotheses), " ".join(words)
     places = np.full(len(spoken), -1)

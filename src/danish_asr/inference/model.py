@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import torch
 from fairseq2.gang import create_fake_gangs
@@ -15,8 +16,8 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.decoders import BEAM, GREEDY, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.inference.recognise import Ended, hear, segments
-from danish_asr.inference.sound import Audio, reading_error
+from danish_asr.inference.recognise import ShowProgress, hear, segments
+from danish_asr.inference.sound import Audio, open_sound
 from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.train import ending
@@ -51,9 +52,7 @@ def load_model(
         ConfigError: There is no such name (the message lists those that exist), or model, tokenizer
             and decoder do not fit.
         LanguageModelError: That of the decoder is missing or broken.
-        RunError: The directory has no model, there is no such device, or it computes nothing in
-            int8.
-        RunFailedError: The weights cannot be read.
+        RunError: The directory has no model that can be read, or the device does not fit.
     """
     torch_device = _device(device)
     if int8 and torch_device.type != "cpu":
@@ -65,8 +64,7 @@ def load_model(
     config = dict(decoder_config or {})
     about: dict[str, Any] = {"model": str(model), "decoder": decoder}
     if config:
-        paths = {key: str(value) for key, value in config.items() if isinstance(value, Path)}
-        about["decoder_config"] = {**config, **paths}  # as JSON has it
+        about["decoder_config"] = json.loads(json.dumps(config, default=str))
     if int8:
         about["int8"] = True
     if decoder == BEAM and opened.text_profile != "raw":  # for its hotwords
@@ -91,7 +89,7 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         gpus = torch.cuda.device_count()
         raise RunError(
-            f"device '{name}' cannot be used here; known: auto, cpu and {gpus} GPUs (cuda:N)"
+            f"device '{name}' cannot be used here; there are auto, cpu and {gpus} GPUs (cuda:N)"
         ) from error
 
 
@@ -129,54 +127,46 @@ class Model(TrainedModel):
         self.longest = min(_LONGEST, max(trained_on, _LONGEST_AT_LEAST))
         self.text_profile = opened.text_profile
 
-    def transcribe(self, audio: Audio, **options: Any) -> Transcript:
+    def transcribe(
+        self,
+        audio: Audio,
+        *,
+        rate: int | None = None,
+        channels: Literal["mix", "split"] = "mix",
+        batch_seconds: float | None = None,
+        progress: ShowProgress | None = None,
+    ) -> Transcript:
         """Return the transcript of a recording.
 
         Args:
             audio: The path of a file, its bytes, or an array, (samples,) or (samples, channels), of
                 any length.
-            options: ``rate``, the samples per second of an array. ``channels``: ``mix`` (default)
-                transcribes the mean of the channels, ``split`` each of them. ``batch_seconds``:
-                speech in a forward pass, about; more needs more memory and may be faster.
-                ``progress`` is called with the seconds that are done, and all of them, None if the
-                file does not say.
+            rate: The samples per second of an array.
+            channels: ``mix`` transcribes the mean of the channels, ``split`` each of them.
+            batch_seconds: Speech in a forward pass, about; more needs more memory and may be
+                faster.
+            progress: Called with the seconds that are done, and all of them, None if the file does
+                not say.
 
         Raises:
-            TranscriptionError: The recording is not audio, is damaged or has no samples, or an
-                option does not fit.
+            TranscriptionError: The recording is not audio, is damaged, or an option does not fit.
         """
-        (transcript,) = self.transcribe_each([audio], **options)
-        if isinstance(transcript, Exception):
-            raise transcript
-        return transcript
+        numbers: Sequence[int | None] = [None]
+        if channels == "split":
+            with open_sound(audio, rate=rate) as sound:
+                numbers = range(sound.channels)
+        spoken: list[Segment] = []
+        for number in numbers:
+            with open_sound(audio, rate=rate, channel=number) as sound:
+                heard = hear(self, sound, batch_seconds=batch_seconds, progress=progress)
+                spoken += segments(heard, number)
+        spoken.sort(key=lambda segment: segment.start)
+        return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
 
-    def transcribe_each(
-        self, audios: Sequence[Audio], **options: Any
-    ) -> Iterator[Transcript | Exception]:
-        """Yield the transcript of each recording, or why it has none.
+    def stream(self, audio: Audio, *, rate: int | None = None, **options: Any) -> Iterator[Segment]:
+        """Yield the segments of a recording as they end; audio and results are not kept.
 
-        They share forward passes, which saves time if they are short. ``options`` are those of
-        `transcribe`.
+        Channels are mixed; other arguments and errors are those of `transcribe`.
         """
-        found: list[Segment] = []
-        for item in segments(hear(self, audios, **options)):
-            if not isinstance(item, Ended):
-                found.append(item[1])
-                continue
-            if item.error is not None:
-                yield reading_error(item.error, item.file or str(audios[item.number]))
-            else:
-                found.sort(key=lambda segment: segment.start)  # channels come one after the other
-                yield Transcript(item.seconds, found, item.file, dict(self.about))
-            found = []
-
-    def stream(self, audio: Audio, **options: Any) -> Iterator[Segment]:
-        """Yield the segments of a recording as they are found.
-
-        Audio and results are not kept. Arguments and errors are those of `transcribe`.
-        """
-        for item in segments(hear(self, [audio], **options)):
-            if not isinstance(item, Ended):
-                yield item[1]
-            elif item.error is not None:
-                raise reading_error(item.error, item.file or "the audio")
+        with open_sound(audio, rate=rate) as sound:
+            yield from segments(hear(self, sound, **options))

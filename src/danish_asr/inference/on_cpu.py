@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import platform
-from typing import Final, cast
+from typing import cast
 
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel
@@ -16,11 +15,6 @@ from torch import Tensor
 from torch.nn import Module
 from torch.nn.functional import linear
 
-from danish_asr.base.errors import RunError
-
-_LARGEST: Final = 127
-"""The largest weight in int8; -128 is unused, so that zero stays zero."""
-
 
 def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
     """Change a model in place for inference on a CPU; only ``int8`` changes its weights.
@@ -28,15 +22,7 @@ def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
     The front end's convolutions become matrix products. With ``int8``, the linear layers of front
     end and encoder have weights in int8, one scale per output; each input gets a scale when it
     comes (dynamic quantisation). The convolutions and the last layer stay in float32.
-
-    Raises:
-        RunError: This build of PyTorch computes nothing in int8.
     """
-    if int8 and torch.backends.quantized.engine == "none":
-        raise RunError(
-            f"int8 needs a PyTorch with fbgemm or qnnpack; this one, for {platform.machine()}, has "
-            "neither: leave it out"
-        )
     frontend = module.encoder_frontend
     if isinstance(extractor := frontend.feature_extractor, Wav2Vec2FeatureExtractor):
         layers = extractor.layers
@@ -75,7 +61,8 @@ class _Int8Linear(Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         weight = weight.detach()
-        scales = weight.abs().amax(dim=1).double().clamp(min=1e-12) / _LARGEST
+        # From -127 to 127; -128 is unused, so that zero stays zero.
+        scales = weight.abs().amax(dim=1).double().clamp(min=1e-12) / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
         quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         self._packed = torch.ops.quantized.linear_prepack(quantised, bias)

@@ -8,10 +8,10 @@ import logging
 import shutil
 import warnings
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
@@ -28,24 +28,11 @@ _LARGE: Final = 1_800_000_000
 """Bytes of weights beyond which they are in a file of their own: protobuf ends at 2 GB."""
 
 
-class _Logits(nn.Module):
-    """From normalised waveforms, (N, samples), to logits, (N, frames, symbols)."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, waveforms: Tensor) -> Tensor:
-        logits: Tensor = self.model(waveforms).logits
-        return logits
-
-
 def write_onnx(model: Model, folder: Path, *, int8: bool) -> None:
     """Write the model and its symbols; with ``int8`` also ``model.int8.onnx``.
 
-    Raises:
-        RunError: The architecture has no counterpart in transformers, which ONNX goes through, or
-            the model takes audio as it is, while sherpa-onnx normalises it.
+    Raises RunError if the architecture has no counterpart in transformers, which ONNX goes through,
+    or if the model takes audio as it is.
     """
     if not model.normalizes:
         raise RunError(
@@ -53,7 +40,8 @@ def write_onnx(model: Model, folder: Path, *, int8: bool) -> None:
             "normalises all audio; use --to hf"
         )
     names = symbol_names(model.tokenizer, "▁")
-    module = _Logits(hugging_face_model(model))
+    module = hugging_face_model(model)
+    module.config.return_dict = False  # else ONNX gets a dictionary
     apart = sum(p.numel() * p.element_size() for p in module.parameters()) > _LARGE
     _write(module, folder, len(names), apart=apart)
     # sherpa-onnx leaves SIL and </s> out of texts, but not <s>.

@@ -7,10 +7,9 @@ it sends server-sent events, each segment as soon as it ends, which the page rea
 
 import asyncio
 import json
-import math
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -29,7 +28,13 @@ try:
     import uvicorn
     from fastapi import FastAPI, File, Form, Request, UploadFile
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+    from fastapi.responses import (
+        HTMLResponse,
+        JSONResponse,
+        PlainTextResponse,
+        Response,
+        StreamingResponse,
+    )
 except ImportError:
     raise MissingExtraError("serve", "serve") from None
 
@@ -51,7 +56,7 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     """Load a model and serve its page on this machine until Ctrl-C.
 
     ``load`` are further arguments of `load_model`; ``max_mb`` limits a file, in 10^6 bytes. Raises
-    DanishAsrError if the port cannot be used or the model cannot be loaded.
+    what `load_model` does.
     """
     check_model(model)
     try:
@@ -62,7 +67,7 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     console.print(f"loading {model} ...", markup=False)
 
     from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
-    from danish_asr.inference.model_card import facts_of  # noqa: PLC0415 - slow
+    from danish_asr.inference.run_facts import facts_of  # noqa: PLC0415 - slow
 
     loaded = load_model(model, **load)
     languages = facts_of(model).languages
@@ -72,7 +77,7 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
         language=languages[0] if len(languages) == 1 else "",
         max_mb=max_mb,
     )
-    address = f"http://{_HOST}:{listener.getsockname()[1]}/"
+    address = f"http://{_HOST}:{port}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     with suppress(KeyboardInterrupt):  # which is how it ends
@@ -91,16 +96,22 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
     async def guard(request: Request, answer: Any) -> Response:
         """Refuse pages of other sites, and files that are too large."""
         refusal = _refusal(request, max_mb)
-        if refusal:
-            await _discard_body(request)
-        response: Response = _error(*refusal) if refusal else await answer(request)
+        if refusal is None:
+            response: Response = await answer(request)
+        else:
+            async for _ in request.stream():
+                pass  # a client that still sends reads no answer
+            response = _error(*refusal)
         response.headers.update(_HEADERS)
         return response
 
+    @app.exception_handler(DanishAsrError)
+    async def explain(_: Request, error: Exception) -> Response:
+        return _error(400, str(error))
+
     @app.exception_handler(RequestValidationError)
-    async def explain(_: Request, error: RequestValidationError) -> Response:
-        faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
-        return _error(400, "; ".join(faults))
+    async def explain_form(_: Request, error: RequestValidationError) -> Response:
+        return _error(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
 
     @app.get("/")
     async def show_page() -> Response:
@@ -114,32 +125,32 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         request: Request,
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
-        timestamp_granularities: Annotated[list[str], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006 - FastAPI copies it
         stream: Annotated[bool, Form()] = False,
     ) -> Response:
-        transcription = _Transcription(model, await file.read(), turn, request)
+        transcription = _transcription(model, await file.read(), turn, request)
         if stream:
             return StreamingResponse(_events(transcription), media_type="text/event-stream")
-        try:
-            async for _ in transcription.segments():
-                pass
-        except DanishAsrError as error:
-            return _error(400, str(error))
-        transcript = transcription.transcript
-        if response_format == "verbose_json":
-            with_words = "word" in timestamp_granularities
-            return JSONResponse(_verbose(transcript, language, with_words=with_words))
-        return _answer(transcript, response_format)
+        *_, transcript = [item async for item in transcription]
+        return _answer(transcript, response_format, language)
 
     return app
 
 
-def _answer(transcript: Transcript, response_format: str) -> Response:
-    text = " ".join(transcript.text.split())
-    if response_format == "json":
-        return JSONResponse({"text": text})
-    content = f"{text}\n" if response_format == "text" else FORMATS[response_format](transcript)
-    return Response(content, media_type="text/plain")
+def _answer(transcript: Any, response_format: str, language: str) -> Response:
+    answer: dict[str, Any] = {"text": " ".join(transcript.text.split())}
+    if response_format == "text":
+        return PlainTextResponse(f"{answer['text']}\n")
+    if response_format in FORMATS and response_format != "json":
+        return PlainTextResponse(FORMATS[response_format](transcript))
+    if response_format == "verbose_json":
+        answer |= {
+            "task": "transcribe",
+            "language": language,
+            "duration": transcript.duration,
+            "segments": [{"id": n, **own.to_dict()} for n, own in enumerate(transcript.segments)],
+            "words": [{"word": w.text, "start": w.start, "end": w.end} for w in transcript.words],
+        }
+    return JSONResponse(answer)
 
 
 def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
@@ -162,93 +173,48 @@ def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
     return None
 
 
-async def _discard_body(request: Request) -> None:
-    """Read all that a client sends, which reads no answer before."""
-    async for _ in request.stream():
-        pass
-
-
 def _error(status: int, message: str) -> JSONResponse:
     """A refusal as OpenAI's clients read it."""
     error = {"message": message, "type": "invalid_request_error", "code": None}
     return JSONResponse({"error": error}, status)
 
 
-class _Transcription:
-    """One transcription, which ends early if the client goes away."""
+async def _transcription(
+    model: Any, audio: bytes, turn: asyncio.Lock, request: Request
+) -> AsyncIterator[Segment | Transcript]:
+    """Yield segments as they end, then the transcript; ends early if the client goes away."""
+    spoken: list[Segment] = []
+    seconds = 0.0
 
-    def __init__(self, model: Any, audio: bytes, turn: asyncio.Lock, request: Request) -> None:
-        self._model, self._audio, self._turn, self._request = model, audio, turn, request
-        self._found: list[Segment] = []
-        self._seconds = 0.0
+    def note(done: float, _: float | None) -> None:
+        nonlocal seconds
+        seconds = done
 
-    async def segments(self) -> AsyncIterator[Segment]:
-        """Yield each segment as soon as it ends; raises what `Model.stream` does."""
-        async with self._turn:
-            segments = self._model.stream(self._audio, progress=self._note)
-            while (segment := await asyncio.to_thread(next, segments, None)) is not None:
-                self._found.append(segment)
-                yield segment
-                if await self._request.is_disconnected():
-                    return
-
-    @property
-    def transcript(self) -> Transcript:
-        """What was found."""
-        return Transcript(self._seconds, self._found, about=dict(self._model.about))
-
-    def _note(self, seconds: float, _: float | None) -> None:
-        self._seconds = seconds
+    async with turn:
+        segments = model.stream(audio, progress=note)
+        while (segment := await asyncio.to_thread(next, segments, None)) is not None:
+            spoken.append(segment)
+            yield segment
+            if await request.is_disconnected():
+                break
+    yield Transcript(seconds, spoken, about=dict(model.about))
 
 
-async def _events(transcription: _Transcription) -> AsyncIterator[str]:
+async def _events(transcription: AsyncIterator[Segment | Transcript]) -> AsyncIterator[str]:
     """Yield OpenAI's events; each delta has its segment too, and the last has files."""
     try:
-        async for segment in transcription.segments():
-            yield _event(
-                "transcript.text.delta", delta=f"{segment.text} ", segment=segment.to_dict()
-            )
+        async for item in transcription:
+            if isinstance(item, Segment):
+                yield _event("transcript.text.delta", delta=f"{item.text} ", segment=item.to_dict())
+            else:
+                contents = {name: FORMATS[name](item) for name in _DOWNLOADS}
+                text = " ".join(item.text.split())
+                yield _event(
+                    "transcript.text.done", text=text, duration=item.duration, files=contents
+                )
     except DanishAsrError as error:
         yield _event("error", error={"message": str(error)})
-        return
-    transcript = transcription.transcript
-    contents = {name: FORMATS[name](transcript) for name in _DOWNLOADS}
-    text = " ".join(transcript.text.split())
-    yield _event("transcript.text.done", text=text, duration=transcript.duration, files=contents)
 
 
 def _event(kind: str, **values: Any) -> str:
     return f"data: {json.dumps({'type': kind, **values})}\n\n"
-
-
-def _verbose(transcript: Transcript, language: str, *, with_words: bool) -> dict[str, Any]:
-    answer: dict[str, Any] = {
-        "task": "transcribe",
-        "language": language,
-        "duration": transcript.duration,
-        "text": " ".join(transcript.text.split()),
-        "segments": [_segment(*numbered) for numbered in enumerate(transcript.segments)],
-    }
-    if with_words:
-        words = transcript.words
-        answer["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in words]
-    return answer
-
-
-def _segment(number: int, segment: Segment) -> dict[str, Any]:
-    confidences: Sequence[float] = [word.confidence or 0.0 for word in segment.words]
-    # A confidence is a product over symbols; OpenAI's is a mean over tokens.
-    symbols = len(segment.text)
-    return {
-        "id": number,
-        "start": segment.start,
-        "end": segment.end,
-        "text": segment.text,
-        "avg_logprob": sum(math.log(max(value, 1e-9)) for value in confidences) / symbols,
-        # Whisper's, which clients may require: a CTC model has none of them.
-        "seek": 0,
-        "tokens": [],
-        "temperature": 0.0,
-        "compression_ratio": 1.0,
-        "no_speech_prob": 0.0,
-    }

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 from unicodedata import normalize
@@ -14,10 +14,11 @@ from unicodedata import normalize
 import numpy as np
 
 from danish_asr.base.errors import DanishAsrError
+from danish_asr.base.tables import read_lines
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.recordings import Recording
 
-_NUMBER: Final = r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)"
+_NUMBER: Final = r"(\d+(?:\.\d*)?)"
 _SPEAKER: Final = re.compile(
     rf"SPEAKER\s+(.+?)\s+(?:\d+|<NA>)\s+{_NUMBER}\s+{_NUMBER}\s+<NA>\s+<NA>\s+(.+?)"
     r"(?:\s+(?:<NA>|[\d.]+)){0,2}\s*"
@@ -55,11 +56,9 @@ class Turns:
         if not self._turns:
             return transcript
         parts = [
-            Segment(words[0].start, words[-1].end, words, segment.channel, speaker)
+            Segment.of([*words], segment.channel, speaker)
             for segment in transcript.segments
-            for speaker, words in (
-                (speaker, [*group]) for speaker, group in groupby(segment.words, self.speaker_of)
-            )
+            for speaker, words in groupby(segment.words, self.speaker_of)
         ]
         return replace(transcript, segments=parts)
 
@@ -68,38 +67,35 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
     """Read the turns of each recording from an RTTM file, or from a folder of them.
 
     The turns of ``day1/anna.wav`` are in the folder's ``day1/anna.rttm`` or ``anna.rttm``, or have
-    the name of the recording in a file of several.
-
-    Raises:
-        DanishAsrError: A file is missing or no RTTM, or has no turns of one of the recordings.
+    the name of the recording in a file of several. Raises DanishAsrError if a recording has none.
     """
-    files = [source]
+    folder, files = source.parent, [source]
     if source.is_dir():
-        files = sorted(source.rglob("*.rttm"))
-    folder = source if source.is_dir() else source.parent
+        folder, files = source, sorted(source.rglob("*.rttm"))
     turns: dict[str, Turns] = {}
     for file in files:
         of_file = read_rttm(file)
-        name = _name(file.relative_to(folder).with_suffix(""))
         if len(of_file) <= 1:  # whatever the diarizer calls the recording
-            turns[name] = Turns(*of_file.values()) if of_file else Turns(())
-        turns |= {_name(Path(key)): Turns(own) for key, own in of_file.items()}
-    stems = Counter(_name(Path(recording.name.name)) for recording in recordings)
-    found: dict[Path, Turns] = {}
+            turns[_name(file.relative_to(folder).with_suffix(""))] = Turns(chain(*of_file.values()))
+        turns |= {name: Turns(own) for name, own in of_file.items()}
+    stems = Counter(recording.name.name for recording in recordings)
+    of_recordings: dict[Path, Turns] = {}
+    missing = []
     for recording in recordings:
-        stem = _name(Path(recording.name.name))
-        names = [_name(recording.name), *([stem] if stems[stem] == 1 else [])]
-        own = next((turns[name] for name in names if name in turns), None)
-        if own is not None:
-            found[recording.path] = own
-    missing = [str(recording.path) for recording in recordings if recording.path not in found]
+        name, stem = _name(recording.name), _name(Path(recording.name.name))
+        if stem in turns and stems[recording.name.name] == 1:
+            of_recordings[recording.path] = turns[stem]
+        if name in turns:
+            of_recordings[recording.path] = turns[name]
+        if recording.path not in of_recordings:
+            missing.append(str(recording.path))
     if missing:
-        listed = ", ".join([*turns][:5]) or "no recording"
         raise DanishAsrError(
-            f"--speakers {source}: has turns of {listed}, none of {', '.join(missing[:5])}; name "
-            "the RTTM file like its recording, with the folder where names occur twice"
+            f"--speakers {source}: has turns of {', '.join([*turns][:5]) or 'no recording'}, none "
+            f"of {', '.join(missing[:5])}; name the RTTM file like its recording, with the folder "
+            "where names occur twice"
         )
-    return found
+    return of_recordings
 
 
 def _name(path: Path) -> str:
@@ -111,24 +107,17 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
     """Read the turns of each recording in a Rich Transcription Time Marked file.
 
     A line is ``SPEAKER file channel start seconds <NA> <NA> name <NA> <NA>``. Its other types are
-    left out. Format: NIST, The 2009 Rich Transcription evaluation plan, appendix A.
-
-    Raises:
-        DanishAsrError: It cannot be read, or a line is none of RTTM.
+    left out. Format: NIST, The 2009 Rich Transcription evaluation plan, appendix A. Raises
+    DanishAsrError if it cannot be read, or a line is none of RTTM.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DanishAsrError(
-            f"{path}: cannot be read ({reason}); name an RTTM file, or a folder of them"
-        ) from error
     recordings: dict[str, list[Turn]] = defaultdict(list)
+    lines = map(str.rstrip, read_lines(path, DanishAsrError))
     for number, line in enumerate(lines, start=1):
-        if found := _SPEAKER.fullmatch(line):
-            name, start, seconds, speaker = found.groups()
-            turn = Turn(float(start), float(start) + float(seconds), normalize("NFC", speaker))
-            recordings[name].append(turn)
+        if turn := _SPEAKER.fullmatch(line):
+            name, start, seconds, speaker = turn.groups()
+            end = float(start) + float(seconds)
+            own = Turn(float(start), end, normalize("NFC", speaker))
+            recordings[_name(Path(name))].append(own)
         elif not _OTHER.fullmatch(line):
             raise DanishAsrError(
                 f"{path}: line {number} is no RTTM: {line[:80]!r}; expected such as 'SPEAKER "

@@ -7,11 +7,10 @@ A recording whose transcripts exist is skipped, so that an interrupted command c
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,21 +19,20 @@ from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
-from danish_asr.base.progress import Progress
 from danish_asr.decoding.transcript import Transcript
-from danish_asr.inference.formats import FORMATS, SUFFIXES, parse_formats, to_txt
-from danish_asr.inference.recordings import Recording, find_recordings
-from danish_asr.inference.sound import Audio, open_sound
+from danish_asr.inference.align import align, report_doubts
+from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
+from danish_asr.inference.loose_text import read_text
+from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
+    from danish_asr.inference.recognise import ShowProgress
+    from danish_asr.inference.sound import Audio
 
 _STDIN: Final = Path("-")
-
-_LISTED: Final = 10
-"""Most skipped files that are named, and most without speech."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,58 +40,54 @@ class Request:
     """What is asked of ``danish-asr transcribe``."""
 
     model: str
-    load: Mapping[str, Any]
-    """Further arguments of `danish_asr.load_model`."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Those of `danish_asr.inference.model.Model.transcribe`."""
-    formats: str | None = None
-    """With commas; None for text."""
-    out: Path | None = None
-    """A folder; None for that of the audio."""
+    load: Mapping[str, Any]  # further arguments of `danish_asr.load_model`
+    options: Mapping[str, Any]  # those of `danish_asr.inference.model.Model.transcribe`
+    formats: str | None = None  # with commas; None for text
+    out: Path | None = None  # a folder; None for that of the audio
     overwrite: bool = False
-    speakers: Path | None = None
-    """An RTTM file or a folder of them."""
+    speakers: Path | None = None  # an RTTM file or a folder of them
+    text: Path | None = None  # what is said, of which only the times are wanted
 
 
 def transcribe(paths: Sequence[Path], request: Request) -> bool:
     """Transcribe files and folders; return whether all succeeded.
 
     The text of a single file is printed if neither ``formats`` nor the folder ``out`` is given, and
-    the transcript of standard input, which is the path ``-``, in any format.
-    Otherwise a file that fails is reported at the end, and the others go on.
-
-    Raises:
-        ConfigError: The model or the decoder is unknown.
-        DanishAsrError: A path is missing, a format unknown or the output cannot be written.
+    the transcript of standard input, which is the path ``-``, in any format. Otherwise a file that
+    fails is reported at the end, and the others go on. Raises DanishAsrError if a path is missing,
+    or a format, the model or the decoder is unknown.
     """
-    if _STDIN in paths:
-        _print_stdin(paths, request)
-        return True
-    names = parse_formats(request.formats or "txt")
-    recordings, others = find_recordings(paths, request.out)
+    formats = parse_formats(request.formats or "txt")
     check_model(request.model)
-    is_single = [recording.path for recording in recordings] == [*paths]
-    if request.formats is None and request.out is None and is_single and len(paths) == 1:
-        turns = read_speakers(request.speakers, recordings) if request.speakers else {}
-        _print_text(request, paths[0], turns.get(paths[0]))
+    if _STDIN in paths:
+        if len(paths) > 1 or request.out or len(formats) > 1 or request.speakers:
+            raise DanishAsrError(
+                "-: standard input is transcribed alone, in one format, without --out and "
+                "--speakers; it is printed"
+            )
+        _print(request, sys.stdin.buffer.read(), formats[0], None)
         return True
-    for folder in {recording.target.parent for recording in recordings}:
-        _check_writable(folder)
-    tasks = {own.path: _missing(own, names, request) for own in recordings}
-    skipped = [str(path) for path, outputs in tasks.items() if not outputs]
-    tasks = {path: outputs for path, outputs in tasks.items() if outputs}
+    recordings = find_recordings(paths, request.out)
+    turns = read_speakers(request.speakers, recordings) if request.speakers else {}
+    is_single = len(paths) == 1 and not paths[0].is_dir()
+    if is_single and request.formats is None and request.out is None:
+        _print(request, paths[0], "txt", turns.get(paths[0]))
+        return True
+    tasks = {own: _missing(own, formats, request) for own in recordings}
+    waiting = {recording: outputs for recording, outputs in tasks.items() if outputs}
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    if others:
-        console.print(f"files that are not audio, by their suffix: {others:,}")
-    if skipped:
-        more = f" and {len(skipped) - _LISTED:,} more" if len(skipped) > _LISTED else ""
+    if skipped := len(tasks) - len(waiting):
         console.print(
-            f"skipped, transcripts exist: {', '.join(skipped[:_LISTED])}{more}; --overwrite "
-            "replaces them, --out writes elsewhere"
+            f"skipped, transcripts exist: {skipped:,} recordings; --overwrite replaces them, --out "
+            "writes elsewhere"
         )
-    own = [recording for recording in recordings if recording.path in tasks]
-    turns = read_speakers(request.speakers, own) if request.speakers else {}
-    return not tasks or _transcribe_files(_load(request), request, tasks, turns, console)
+    return not waiting or _transcribe_files(request, waiting, turns, console)
+
+
+def _missing(recording: Recording, formats: Sequence[str], request: Request) -> dict[str, Path]:
+    """Return the transcripts to write, by format."""
+    outputs = recording.transcripts(formats)
+    return {own: file for own, file in outputs.items() if request.overwrite or not file.exists()}
 
 
 def _load(request: Request) -> Model:
@@ -102,61 +96,21 @@ def _load(request: Request) -> Model:
     return load_model(request.model, **request.load)
 
 
-def _missing(recording: Recording, names: Sequence[str], request: Request) -> dict[str, Path]:
-    """Return the transcripts to write, by format."""
-    target = recording.target
-    outputs = {name: target.with_name(target.name + SUFFIXES[name]) for name in names}
-    return {name: path for name, path in outputs.items() if request.overwrite or not path.exists()}
-
-
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(13, "permission denied")
-    except OSError as error:
-        raise DanishAsrError(
-            f"{folder}: cannot be written ({error.strerror}); choose another folder with --out"
-        ) from error
-
-
-def _print_stdin(paths: Sequence[Path], request: Request) -> None:
-    """Print the transcript of standard input."""
-    names = parse_formats(request.formats or "txt")
-    if len(paths) > 1 or request.out is not None or len(names) > 1:
-        raise DanishAsrError(
-            "-: standard input is transcribed alone, in one format and without --out; it is printed"
-        )
-    if sys.stdin.isatty():
-        raise DanishAsrError("-: expected audio on standard input: `... | danish-asr transcribe`")
-    check_model(request.model)
-    audio = sys.stdin.buffer.read()
-    turns = None
-    if request.speakers is not None:
-        stdin = Recording(_STDIN, Path(request.speakers.stem), _STDIN)
-        turns = read_speakers(request.speakers, [stdin])[_STDIN]
-    if names == ["txt"]:
-        _print_text(request, audio, turns)
+def _print(request: Request, audio: Audio, name: str, turns: Turns | None) -> None:
+    """Print a transcript, the text of mixed channels while it is transcribed."""
+    model, options = _load(request), dict(request.options)
+    if name != "txt" or options.pop("channels") == "split":
+        transcript = model.transcribe(audio, **request.options)
+        sys.stdout.write(FORMATS[name](_with_speakers(transcript, turns, request)))
         return
-    with open_sound(audio):
-        pass  # what is no audio is refused before fairseq2 is imported
-    transcript = _load(request).transcribe(audio, **request.options)
-    sys.stdout.write(FORMATS[names[0]](_with_speakers(transcript, turns, request)))
-
-
-def _print_text(request: Request, audio: Audio, turns: Turns | None) -> None:
-    """Print the text of a recording while it is transcribed."""
-    with open_sound(audio):
-        pass
     spoken = False
-    for segment in _load(request).stream(audio, **request.options):
+    for segment in model.stream(audio, **options):
         spoken = True
         transcript = _with_speakers(Transcript(0.0, [segment]), turns, request)
         sys.stdout.write(to_txt(transcript))
         sys.stdout.flush()
     if not spoken:
-        name = audio if isinstance(audio, Path) else "standard input"
-        sys.stderr.write(f"{name}: no speech found\n")
+        sys.stderr.write("no speech was found\n")
 
 
 def _with_speakers(transcript: Transcript, turns: Turns | None, request: Request) -> Transcript:
@@ -167,42 +121,42 @@ def _with_speakers(transcript: Transcript, turns: Turns | None, request: Request
 
 
 def _transcribe_files(
-    model: Model,
     request: Request,
-    tasks: Mapping[Path, Mapping[str, Path]],
+    tasks: Mapping[Recording, Mapping[str, Path]],
     turns: Mapping[Path, Turns],
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
-    failures: list[str] = []
+    lines = read_text(request.text) if request.text else []
+    model = _load(request)
     silent: list[str] = []
-    begin, finished, seconds = time.monotonic(), 0, 0.0
-    with Progress(f"0/{len(tasks):,} files", len(tasks), console=console) as bar:
+    begin, seconds = time.monotonic(), 0.0
 
-        def show(done: float, total: float | None) -> None:
-            share = min(done / total, 1.0) if total else 0.0
-            bar.update(finished + len(failures) + share)
+    def write(recording: Recording, show: ShowProgress) -> None:
+        nonlocal seconds
+        path = recording.path
+        if request.text:
+            transcript = align(model, path, lines, show)
+        else:
+            transcript = model.transcribe(path, progress=show, **request.options)
+        transcript = _with_speakers(transcript, turns.get(path), request)
+        for name, output in tasks[recording].items():
+            publish_text(output, FORMATS[name](transcript))
+        if not transcript.segments:
+            silent.append(str(path))
+        seconds += transcript.duration
+        if request.text:
+            report_doubts(transcript, console)
 
-        transcripts = model.transcribe_each([*tasks], progress=show, **request.options)
-        for (path, outputs), transcript in zip(tasks.items(), transcripts, strict=True):
-            if isinstance(transcript, Exception):
-                failures.append(str(transcript))
-                continue
-            complete = _with_speakers(transcript, turns.get(path), request)
-            for name, output in outputs.items():
-                publish_text(output, FORMATS[name](complete))
-            if not transcript.segments:
-                silent.append(str(path))
-            finished, seconds = finished + 1, seconds + transcript.duration
-            bar.update(finished + len(failures), text=f"{finished:,}/{len(tasks):,} files")
+    failures = work_through([*tasks], write, console)
     elapsed = time.monotonic() - begin
-    if finished:
+    if succeeded := len(tasks) - len(failures):
         console.print(
-            f"transcribed {finished:,} of {len(tasks):,} files: {_clock(seconds)} of audio in "
+            f"transcribed {succeeded:,} of {len(tasks):,} files: {_clock(seconds)} of audio in "
             f"{_clock(elapsed)}, real-time factor {elapsed / max(seconds, 1e-3):.3f}"
         )
     if silent:
-        console.print("\n  ".join([f"no speech found: {len(silent):,}", *silent[:_LISTED]]))
+        console.print("\n  ".join([f"no speech found: {len(silent):,}", *silent]))
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
     return not failures

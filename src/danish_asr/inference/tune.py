@@ -22,10 +22,10 @@ from danish_asr.base.files import publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.beam_settings import FROM_LANGUAGE_MODEL, SearchSettings
-from danish_asr.decoding.greedy import GreedyDecoder
+from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.inference.model import Model, load_model
-from danish_asr.inference.rows import Row, dataset_of, read_rows, run_of
+from danish_asr.inference.run_facts import Row, dataset_of, read_rows, run_of
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.text.profiles import normalize
 
@@ -37,9 +37,6 @@ WEIGHTS_BEAM: Final = 25
 BEAMS: Final = (10, 25, 50, 100, 200)
 ENOUGH: Final = 0.0005
 """The narrowest beam is taken whose WER is at most this much above the lowest."""
-
-_FEW: Final = 100
-"""Utterances below which the choice is uncertain."""
 
 _AT_ONCE: Final = 64
 """Rows that are read before the model runs."""
@@ -60,7 +57,6 @@ def tune_language_model(
     rows: int = 1000,
     workers: int | None = None,
     dataset: Path | None = None,
-    console: Console | None = None,
 ) -> Trial:
     """Search the values with the lowest WER on dev, print them, and write them to ``lm.json``.
 
@@ -71,14 +67,11 @@ def tune_language_model(
         rows: Utterances that are decoded, at even distances.
         workers: Processes; None: all CPUs.
         dataset: Root of a built dataset; None: that of the run.
-        console: Where to print.
 
     Raises:
         ConfigError: It is no run, it validates on test or train, or its data is gone.
         LanguageModelError: The language model is broken or does not fit the model.
-        MissingExtraError: pyctcdecode or KenLM are not installed.
     """
-    console = console or Console(highlight=False, soft_wrap=True)
     run, config = run_of(directory)
     splits = str(value_of(config, "dataset.valid_split") or "dev").split(",")
     if {name.partition("_")[0] for name in splits} & {"test", "train"}:
@@ -89,8 +82,8 @@ def tune_language_model(
     files = find_language_model(lm)
     model = load_model(directory)
     decoder = BeamDecoder(model.tokenizer, lm, workers=workers)
-    found = [*read_rows(dataset or dataset_of(config), splits, rows)]
-    references = [normalize(row.text, profile) for row in found]
+    spoken = [*read_rows(dataset or dataset_of(config), splits, rows)]
+    references = [normalize(row.text, profile) for row in spoken]
 
     def errors_of(texts: Sequence[str]) -> ErrorCounts:
         errors = ErrorCounts()
@@ -98,25 +91,25 @@ def tune_language_model(
             errors += count_errors(reference, normalize(text, profile))
         return errors
 
-    utterances, greedy = _hear(model, decoder, found)
-    trials = _search(decoder, utterances, errors_of, console)
+    utterances, greedy = _hear(model, decoder, spoken)
+    trials = _search(decoder, utterances, errors_of)
     lowest = min(trial.errors.wer() for trial in trials)
     chosen = next(trial for trial in trials if trial.errors.wer() <= lowest + ENOUGH)
     values = {name: getattr(chosen.settings, name) for name in FROM_LANGUAGE_MODEL}
-    tuned = {"run": str(run), "splits": splits, "rows": len(found), "profile": profile}
+    tuned = {"run": str(run), "splits": splits, "rows": len(spoken), "profile": profile}
     tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
     path = files.file.with_name(SETTINGS_FILE)
     publish_json(path, {**files.settings, **values, "tuned": tuned})
+
+    console = Console(highlight=False, soft_wrap=True)
     shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
-    console.print(f"{len(found)} utterances, text profile {profile}; chosen: {shown}")
+    console.print(f"{len(spoken)} utterances, text profile {profile}; chosen: {shown}")
     table = Table("decoder", "WER %", "CER %", box=SIMPLE_HEAD)
-    named = [("greedy", errors_of(greedy))]
-    named += [(f"beam {trial.settings.beam}", trial.errors) for trial in trials]
-    for name, errors in named:
+    decoded = {"greedy": errors_of(greedy)}
+    decoded |= {f"beam {trial.settings.beam}": trial.errors for trial in trials}
+    for name, errors in decoded.items():
         table.add_row(name, f"{100 * errors.wer():.2f}", f"{100 * errors.cer():.2f}")
     console.print(table)
-    if len(found) < _FEW:
-        console.print(f"warning: {len(found)} utterances are few; the choice is uncertain")
     if files.settings.get(HELD_OUT) == 0:
         console.print(f"warning: {NOTHING_HELD_OUT}")
     console.print(f"wrote {path}")
@@ -124,10 +117,7 @@ def tune_language_model(
 
 
 def _hear(model: Model, decoder: BeamDecoder, rows: Sequence[Row]) -> tuple[list[Any], list[str]]:
-    """Return what the model hears in rows, as the search takes it, and greedy texts.
-
-    Of a vocabulary of 10,000 symbols, about a hundred are kept.
-    """
+    """Return what the model hears in rows, as the search takes it, and greedy texts."""
     greedy = GreedyDecoder(model.tokenizer)
     utterances, texts = list[Any](), list[str]()
     with Progress("listening", len(rows)) as progress:
@@ -143,17 +133,16 @@ def _search(
     decoder: BeamDecoder,
     utterances: Sequence[Any],
     errors_of: Callable[[Sequence[str]], ErrorCounts],
-    console: Console,
 ) -> list[Trial]:
     """Try alpha and beta with a narrow beam; return the trials of all beams at the best."""
     first = replace(decoder.search_settings, beam=WEIGHTS_BEAM)
     points = [replace(first, alpha=alpha, beta=beta) for alpha, beta in product(ALPHAS, BETAS)]
-    with Progress("searching", len(points) + len(BEAMS), console=console) as progress:
+    with Progress("searching", len(points) + len(BEAMS)) as progress:
 
         def attempt(settings: SearchSettings) -> Trial:
             progress.advance(f"alpha {settings.alpha:g}, beta {settings.beta:g}")
-            found = decoder.search(utterances, settings)
-            return Trial(settings, errors_of([texts[0].text for texts in found]))
+            texts = [best[0].text for best in decoder.search(utterances, settings)]
+            return Trial(settings, errors_of(texts))
 
         best = min(map(attempt, points), key=_merit).settings
         return [attempt(replace(best, beam=beam)) for beam in BEAMS]

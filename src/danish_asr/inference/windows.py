@@ -48,12 +48,9 @@ _AROUND: Final = 10
 class Window(NamedTuple):
     """Audio for one pass of the model."""
 
-    start: int
-    """The sample of the stream at which it begins."""
-    samples: NDArray[np.float32]
-    """Mono, 16 kHz."""
-    continues: bool
-    """Whether less than 0.6 s is between its speech and that of the window before."""
+    start: int  # the sample of the stream at which it begins
+    samples: NDArray[np.float32]  # mono, 16 kHz
+    continues: bool  # whether less than 0.6 s is between its speech and that of the window before
 
 
 class Cutter:

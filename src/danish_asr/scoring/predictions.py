@@ -32,7 +32,7 @@ Source: TypeAlias = Any
 class Prediction:
     """One utterance with its reference and hypothesis; what is unknown is None.
 
-    `danish_asr.decoding.likelihood` defines loss and confidence.
+    `danish_asr.decoding.ctc` defines loss and confidence.
     """
 
     id: str

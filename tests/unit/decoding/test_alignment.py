@@ -8,8 +8,9 @@ from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding import alignment
-from danish_asr.decoding.alignment import SpokenText, align_words
-from danish_asr.decoding.greedy import BLANK, GreedyDecoder
+from danish_asr.decoding.alignment import SpokenText
+from danish_asr.decoding.ctc import BLANK, GreedyDecoder
+from danish_asr.decoding.transcript import Word
 
 SURE = 0.9
 
@@ -24,9 +25,13 @@ def log_probs_of(path: str, tokenizer: Tokenizer, *, probability: float = SURE) 
     return probabilities.log()
 
 
+def align(log_probs: Tensor, text: str, tokenizer: Tokenizer) -> list[Word]:
+    return SpokenText.of(text, tokenizer).align(log_probs)
+
+
 def test_words_have_the_times_of_their_symbols(tokenizer: Tokenizer) -> None:
     path = "____h_ee_j__ __d_a_g____"
-    words = align_words(log_probs_of(path, tokenizer), "hej dag", tokenizer, offset=100)
+    words = SpokenText.of("hej dag", tokenizer).align(log_probs_of(path, tokenizer), offset=100)
     # The symbols are in the frames 4 to 9 and 15 to 19; each end takes at most 2 of the blanks.
     assert [word.text for word in words] == ["hej", "dag"]
     spans = [(word.start - 100, word.end - 100) for word in words]
@@ -36,19 +41,19 @@ def test_words_have_the_times_of_their_symbols(tokenizer: Tokenizer) -> None:
 
 
 def test_words_stay_within_the_audio_and_do_not_overlap(tokenizer: Tokenizer) -> None:
-    first, second = align_words(log_probs_of("h_e_j_ dag", tokenizer), "hej dag", tokenizer)
+    first, second = align(log_probs_of("h_e_j_ dag", tokenizer), "hej dag", tokenizer)
     assert np.allclose([first.start, first.end, second.start, second.end], [0, 0.12, 0.12, 0.2])
 
 
 def test_a_greedy_text_is_aligned_with_the_path_that_it_is_read_from(tokenizer: Tokenizer) -> None:
     log_probs = log_probs_of("__d_ee_t__ e_r_ _dd_d_", tokenizer)
     (text,) = GreedyDecoder(tokenizer)([log_probs])
-    words = align_words(log_probs, text, tokenizer)
+    words = align(log_probs, text, tokenizer)
     assert text == " ".join(word.text for word in words) == "det er dd"
 
 
 def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> None:
-    said, other = align_words(log_probs_of("_h_e_j_ _m_e_d_", tokenizer), "hej dig", tokenizer)
+    said, other = align(log_probs_of("_h_e_j_ _m_e_d_", tokenizer), "hej dig", tokenizer)
     assert said.confidence is not None
     assert other.confidence is not None
     assert other.confidence < 0.1
@@ -60,15 +65,15 @@ def test_what_is_too_long_or_too_short_for_a_text_is_refused(
 ) -> None:
     log_probs = log_probs_of("hej", tokenizer)
     with pytest.raises(AlignmentError, match="needs at least"):
-        align_words(log_probs, "hej dag", tokenizer)
+        align(log_probs, "hej dag", tokenizer)
     monkeypatch.setattr(alignment, "MOST_STATES", 20)
     with pytest.raises(AlignmentError, match="too long"):
-        align_words(log_probs, "hej", tokenizer)
+        align(log_probs, "hej", tokenizer)
 
 
 def test_the_columns_of_a_text_are_enough_to_align_its_words(tokenizer: Tokenizer) -> None:
     log_probs = log_probs_of("_h_e_j_ _d_a_g_", tokenizer)
     symbols = SpokenText.of("hej dag", tokenizer).symbols()
-    found = SpokenText.of("dag", tokenizer).among(symbols).align(log_probs[:, symbols])
+    words = SpokenText.of("dag", tokenizer).among(symbols).align(log_probs[:, symbols])
     assert len(symbols) < log_probs.shape[1]
-    assert found == SpokenText.of("dag", tokenizer).align(log_probs)
+    assert words == SpokenText.of("dag", tokenizer).align(log_probs)

@@ -11,7 +11,7 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
-from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr.base.errors import ConfigError
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.beam_settings import search_settings
 from tests.builders import arpa_text
@@ -43,14 +43,14 @@ def logits_of(text: str, tokenizer: Tokenizer, seed: int = 0, noise: float = 1.0
 
 def probabilities(log_probs: Tensor, labels: Sequence[str | None]) -> dict[str, float]:
     """The probability of each text, summed over all its alignments."""
-    found: dict[str, float] = {}
+    truth: dict[str, float] = {}
     usable = [index for index, label in enumerate(labels) if label is not None]
     for path in product(usable, repeat=len(log_probs)):
         merged = [s for at, s in enumerate(path) if at == 0 or s != path[at - 1]]
         text = " ".join("".join(str(labels[symbol]) for symbol in merged).split())
         p = math.exp(sum(float(log_probs[at, symbol]) for at, symbol in enumerate(path)))
-        found[text] = found.get(text, 0.0) + p
-    return found
+        truth[text] = truth.get(text, 0.0) + p
+    return truth
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -95,17 +95,18 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
     for case in cases:
         decoder = BeamDecoder(tokenizer, hotword_weight=2.0, **case)
         assert decoder([logits]) == ["en kå"]
-    with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K;"):
+    with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K"):
         BeamDecoder(tokenizer, hotwords=words)
 
 
 def test_several_texts_come_with_the_best_first(tokenizer: Tokenizer) -> None:
     log_probs = logits_of("en ko", tokenizer)
     decoder = BeamDecoder(tokenizer)
-    (found,) = decoder.alternatives([log_probs], 4)
-    assert [found[0].text] == decoder([log_probs])
-    assert len({own.text for own in found}) == 4
-    assert [own.score for own in found] == sorted((own.score for own in found), reverse=True)
+    (texts,) = decoder.alternatives([log_probs], 4)
+    assert [texts[0].text] == decoder([log_probs])
+    assert len({own.text for own in texts}) == 4
+    scores = [own.score for own in texts]
+    assert scores == sorted(scores, reverse=True)
     assert decoder.alternatives([log_probs[:0]], 1)[0][0].text == ""
 
 
@@ -118,12 +119,6 @@ def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> No
     assert BeamDecoder(tokenizer)([logits]) == ["a ko"]
     rescored = code["Rescored"](tokenizer, weight=20.0)([logits])
     assert all(len(word) > 1 for word in rescored[0].split())
-
-
-def test_hotwords_are_taken_once(tokenizer: Tokenizer) -> None:
-    assert BeamDecoder(tokenizer, hotwords=["bo", "anna", "bo"]).search_settings.hotwords == (
-        *("bo", "anna"),
-    )
 
 
 def test_processes_give_the_texts_of_one(tokenizer: Tokenizer, arpa: Path) -> None:
@@ -144,13 +139,6 @@ def test_settings_beside_the_language_model_are_taken(tokenizer: Tokenizer, arpa
     assert BeamDecoder(tokenizer, arpa.parent, alpha=0.5, beta=1.5)([logits]) == ["en ko"]
 
 
-def test_a_language_model_in_capitals_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    file = tmp_path / "other.arpa"
-    file.write_text(arpa_text("EN", "KO"), encoding="utf-8")
-    with pytest.raises(LanguageModelError, match="cannot write 2 of its 2 words, such as EN"):
-        BeamDecoder(tokenizer, file)
-
-
 def test_the_settings_identify_the_language_model(tokenizer: Tokenizer, arpa: Path) -> None:
     arpa.with_name("lm.json").write_text('{"held_out_sentences": 0}')
     before = BeamDecoder(tokenizer, arpa).settings
@@ -161,7 +149,15 @@ def test_the_settings_identify_the_language_model(tokenizer: Tokenizer, arpa: Pa
 
 @pytest.mark.parametrize(
     "config",
-    [{"alpha": -1}, {"beam": 0}, {"beam": 2.5}, {"unknown": 1}, {"beta": float("nan")}, {"lm": 3}],
+    [
+        {"alpha": -1},
+        {"beam": 0},
+        {"beam": 2.5},
+        {"unknown": 1},
+        {"beta": float("nan")},
+        {"lm": 3},
+        {"bem": 5},
+    ],
     ids=str,
 )
 def test_an_impossible_value_is_refused_with_its_key(config: dict[str, Any]) -> None:

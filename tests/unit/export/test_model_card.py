@@ -8,8 +8,9 @@ import pytest
 from huggingface_hub import ModelCard
 
 from danish_asr.base.files import to_yaml
+from danish_asr.inference.export import Format, model_card
 from danish_asr.inference.model import load_model
-from danish_asr.inference.model_card import facts_of, model_card
+from danish_asr.inference.run_facts import facts_of
 from danish_asr.recipe.run.run_directory import weights_digest
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.text.profiles import PROFILES
@@ -45,16 +46,15 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("to", ["hf", "onnx"])
 def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint(
-    run: Path, model: Path, to: str
+    run: Path, model: Path, to: Format
 ) -> None:
     """It once said "Danish" over data of any language."""
-    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), to, ["it is equal"]))
+    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), to, "it is equal"))
     about = card.data.to_dict()  # type: ignore[no-untyped-call]
     assert about["language"] == ["nob"]
     for text in (
         "fine-tuned from omniASR_CTC_300M",
         "Apache 2.0",
-        "`regime.num_steps`: 4",
         "test: WER 50.00 %, CER 60.00 %, 1 rows, text profile danish",
         "it is equal",
         "## Limits",
@@ -67,7 +67,7 @@ def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint
 def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
     loaded = load_model(model, device="cpu")
     loaded.text_profile = "coral"
-    assert PROFILES["coral"].about in model_card(loaded, str(run), "hf", [])
+    assert PROFILES["coral"].about in model_card(loaded, str(run), "hf", "")
 
 
 def test_of_a_directory_that_is_no_run_only_its_name_is_known(model: Path) -> None:

@@ -10,12 +10,12 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
+from danish_asr.base.errors import AlignmentError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
-from danish_asr.inference.align import align, align_file
-from danish_asr.inference.loose_text import Line, read_text
+from danish_asr.inference.align import align
+from danish_asr.inference.loose_text import Line
 from danish_asr.inference.model import Model
 from tests.speech import speak
 
@@ -63,8 +63,8 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
     subtitles = (tmp_path / "speech.srt").read_text("utf-8")
     assert re.search(r"\nBo køber\b.*\b25 røde æbler, ja\.\n", subtitles, re.DOTALL)
     assert '"25"' in (tmp_path / "speech.TextGrid").read_text("utf-8")
-    with pytest.raises(AlignmentError, match=r"speech\.srt.*--overwrite"):
-        CliRunner().invoke(app, command, catch_exceptions=False)
+    again = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (again.exit_code, "--overwrite" in again.stderr) == (0, True)
 
 
 @pytest.mark.parametrize("option", [["--int8"], ["--lm", "lm"], ["--decoder", "beam"]])
@@ -85,8 +85,9 @@ def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
     text = tmp_path / "text.txt"
     text.write_text("a b c d e f g h i j k l m n o p q r s t")  # the model has random weights
     command = ["transcribe", str(model_directory), str(speech), "--text", str(text), "--out"]
-    with pytest.raises(AlignmentError, match=r"of 20 words have .*another recording.*too weak"):
-        CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
+    result = CliRunner().invoke(app, [*command, str(tmp_path)], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert re.search(r"of 20 words have .*another recording.*too weak", result.stderr)
     assert (tmp_path / f"{speech.stem}.srt").read_text("utf-8").count("-->") >= 1
 
 
@@ -94,16 +95,16 @@ def test_words_are_found_among_those_that_the_model_hears(model: Model, speech: 
     heard = model.transcribe(speech)
     lines = [Line(segment.text) for segment in heard.segments]
     words = align(model, speech, lines).words
-    for found, expected in zip(words, heard.words, strict=True):
-        assert found.start == pytest.approx(expected.start, abs=0.05)
-        assert found.end == pytest.approx(expected.end, abs=0.05)
+    for word, expected in zip(words, heard.words, strict=True):
+        assert word.start == pytest.approx(expected.start, abs=0.05)
+        assert word.end == pytest.approx(expected.end, abs=0.05)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("...", "has no word"),
-        ("Нет, это не датский текст", r"5 of the text's 5 words .*Нет"),
+        ("...", "0 of the 0 words"),
+        ("Нет, это не датский текст", r"0 of the 5 words .*Нет"),
         ("rødgrød med fløde " * 1000, r"needs at least .* s of audio"),
     ],
 )
@@ -118,26 +119,3 @@ def test_audio_without_speech_is_refused(model: Model, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(16_000), 16_000)
     with pytest.raises(AlignmentError, match="no speech found in 1"):
         align(model, tmp_path / "a.wav", [Line("hej")])
-
-
-def test_missing_and_empty_files_are_named(
-    model_directory: Path, speech: Path, tmp_path: Path
-) -> None:
-    text, missing = tmp_path / "text.txt", tmp_path / "missing"
-    text.write_text("hej")
-    (tmp_path / "empty.txt").touch()
-    for model, audio, words, message in (
-        (str(model_directory), speech, missing, "missing"),
-        (str(model_directory), missing, text, "missing"),
-        (str(missing), speech, text, "missing"),
-        (str(model_directory), speech, tmp_path / "empty.txt", r"empty\.txt: is empty"),
-    ):
-        with pytest.raises(DanishAsrError, match=message):
-            align_file(model, audio, words, out=tmp_path)
-
-
-def test_a_text_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_bytes("rødgrød".encode("latin-1"))
-    with pytest.raises(SourceError, match=r"text\.txt:1: not UTF-8"):
-        read_text(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +26,6 @@ from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.inference.recognise import hear
-from danish_asr.metrics import compute_cer
 from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
 from tests.speech import speak
@@ -46,8 +43,8 @@ def speech() -> NDArray[np.float32]:
     first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
     silence = np.zeros(RATE, np.float32)
     parts = [silence, first, silence, silence, second, silence]
-    whole: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
-    return whole
+    joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return joined
 
 
 @pytest.fixture
@@ -68,31 +65,17 @@ def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
 
 
-def texts(transcript: Transcript) -> list[str]:
-    return [segment.text for segment in transcript.segments]
-
-
-def alike(found: Transcript, expected: Transcript) -> bool:
-    """Whether the texts of random weights are the same but for a few letters.
-
-    Another batch or processor rounds differently, and some frames have two letters that are nearly
-    level. Texts of different speech differ in most letters.
-    """
-    same_count = len(found.segments) == len(expected.segments)
-    return same_count and compute_cer(texts(found), texts(expected)) < 0.1
-
-
 def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> None:
     rng = np.random.default_rng(0)
     sizes = (48_000, 160, 80_077, 0, 400, 31_999)
     waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
     together = model.log_probs(waveforms, batch_seconds=100)
-    for waveform, found in zip(waveforms, together, strict=True):
+    for waveform, row in zip(waveforms, together, strict=True):
         (alone,) = model.log_probs([waveform])
-        assert found.shape == alone.shape
-        assert len(found) == max(model.frames(len(waveform)), min(len(waveform), 1))
-        assert torch.allclose(found, alone, atol=1e-4)
-        assert torch.allclose(found.exp().sum(dim=1), torch.ones(len(found)), atol=1e-4)
+        assert row.shape == alone.shape
+        assert len(row) == max(model.frames(len(waveform)), min(len(waveform), 1))
+        assert torch.allclose(row, alone, atol=1e-4)
+        assert torch.allclose(row.exp().sum(dim=1), torch.ones(len(row)), atol=1e-4)
 
 
 def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
@@ -105,8 +88,8 @@ def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
         expected, _ = module(waveforms, layout)
         names = module.state_dict().keys()
         prepare_for_cpu(module, int8=False)
-        found, _ = module(waveforms, layout)
-    assert torch.allclose(found, expected, atol=1e-4)
+        computed, _ = module(waveforms, layout)
+    assert torch.allclose(computed, expected, atol=1e-4)
     assert module.state_dict().keys() == names
 
 
@@ -115,23 +98,13 @@ def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
 ) -> None:
     int8 = load_model(model_directory, device="cpu", int8=True)
     waveforms = [speech, speech[: 2 * RATE], speech[::-1]]
-    expected, found = model.log_probs(waveforms), int8.log_probs(waveforms)
+    expected, rounded = model.log_probs(waveforms), int8.log_probs(waveforms)
     best = [log_probs.argmax(dim=-1) for log_probs in expected]
-    for right, log_probs, waveform in zip(best, found, waveforms, strict=True):
+    for right, log_probs, waveform in zip(best, rounded, waveforms, strict=True):
         assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
         assert torch.equal(log_probs, int8.log_probs([waveform])[0])
-    assert not torch.equal(expected[0], found[0])
+    assert not torch.equal(expected[0], rounded[0])
     assert int8.transcribe(speech, rate=RATE).about["int8"] is True
-
-
-def test_int8_is_refused_where_it_cannot_work(
-    model_directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(RunError, match="CPU"):
-        load_model(model_directory, device="meta", int8=True)
-    monkeypatch.setattr(torch.backends.quantized, "engine", "none")
-    with pytest.raises(RunError, match="fbgemm"):
-        load_model(model_directory, device="cpu", int8=True)
 
 
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
@@ -143,6 +116,8 @@ def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory:
         load_model(tmp_path / "runs" / "none")
     with pytest.raises(RunError, match="tpu"):
         load_model(model_directory, device="tpu")
+    with pytest.raises(RunError, match="int8 is for a CPU"):
+        load_model(model_directory, device="meta", int8=True)
 
 
 def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
@@ -171,33 +146,22 @@ def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.flo
     assert transcript.text.split() == [word.text for word in words]
 
 
-def transcripts(model: Model, audios: list[Any]) -> list[Transcript]:
-    each = [*model.transcribe_each(audios, rate=RATE)]
-    assert all(isinstance(transcript, Transcript) for transcript in each)
-    return cast(list[Transcript], each)
-
-
-def test_paths_bytes_arrays_and_lists_give_the_same(
-    model: Model, sure: Model, speech: NDArray[np.float32], tmp_path: Path
+def test_paths_bytes_and_arrays_give_the_same(
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     encoded = encode(speech, RATE, subtype="FLOAT")
     (tmp_path / "a.wav").write_bytes(encoded)
     stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
-
-    def in_all_forms(model: Model) -> tuple[Transcript, list[Transcript]]:
-        found = transcripts(model, [tmp_path / "a.wav", encoded, stereo])
-        assert found[0].file == str(tmp_path / "a.wav")
-        streamed = list(model.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
-        expected = model.transcribe(speech, rate=RATE)
-        return expected, [*found, replace(expected, segments=streamed)]
-
-    expected, found = in_all_forms(model)
-    assert all(alike(transcript, expected) for transcript in found)
-    expected, found = in_all_forms(sure)
-    assert all(np.allclose(bounds(each), bounds(expected), atol=1e-6) for each in found)
+    file = sure.transcribe(tmp_path / "a.wav")
+    assert file.file == str(tmp_path / "a.wav")
+    streamed = list(sure.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
+    others = [sure.transcribe(encoded), sure.transcribe(stereo, rate=RATE)]
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    for other in (file, *others, replace(file, segments=streamed)):
+        assert np.allclose(bounds(other), expected, atol=1e-6)
 
 
-def test_channels_are_transcribed_each_and_merged_by_time(
+def test_channels_are_transcribed_apart_and_merged_by_time(
     sure: Model, speech: NDArray[np.float32]
 ) -> None:
     split = np.zeros((len(speech), 2), np.float32)
@@ -207,9 +171,8 @@ def test_channels_are_transcribed_each_and_merged_by_time(
     assert [segment.channel for segment in transcript.segments] == [1, 0]
     mixed = sure.transcribe(split, rate=RATE)
     assert [segment.channel for segment in mixed.segments] == [None, None]
-    assert np.allclose(
-        bounds(mixed), bounds(transcript), atol=0.1
-    )  # three chunks of voice activity
+    # Three chunks of voice activity.
+    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.1)
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
@@ -218,9 +181,9 @@ def test_the_times_do_not_depend_on_the_rate(
 ) -> None:
     expected = sure.transcribe(speech, rate=RATE)
     other = np.clip(soxr.resample(speech, RATE, rate) * 32768, -32768, 32767).astype(np.int16)
-    found = sure.transcribe(other, rate=rate)
-    assert found.duration == pytest.approx(expected.duration, abs=0.001)
-    assert np.allclose(bounds(found), bounds(expected), atol=0.1)
+    resampled = sure.transcribe(other, rate=rate)
+    assert resampled.duration == pytest.approx(expected.duration, abs=0.001)
+    assert np.allclose(bounds(resampled), bounds(expected), atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +205,7 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
     truncated = tmp_path / "half.flac"
     truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:40_000])
     (tmp_path / "gone.wav").symlink_to("nowhere.wav")
-    cases: list[tuple[Any, float | None, str]] = [
+    cases: list[tuple[Any, int | None, str]] = [
         (text, None, "notes.wav: cannot be decoded"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (tmp_path / "gone.wav", None, "gone.wav: audio file missing"),
@@ -252,48 +215,19 @@ def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
         (tone(0), None, "no samples"),
         (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
         (tone(1, rate=RATE, format="OGG")[:-9], None, "truncated audio"),
-        (None, None, "found NoneType"),
-        (np.zeros(0), RATE, "the array: no samples"),
+        (np.zeros(0), RATE, "no samples"),
         (np.zeros(100), None, "rate"),
-        (np.zeros((2, 100)), RATE, "(2, 100)"),
         (np.array([0, np.nan]), RATE, "NaN"),
-        (np.zeros(100), 16_000.5, "whole number"),
     ]
     for audio, rate, message in cases:
         with pytest.raises(TranscriptionError, match=re.escape(message)):
             model.transcribe(audio, rate=rate)
-    with pytest.raises(TranscriptionError, match="mix or split"):
-        model.transcribe(np.zeros(100), rate=RATE, channels="left")
     with pytest.raises(TypeError, match="chanels"):
         list(model.stream(np.zeros(100), rate=RATE, chanels="split"))
     with pytest.raises(TranscriptionError, match="batch_seconds"):
         model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
     with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
         model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("broken", [b"no audio", np.array([np.nan]), "gone.wav", object()])
-def test_a_recording_that_breaks_does_not_end_the_others(
-    model: Model, speech: NDArray[np.float32], broken: Any
-) -> None:
-    found = [*model.transcribe_each([speech, broken, speech], rate=RATE)]
-    assert isinstance(found[1], DanishAsrError)
-    assert isinstance(found[0], Transcript)
-    assert isinstance(found[2], Transcript)
-    assert alike(found[0], found[2])
-
-
-def test_a_transcript_is_json_with_a_path_among_its_settings(
-    model_directory: Path, tmp_path: Path
-) -> None:
-    hotwords = tmp_path / "hotwords.txt"
-    hotwords.write_text("mette")
-    model = load_model(
-        model_directory, device="cpu", decoder="beam", decoder_config={"hotwords": hotwords}
-    )
-    about = json.loads(json.dumps(model.transcribe(np.zeros(RATE), rate=RATE).to_dict()))["about"]
-    assert about["decoder"] == "beam"
-    assert about["decoder_config"] == {"hotwords": str(hotwords)}
 
 
 def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
@@ -307,41 +241,20 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     assert peaks[-1] < peaks[20] + speech.nbytes
 
 
-class Symbols:
-    """A model of many symbols, whose rows are of any length."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def log_probs(self, waveforms: list[Any], **_: Any) -> list[Tensor]:
-        return [torch.zeros(len(waveform) // 320, 9_812) for waveform in waveforms]
-
-
-def test_log_probabilities_of_long_and_short_windows_are_not_padded(model: Model) -> None:
+def test_log_probabilities_of_long_and_short_windows_are_not_padded(
+    model: Model, speech: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """60 turns and a monologue took 14 GB with the standard vocabulary."""
-    heard: list[int] = []
+    sizes: list[int] = []
 
     def decoder(log_probs: list[Tensor]) -> list[str]:
-        heard.extend(map(len, log_probs))
+        sizes.extend(map(len, log_probs))
         return [""] * len(log_probs)
 
-    many = Symbols(model)
-    many.decoder = decoder  # type: ignore[attr-defined]
-    turns = [speak_like(seconds) for seconds in (0.5, 25.0, 0.5)]
-    sound = np.concatenate([part for turn in turns for part in (turn, np.zeros(RATE))])
-    assert [*hear(many, [sound], rate=RATE, batch_seconds=100)]  # type: ignore[arg-type]
-    assert sum(heard) * 320 <= len(sound)
-
-
-def speak_like(seconds: float) -> NDArray[np.float64]:
-    """A sound that voice activity takes for speech."""
-    times = np.arange(round(seconds * RATE)) / RATE
-    pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / RATE
-    voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
-    return np.asarray(0.1 * voice * np.clip(np.sin(2 * np.pi * 4 * times), 0.2, None))
+    monkeypatch.setattr(model, "decoder", decoder)
+    assert not model.transcribe(speech, rate=RATE, batch_seconds=100).segments
+    assert len({*sizes}) == 2
+    assert sum(sizes) * 320 <= len(speech)
 
 
 def test_too_little_memory_of_a_gpu_is_explained(
@@ -374,20 +287,21 @@ def test_faint_noise_is_not_speech(model: Model, kind: str) -> None:
     assert not model.transcribe(samples, rate=RATE).segments
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.3])
 def test_channels_in_opposite_phase_are_not_mixed_to_silence(
-    model: Model, speech: NDArray[np.float32]
+    sure: Model, speech: NDArray[np.float32], offset: float
 ) -> None:
-    expected = model.transcribe(speech, rate=RATE)
-    opposite = model.transcribe(np.stack([speech, -0.9 * speech], axis=1), rate=RATE)
-    assert alike(opposite, expected)
+    both = np.stack([speech, -0.9 * speech], axis=1) + np.float32(offset)
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    assert np.allclose(bounds(sure.transcribe(both, rate=RATE)), expected, atol=0.1)
 
 
 def test_a_name_that_is_not_utf8_and_integers_are_read(
-    model: Model, speech: NDArray[np.float32], tmp_path: Path
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
 ) -> None:
     samples = np.rint(speech * 20_000).astype(np.int16)
     named = tmp_path / os.fsdecode(b"latin\xe6.wav")
     named.write_bytes(encode(samples, RATE))
-    array, file = model.transcribe(samples, rate=RATE), model.transcribe(named)
-    assert alike(file, array)
+    array, file = sure.transcribe(samples, rate=RATE), sure.transcribe(named)
+    assert bounds(file) == bounds(array)
     assert str(file.file).encode().endswith("latin\ufffd.wav".encode())

@@ -31,8 +31,8 @@ def rttm(folder: Path, name: str, *turns: tuple[str, float, float, str]) -> Path
 def test_a_word_has_the_speaker_of_the_turn_around_its_middle() -> None:
     turns = Turns([Turn(3, 5, "bo"), Turn(0, 2, "anna"), Turn(1.5, 4, "ida")])
     middles = {0.0: "anna", 1.9: "anna", 2.1: "ida", 3.9: "ida", 4.1: "bo", 9.0: "bo"}
-    found = {at: turns.speaker_of(Word("ja", at - 0.1, at + 0.1)) for at in middles}
-    assert found == middles
+    spoken = {at: turns.speaker_of(Word("ja", at - 0.1, at + 0.1)) for at in middles}
+    assert spoken == middles
     apart = Turns([Turn(0, 1, "anna"), Turn(3, 4, "bo")])
     assert [apart.speaker_of(word) for word in words(1.7, 1.9)] == ["anna", "bo"]
 
@@ -49,23 +49,20 @@ def test_a_segment_is_divided_where_its_speaker_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "speaker"),
+    ("name", "speaker", "end"),
     [
-        ("anna", "speaker_1"),
-        ("møde 3 maj", "Mette Øst"),
-        ("1 2 3", "speaker 2"),
-        ("a", "<NA> x"),
+        ("anna", "speaker_1", " <NA> <NA>"),
+        ("møde 3 maj", "Mette Øst", ""),
+        ("1 2 3", "speaker 2", " 0.93 <NA>"),
+        ("a", "<NA> x", " <NA> <NA>"),
     ],
 )
-@pytest.mark.parametrize("end", [" <NA> <NA>", " 0.93 <NA>", ""])
 def test_names_of_recordings_and_speakers_may_have_spaces(
     tmp_path: Path, name: str, speaker: str, end: str
 ) -> None:
     path = tmp_path / "a.rttm"
     lines = (f"SPEAKER {name} 1 {at}.5 2 <NA> <NA> {speaker}{end}\n" for at in (1, 3))
     path.write_text("".join(lines), encoding="utf-8")
-    if (speaker, end) == ("speaker 2", ""):
-        pytest.skip("a number after the name is a confidence")
     assert read_rttm(path) == {name: [Turn(1.5, 3.5, speaker), Turn(3.5, 5.5, speaker)]}
 
 
@@ -73,8 +70,8 @@ def test_rttm_has_turns_of_several_recordings_and_lines_of_other_types(tmp_path:
     path = rttm(tmp_path, "all.rttm", ("a", 0.5, 2, "x"), ("b", 1, 1, "y"), ("a", 0, 0.25, "z"))
     more = ";; comment\n\nSPKR-INFO a 1 <NA> <NA> <NA> unknown x <NA>\n"
     path.write_text(more + path.read_text(), encoding="utf-8")
-    found = {"a": [(0.5, 2.5, "x"), (0, 0.25, "z")], "b": [(1, 2, "y")]}
-    assert read_rttm(path) == found
+    expected = {"a": [(0.5, 2.5, "x"), (0, 0.25, "z")], "b": [(1, 2, "y")]}
+    assert read_rttm(path) == expected
 
 
 def recordings(*names: str) -> list[Recording]:
@@ -83,8 +80,8 @@ def recordings(*names: str) -> list[Recording]:
 
 def speakers(source: Path, *names: str) -> list[str]:
     """Who says a word at 0 s in each recording."""
-    found = read_speakers(source, recordings(*names))
-    return [turns.speaker_of(words(0)[0]) for turns in found.values()]
+    turns = read_speakers(source, recordings(*names)).values()
+    return [own.speaker_of(words(0)[0]) for own in turns]
 
 
 def test_a_recording_has_the_turns_of_its_name_or_of_its_file(tmp_path: Path) -> None:
@@ -128,9 +125,11 @@ def test_all_recordings_without_turns_are_named_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["1\t00:00:01,000 --> 00:00:02,000", "SPEAKER a 1 0.5", "SPEAKER a 1 x 1 <NA> <NA> s <NA>"]
-    + [
-        f"SPEAKER a 1 {times} <NA> <NA> s <NA> <NA>" for times in ("-1 2", "1 -2", "nan 1", "0 inf")
+    [
+        "1\t00:00:01,000 --> 00:00:02,000",
+        "SPEAKER a 1 0.5",
+        "SPEAKER a 1 -1 2 <NA> <NA> s <NA> <NA>",
+        "SPEAKER a 1 0 inf <NA> <NA> s <NA> <NA>",
     ],
 )
 def test_what_is_no_rttm_is_refused_with_its_line(tmp_path: Path, line: str) -> None:

@@ -44,7 +44,7 @@ def noise(seconds: float) -> Samples:
 @pytest.mark.parametrize("block", [4_801, 160_000, 512_000])
 def test_windows_end_at_pauses_wherever_blocks_end(block: int) -> None:
     spoken = [*range(100, 200), *range(207, 300), *range(306, 400), *range(700, 750)]
-    found = list(windows_of(Cutter(30.0, Detector(spoken)), noise(32), block))
+    windows = list(windows_of(Cutter(30.0, Detector(spoken)), noise(32), block))
     # 7 chunks are longer than 0.2 s, 6 are not; 300 are longer than 0.6 s.
     middle = 203 * CHUNK + CHUNK // 2
     begin, margin = 100 * CHUNK - 4800, 4800
@@ -53,8 +53,8 @@ def test_windows_end_at_pauses_wherever_blocks_end(block: int) -> None:
         (middle - middle % FRAME, 400 * CHUNK + margin),
         (700 * CHUNK - margin - (700 * CHUNK - margin) % FRAME, 750 * CHUNK + margin),
     ]
-    assert [(w.start, w.start + len(w.samples)) for w in found] == expected
-    assert [w.continues for w in found] == [False, True, False]
+    assert [(w.start, w.start + len(w.samples)) for w in windows] == expected
+    assert [w.continues for w in windows] == [False, True, False]
 
 
 def test_a_pause_within_the_first_second_ends_no_window() -> None:
@@ -66,14 +66,14 @@ def test_a_pause_within_the_first_second_ends_no_window() -> None:
 @pytest.mark.parametrize("longest", [6.0, 30.0])
 def test_speech_without_a_pause_is_covered_by_windows_of_a_limited_length(longest: float) -> None:
     audio = noise(200)
-    found = list(windows_of(Cutter(longest, Detector()), audio, 160_000))
-    assert max(len(window.samples) for window in found) <= longest * RATE
-    for one, following in itertools.pairwise(found):
+    windows = list(windows_of(Cutter(longest, Detector()), audio, 160_000))
+    assert max(len(window.samples) for window in windows) <= longest * RATE
+    for one, following in itertools.pairwise(windows):
         assert one.start + len(one.samples) == following.start
         assert following.start % FRAME == 0
         assert len(one.samples) >= (longest - 0.3) * RATE / 2
         assert following.continues
-    assert found[-1].start + len(found[-1].samples) == len(audio)
+    assert windows[-1].start + len(windows[-1].samples) == len(audio)
 
 
 def test_a_cut_is_where_it_is_quietest() -> None:
@@ -102,7 +102,7 @@ def test_voice_activity_is_that_of_the_package() -> None:
     audio = (0.1 * noise(6) * shape).astype(np.float32)
     ours = VoiceActivity()
     blocks = np.array_split(audio, 7)
-    found = np.concatenate([*map(ours, blocks), ours(np.empty(0, np.float32), last=True)])
+    speech = np.concatenate([*map(ours, blocks), ours(np.empty(0, np.float32), last=True)])
     assert torch.get_num_threads() == threads
 
     from silero_vad import load_silero_vad  # noqa: PLC0415 - it sets the number of threads
@@ -112,4 +112,4 @@ def test_voice_activity_is_that_of_the_package() -> None:
     padded = np.pad(audio, (0, -len(audio) % CHUNK)).reshape(-1, CHUNK)
     with torch.inference_mode():
         expected = [package(torch.from_numpy(chunk), RATE).item() for chunk in padded]
-    assert np.allclose(found, expected, atol=1e-4)
+    assert np.allclose(speech, expected, atol=1e-4)

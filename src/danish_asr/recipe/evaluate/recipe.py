@@ -22,8 +22,8 @@ from danish_asr.base.config_tree import Tree
 from danish_asr.base.errors import RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
 from danish_asr.decoding.decoders import make_decoder
-from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.schema import AsrConfig

@@ -1,29 +1,47 @@
-"""How probable a text is for a model: the loss of a reference, the confidence in a hypothesis."""
+"""What CTC says of an utterance: the best text, the loss of a text, the confidence in it."""
 
 from collections.abc import Sequence
 from math import exp, isfinite
-from typing import Final
+from typing import Final, final
 
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.functional import ctc_loss
 
-from danish_asr.decoding.greedy import BLANK
+BLANK: Final = 0
+"""The index of the CTC blank, as omniASR's models and ``torch.nn.functional.ctc_loss`` have it."""
 
-_DIGITS: Final = 5
-"""More would be the rounding of a batch."""
+
+@final
+class GreedyDecoder:
+    """Takes the best symbol of each frame, merges repeats and drops blanks."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._decode = tokenizer.create_decoder(skip_special_tokens=True)
+
+    def __call__(self, log_probs: Sequence[Tensor]) -> list[str]:
+        """Return the text of each utterance, (S, V); one of blanks alone gives ''."""
+        if not log_probs:
+            return []
+        # One copy from the device for all.
+        best = torch.cat([row.argmax(dim=-1) for row in log_probs]).cpu()
+        of_rows = torch.split(best, [len(row) for row in log_probs])
+        return [self._text(symbols) for symbols in of_rows]
+
+    def _text(self, symbols: Tensor) -> str:
+        symbols = torch.unique_consecutive(symbols)
+        symbols = symbols[symbols != BLANK]
+        # The tokenizer's decoder does not take an empty sequence.
+        return self._decode(symbols) if len(symbols) else ""
 
 
 def ctc_nats(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
     """Return CTC's loss of a text per utterance, in nats, (N,) (Graves et al. 2006).
 
     It is the negative log-probability of the text over all its alignments; infinite where an
-    utterance has fewer frames than its text needs.
-
-    Args:
-        log_probs: Of each utterance, (S, V).
-        targets: The tokens of each text, (tokens,), without blanks.
+    utterance has fewer frames than its text needs. ``log_probs`` are those of each utterance,
+    (S, V), and ``targets`` the tokens of each text, (tokens,), without blanks.
     """
     losses = [_loss(*pair) for pair in zip(log_probs, targets, strict=True)]
     return torch.stack(losses) if losses else torch.empty(0)
@@ -60,4 +78,4 @@ def confidences(
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    return float(f"{value:.5g}")  # more digits would be the rounding of a batch

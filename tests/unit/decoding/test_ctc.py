@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.decoding.greedy import BLANK, GreedyDecoder
-from danish_asr.decoding.likelihood import confidences, ctc_nats, per_token
+from danish_asr.decoding.ctc import BLANK, GreedyDecoder, confidences, ctc_nats, per_token
 from danish_asr.recipe.models.cards import open_tokenizer
 
 LOG_PROBS = torch.randn(5, 4, generator=torch.manual_seed(0)).log_softmax(dim=-1)
