@@ -79,14 +79,14 @@ def test_a_run_trains_and_validates_on_the_rows_of_its_conditions(
 def test_scores_do_not_depend_on_the_size_of_evaluations_batches(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, predictions = [], []
+    scores, predictions = [], []
     for size in (1, "100x"):
         run = shutil.copytree(finished_run, tmp_path / str(size))
         assert evaluate(run, dataset, f"dataset.valid_max_num_elements={size}") == 0
         folder = run / "eval" / "best" / "test"
         row = metrics(folder, "eval")[-1]
-        found.append([row[LOSS], row["Word Error Rate (WER)"]])
+        scores.append([row[LOSS], row["Word Error Rate (WER)"]])
         predictions.append((folder / "predictions.jsonl").read_bytes())
-    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert scores[0] == pytest.approx(scores[1], rel=1e-5)
     assert predictions[0] == predictions[1]
     assert capsys.readouterr().err.count("valid_max_num_elements is 100 times") == 1

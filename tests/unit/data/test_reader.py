@@ -110,6 +110,18 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     assert content(take(resumed, 15)) == content(take(fresh(), done + 15)[done:])
 
 
+def test_a_stage_reads_its_own_rows_from_its_first_step_on_and_counts_epochs_on(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    staged = reader(root, tokenizer)
+    staged.add_stage(3, reader(root, tokenizer, "train_b"))
+
+    assert content(take(staged, 3)) == content(take(reader(root, tokenizer), 3))
+    second = ids_of([*take(staged, 1), *staged])
+    assert sorted(second) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
+    assert staged.epoch == 1
+
+
 class Weighted(DanishAsrDataset):
     """A dataset with weights, as a configuration gives them."""
 

@@ -12,6 +12,7 @@ from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParq
 from danish_asr.recipe.config.schema import DatasetSection, TaskSection, WeightConfig
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.sampler import (
+    BUCKETING_ROWS,
     Batches,
     BatchLimits,
     Sharding,
@@ -125,6 +126,21 @@ def rows_per_step(
         [[batches.rows[slice(*span)].tolist() for span in step] for step in both]
         for both in zip(*steps, strict=True)
     ]
+
+
+def test_batches_keep_the_order_of_their_rows_unless_they_are_shuffled() -> None:
+    lengths = np.random.default_rng(1).integers(8_000, 80_000, 2 * BUCKETING_ROWS).astype(np.int32)
+    limits = {"max_num_elements": 161_000, "example_shuffle_window": 1}
+    in_order = as_lists(batches_of(lengths, task(**limits, batch_shuffle_window=1)))
+    # The rows that are sorted together come before all others.
+    assert BUCKETING_ROWS in np.cumsum([len(batch) for batch in in_order])
+    shuffled = as_lists(batches_of(lengths, task(**limits, batch_shuffle_window=0)))
+    assert shuffled != in_order
+    assert sorted(shuffled) == sorted(in_order)
+    mixed = batches_of(
+        lengths, task(max_num_elements=161_000, example_shuffle_window=0, batch_shuffle_window=1)
+    )
+    assert len({*mixed.rows[:BUCKETING_ROWS] // 10}) > BUCKETING_ROWS // 10
 
 
 @pytest.mark.parametrize("keep_all", [False, True], ids=["training", "evaluation"])

@@ -40,7 +40,6 @@ LENGTH_STEP: Final = 1.02
 """Training treats lengths within 2 % as equal and keeps their random order, so that a row meets
 other rows in every epoch."""
 
-
 _GOLDEN: Final = (5**0.5 - 1) / 2
 
 
