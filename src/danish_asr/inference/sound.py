@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from danish_asr.base.audio import (
     RESAMPLING_QUALITY,
-    UNKNOWN_LENGTH,
     AudioError,
     Decoder,
+    header_fault,
     open_audio,
 )
-from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
-from danish_asr.base.audio_headers import header_fault
+from danish_asr.base.audio_beyond_libsndfile import UNKNOWN_LENGTH
 from danish_asr.base.errors import DanishAsrError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -123,8 +122,7 @@ def open_sound(
         count = int(decoder.channels) if split else 1
         total = None
         if decoder.frames < UNKNOWN_LENGTH:
-            fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, source)
-            if fault:
+            if fault := header_fault(decoder):
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
         yield Sound(_decoded(decoder, name, total), rate, name, total, count, split, file)
