@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,8 +36,7 @@ from danish_asr.corpus.columns import (
     columns_of,
     record_key,
 )
-from danish_asr.corpus.rows import Audio, Builder, Source, check_recordings
-from danish_asr.corpus.sources.recordings import find_recording
+from danish_asr.corpus.rows import Audio, Builder, Source
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
 
@@ -87,12 +86,10 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
     if not audio:
         raise SourceError(f"{location}: found no Parquet files")
     check_chosen([*names], options.columns)
-    rows = builder.table()
-    check_recordings(rows)
     read = {"split", *",".join(columns.values()).split(",")}
     return Source(
         name=location,
-        rows=rows,
+        rows=builder.table(),
         fetch=partial(_fetch, place, audio),
         columns=columns,
         ignored=() if builder.country_codes else tuple(name for name in names if name not in read),
@@ -117,17 +114,16 @@ def _add(
 ) -> None:
     """Add the rows of a file."""
     schema = parquet.schema_arrow
-    has_paths = _is_path(file, schema.field(columns["audio"]))
+    _check_audio(file, schema.field(columns["audio"]))
     read = {
         record_key(ours, theirs): theirs.split(",")
         for ours, theirs in columns.items()
-        if ours != "audio" or has_paths
+        if ours != "audio"
     }
     if corpus is None and "split" in schema.names:
         read["split"] = ["split"]
     wanted = [*dict.fromkeys(name for names in read.values() for name in names)]
     labels = class_names(schema.metadata or {})
-    folder = PurePosixPath(file).parent
     row = 0
     for group in range(parquet.num_row_groups):
         for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
@@ -140,23 +136,23 @@ def _add(
             for key, names in read.items():
                 several = [values[name] for name in names]
                 raw[key] = several[0] if len(names) == 1 else [*zip(*several, strict=True)]
-            if has_paths:
-                raw["audio"] = [path and str(folder / path) for path in raw["audio"]]
             if corpus is not None:
                 raw["corpus"] = [corpus] * count
             builder.add(count, raw)
             row += count
 
 
-def _is_path(file: str, audio: pa.Field) -> bool:
-    """Whether a column has paths of audio. Raises `SourceError` if it has decoded audio."""
-    inside = {field.name for field in audio.type} if pa.types.is_struct(audio.type) else set()
-    if pa.types.is_nested(audio.type) and not {"bytes", "path"} & inside:
+def _check_audio(file: str, audio: pa.Field) -> None:
+    """Raise `SourceError` for a column without encoded audio."""
+    is_struct = pa.types.is_struct(audio.type)
+    types = {field.name: field.type for field in audio.type} if is_struct else {"bytes": audio.type}
+    content = types.get("bytes", pa.null())
+    if not (pa.types.is_binary(content) or pa.types.is_large_binary(content)):
         raise SourceError(
-            f"{file}: {audio.name} holds decoded audio; expected encoded files (`datasets`: "
-            "cast_column('audio', Audio(decode=False)) before to_parquet)"
+            f"{file}: {audio.name} holds no encoded audio, but {audio.type}. Decoded audio: "
+            "cast_column('audio', Audio(decode=False)) before `datasets` writes it; paths: write a "
+            "CSV of path,text,speaker"
         )
-    return bool(pa.types.is_string(audio.type) or pa.types.is_large_string(audio.type))
 
 
 def _fetch(place: Location, columns: Mapping[str, str], rows: pa.Table) -> Iterator[Audio]:
@@ -165,7 +161,7 @@ def _fetch(place: Location, columns: Mapping[str, str], rows: pa.Table) -> Itera
     for file, group in groupby(pairs, itemgetter(0)):
         with place.open_parquet(file) as parquet:
             for value in _audio_of(parquet, columns[file], [row for _, row in group]):
-                yield _audio(place, file, value)
+                yield value["bytes"] if isinstance(value, dict) else value
 
 
 def _audio_of(parquet: pq.ParquetFile, column: str, wanted: Sequence[int]) -> Iterator[Any]:
@@ -184,17 +180,6 @@ def _audio_of(parquet: pq.ParquetFile, column: str, wanted: Sequence[int]) -> It
             while waiting and waiting[0] < row + len(batch):
                 yield batch[column][waiting.popleft() - row].as_py()
             row += len(batch)
-
-
-def _audio(place: Location, file: str, value: Any) -> Audio:
-    """Embedded bytes, or else the path of a local file, relative to the Parquet file."""
-    if isinstance(value, dict):
-        value = value.get("path") if value.get("bytes") is None else value["bytes"]
-    if isinstance(value, bytes):
-        return value
-    if not value or not isinstance(value, str) or not place.is_local:
-        return None
-    return find_recording(Path(place.root, file).parent, value)
 
 
 @dataclass(frozen=True, kw_only=True)
