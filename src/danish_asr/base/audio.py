@@ -279,20 +279,19 @@ def header_fault(file: Decoder) -> str:
     if isinstance(file, ForwardDecoder) or file.format not in _WAV:
         return ""
     log = file.extra_info
-    slack = _SLACK * (_noted(log, "Bytes/sec") or 0)
-    stated, present = _noted(log, "data") or 0, _noted(log, "should be")
-    if present is not None and present + slack < stated < _STREAMED:
+    length, stated = _noted(log, "Length", 0), _noted(log, "data", 0)
+    slack = _SLACK * _noted(log, "Bytes/sec", 0)
+    if _noted(log, "should be", stated) + slack < stated < _STREAMED:
         return "truncated audio"
-    behind = _noted(log, "position")
-    if behind is not None and behind + slack < (_noted(log, "Length") or 0):
+    if _noted(log, "position", length) + slack < length:
         return "more audio than its header says"
     return ""
 
 
-def _noted(log: str, name: str) -> int | None:
+def _noted(log: str, name: str, default: int) -> int:
     """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
     match = re.search(rf"{name}\W+(\d+)", log)
-    return int(match[1]) if match else None
+    return int(match[1]) if match else default
 
 
 def _head_of(audio: bytes | Path) -> bytes:
