@@ -314,8 +314,11 @@ def encode_flac(mono: NDArray[np.float32]) -> bytes:
 
     The scale is that of decoders, so that samples of 16 bits stay as they are.
     """
-    scaled = np.rint(mono * np.float32(32768))
-    samples = np.clip(scaled, -32768, 32767, out=scaled).astype(np.int16)
+    scaled = mono * np.float32(32768)
+    np.rint(scaled, out=scaled)
+    if max(scaled.max(), -scaled.min()) > 32767:  # rarely; clipping takes longer than looking
+        np.clip(scaled, -32768, 32767, out=scaled)
+    samples = scaled.astype(np.int16)
     file, level = io.BytesIO(), FLAC_COMPRESSION
     soundfile.write(
         file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16", compression_level=level

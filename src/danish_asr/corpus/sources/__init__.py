@@ -125,7 +125,7 @@ def resolve_source(spec: str) -> tuple[str, str]:
     if suffix == ".json" and is_transcript(path):
         return "json", spec
     if suffix not in _BY_SUFFIX:
-        raise SourceError(f"{path}: {_unknown([path])}")
+        raise SourceError(f"{path}: {_why_no_kind([path])}")
     return _BY_SUFFIX[suffix], spec
 
 
@@ -150,11 +150,11 @@ def _kind_of(folder: Path) -> str:
         choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
     if not kinds:
-        raise SourceError(f"{folder}: {_unknown(files)}")
+        raise SourceError(f"{folder}: {_why_no_kind(files)}")
     return kinds[0]
 
 
-def _unknown(files: Sequence[Path]) -> str:
+def _why_no_kind(files: Sequence[Path]) -> str:
     """Why nothing in a folder, or a file, is recognised, and what to do."""
     counts = Counter(path.suffix.lower() or "no ending" for path in files)
     listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))

@@ -106,7 +106,6 @@ _SILENCE: Final = (-0.25, 0.25)
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
 
-
 SIZES: Final = {"train": 4000, "dev": 160, "test": 400}
 """About how many utterances each split has: what the demo's model needs."""
 
