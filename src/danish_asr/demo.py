@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
@@ -21,12 +21,12 @@ from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.stops import run_passing_on
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources.synthetic import SyntheticSize, synthesise
+from danish_asr.corpus.sources.synthetic import SIZES, synthesise
 from danish_asr.report.score import score_files
 
 
 def run_demo(
-    root: Path, *, size: SyntheticSize | None = None, overrides: Sequence[str] = ()
+    root: Path, *, sizes: Mapping[str, int] = SIZES, overrides: Sequence[str] = ()
 ) -> None:
     """Run, or continue, the demo in ``source``, ``dataset`` and ``run`` below ``root``.
 
@@ -37,7 +37,7 @@ def run_demo(
     started = time.monotonic()
 
     console.rule("1/5  Synthetic Danish speech")
-    synthesise(source, size=size or SyntheticSize(), workers=usable_cpus())
+    synthesise(source, sizes=sizes, workers=usable_cpus())
     console.rule("2/5  Conversion to a dataset")
     convert(source, dataset, ConvertOptions(name="danish_asr_demo", workers=usable_cpus()))
     console.rule("3/5  Training a tiny CTC model from scratch")

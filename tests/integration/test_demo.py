@@ -24,13 +24,12 @@ import signal
 import sys
 from pathlib import Path
 from danish_asr import cli, demo
-from danish_asr.corpus.sources.synthetic import SyntheticSize
 
 if __name__ == "__main__":
     # Children of tests that run in the background would ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    small = SyntheticSize(train=60, dev=10, test=20)
-    cli.main(lambda: demo.run_demo(Path(sys.argv[1]), size=small, overrides=sys.argv[2:]))
+    small = {"train": 60, "dev": 10, "test": 20}
+    cli.main(lambda: demo.run_demo(Path(sys.argv[1]), sizes=small, overrides=sys.argv[2:]))
 """
 """The demo as `danish-asr demo` runs it, with a smaller corpus."""
 

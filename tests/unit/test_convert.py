@@ -85,7 +85,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
     ("no audio", {"audio_struct": None}),
     ("no audio", {"audio_struct": {"bytes": b"", "path": None}}),
-    ("audio file missing", {"audio_struct": {"bytes": None, "path": "no.wav"}}),
+    ("no audio", {"audio_struct": {"bytes": None, "path": "no.wav"}}),
     ("empty text", {"text": None}),
     ("empty text", {"text": " \t"}),
     ("zero samples", {"audio": tone(0.0)}),

@@ -84,16 +84,6 @@ def test_a_damaged_or_long_media_file_is_refused_like_any_other(tmp_path: Path) 
         decode(content, start=0.9, seconds=1.0)
 
 
-@pytest.mark.parametrize("arguments", [FORMATS[2], FORMATS[3], FORMATS[6]])
-@pytest.mark.parametrize("share", [0.5, 0.8])
-def test_a_media_file_that_ends_before_its_header_says_so_is_truncated(
-    arguments: Any, share: float
-) -> None:
-    content = encode(*arguments)
-    with pytest.raises(AudioError, match=r"^(truncated|undecodable) audio$"):
-        decode(content[: int(share * len(content))])
-
-
 def test_without_pyav_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

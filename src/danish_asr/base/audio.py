@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import log10
 from pathlib import Path
 from typing import Any, Final
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from danish_asr.base.audio_beyond_libsndfile import (
     HEAD,
+    UNKNOWN_LENGTH,
+    ForwardDecoder,
     Media,
     Mp3,
     is_media,
-    is_mp3,
     open_flac,
 )
-from danish_asr.base.audio_headers import header_fault, with_lengths
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -40,10 +40,6 @@ _SLACK: Final = 0.1
 
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are processed at a time."""
-
-UNKNOWN_LENGTH: Final = 1 << 62
-"""libsndfile reports at least this many frames if the header has no length, as of FLAC that was
-written into a pipe."""
 
 _MIXED_APART: Final = 2.0
 """dB that the mean of channels is quieter than they are. Two speakers who take turns, each on a
@@ -99,84 +95,39 @@ def decode(
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
     ``channel`` (from 1) takes one of them. ``findings`` gets what is left behind the part, and the
-    level that the mean loses. ``last`` keeps a file open of which parts are read. The length is
-    checked before decoding, and channels are averaged block by block, so memory stays bounded.
+    level that the mean loses. ``last`` keeps a file open of which parts are read. Channels are
+    averaged block by block, so memory stays bounded.
 
     Raises:
         AudioError: The audio is missing, undecodable, empty or too long, or it ends 0.1 s or more
-            before the length in its header or the end of the part. An OGG file that was cut between
-            two pages cannot be detected, nor can an MP3 without a length tag.
+            before the length in its header or the end of the part. Not noticed is the missing end
+            of OGG and of what PyAV reads, and of an MP3 without a length tag.
         SourceError: The file exists and cannot be read.
     """
-    if isinstance(audio, bytes) and not start and seconds is None and channel in {None, 1}:
+    is_part = bool(start) or seconds is not None
+    if isinstance(audio, bytes) and not is_part and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
         with open_flac(audio) as flac:
             if flac is not None and flac.samples <= flac.rate * max_seconds:
                 mono = np.empty(flac.samples, np.float32)
                 if flac.read(mono) == len(mono):
                     return mono, flac.rate
-    is_part = bool(start) or seconds is not None
     try:
-        with _opened(audio, last if is_part else None) as file:
+        if last is None or isinstance(audio, bytes) or not is_part:
+            opened: AbstractContextManager[Decoder] = open_audio(audio)
+        else:
+            opened = last.opened(audio)
+        with opened as file:
             if not 1 <= (channel or 1) <= file.channels:
                 raise AudioError(f"no channel {channel}")
+            if seconds is None and (fault := header_fault(file)):
+                raise AudioError(fault)
             mono = _decode_part(
                 file, start, seconds, max_seconds, channel=channel, findings=findings
             )
-            if seconds is None:
-                _check_end(file, audio, len(mono))
             return mono, int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
-
-
-class LastRecording:
-    """Keeps the decoder of a long recording open: its next utterance is a few frames further on.
-
-    One that is opened again has to find its place, which of MP3 and M4A is decoding from the start.
-    """
-
-    def __init__(self) -> None:
-        self._path: Path | None = None
-        self._file: Decoder | None = None
-
-    def open(self, path: Path) -> Decoder:
-        """The open decoder of a file; the one before is closed."""
-        # libsndfile 1.2.2 gives wrong samples if it goes forward in an OGG after it has read.
-        is_ogg = getattr(self._file, "format", "") == "OGG"
-        if self._file is None or path != self._path or is_ogg:
-            self.close()
-            self._path, self._file = path, open_audio(path)
-        return self._file
-
-    def close(self) -> None:
-        """Close what is open."""
-        if self._file is not None:
-            self._file.__exit__(None, None, None)
-        self._path = self._file = None
-
-
-@contextmanager
-def _opened(audio: bytes | Path, last: LastRecording | None) -> Iterator[Decoder]:
-    if last is None or isinstance(audio, bytes):
-        with open_audio(audio) as file:
-            yield file
-        return
-    try:
-        yield last.open(audio)
-    except RuntimeError:
-        last.close()  # its place is unknown
-        raise
-
-
-def _check_end(file: Decoder, audio: bytes | Path, decoded: int) -> None:
-    """Raise `AudioError` if a file of which everything was ``decoded`` should be longer."""
-    fault = header_fault(file, audio)
-    if isinstance(file, Media):
-        lacking = file.announced * file.samplerate - decoded
-        fault = "truncated audio" if lacking >= _SLACK * file.samplerate else ""
-    if fault:
-        raise AudioError(fault)
 
 
 def _decode_part(
@@ -189,32 +140,61 @@ def _decode_part(
     findings: Findings | None,
 ) -> NDArray[np.float32]:
     rate = int(file.samplerate)
-    unknown_length = file.frames >= UNKNOWN_LENGTH
-    most = rate * max_seconds
+    has_length = file.frames < UNKNOWN_LENGTH
     first = round(min(start * rate, file.frames))
-    # One frame more than is allowed shows that there is more.
-    left = min(file.frames - first, most + 1)
-    frames = round(left if seconds is None else min(left, seconds * rate))
-    if frames > most and not unknown_length:
+    left = file.frames - first
+    wanted = left if seconds is None else min(left, round(seconds * rate))
+    most = round(max_seconds * rate)
+    if has_length and wanted > most:
         raise AudioError(f"longer than {max_seconds:g} s")
-    if frames <= 0 and seconds is None:
-        raise AudioError("zero samples")
     if start or seconds is not None:
         file.seek(first)  # also to 0: the decoder may have been used before
-    mono = _read_mono(file, max(0, frames), channel, findings)
+    # One frame more than is allowed shows that there is more.
+    mono = _read_mono(file, min(wanted, most + 1), channel, findings)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
-    if len(mono) and len(mono) < frames - _SLACK * rate and not unknown_length:
+    if has_length and 0 < len(mono) < wanted - _SLACK * rate:
         raise AudioError("truncated audio")
     if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
         raise AudioError("past the end of its audio")
     if not len(mono):
         raise AudioError("zero samples")
-    if seconds is not None and findings is not None and not unknown_length:
-        rest = (file.frames - first) / rate - seconds
+    if seconds is not None and findings is not None and has_length:
+        rest = left / rate - seconds
         if rest >= _SLACK:
             findings.append((SECONDS_LEFT, rest))
     return mono
+
+
+class LastRecording:
+    """Keeps the decoder of a long recording open: its next utterance is a few frames further on.
+
+    One that is opened again has to find its place, which of MP3 and M4A is decoding from the start.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._file: Decoder | None = None
+
+    @contextmanager
+    def opened(self, path: Path) -> Iterator[Decoder]:
+        """The open decoder of a file; the one before is closed."""
+        # libsndfile 1.2.2 gives wrong samples if it goes forward in an OGG after it has read.
+        is_ogg = getattr(self._file, "format", "") == "OGG"
+        if self._file is None or path != self._path or is_ogg:
+            self.close()
+            self._path, self._file = path, open_audio(path)
+        try:
+            yield self._file
+        except RuntimeError:
+            self.close()  # its place is unknown
+            raise
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._file is not None:
+            self._file.close()
+        self._path = self._file = None
 
 
 def _read_mono(
@@ -243,10 +223,12 @@ def _read_mono(
     return mono
 
 
-_CHECKED: Final = frozenset(
-    {"WAV", "WAVEX", "RF64", "W64", "AIFF", "CAF", "AU", "FLAC", "OGG", "MP3"}
-)
-"""Formats of which a half is found. Of others libsndfile reads it without a word."""
+_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC", b"OggS")
+"""How WAV (three kinds), AIFF, CAF, AU, FLAC and OGG begin."""
+
+_WAV: Final = {"WAV", "WAVEX"}
+_STREAMED: Final = 0x7FFF_0000
+"""Programs that write a WAV into a pipe state at least this many bytes, or none."""
 
 
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
@@ -264,7 +246,7 @@ class _Bytes(io.BytesIO):
             return self.tell()
 
 
-Decoder = _SoundFile | Mp3 | Media
+Decoder = _SoundFile | ForwardDecoder
 
 
 def open_audio(audio: bytes | Path) -> Decoder:
@@ -275,21 +257,41 @@ def open_audio(audio: bytes | Path) -> Decoder:
         SourceError: The file exists and cannot be read.
     """
     head = _head_of(audio)
-    if not head:
-        raise RuntimeError("the file is empty")
     if is_media(head):
         return Media(audio)
-    # A damaged one is told by its name: libsndfile would guess a length that is too short.
-    is_named = isinstance(audio, Path) and audio.suffix.lower() == ".mp3"
-    is_other = head.startswith((b"RIFF", b"fLaC", b"OggS", b"FORM"))
-    if is_mp3(head) or (is_named and not is_other):
-        return Mp3(audio if isinstance(audio, bytes) else audio.read_bytes())
-    complete = with_lengths(audio, head)
-    file = _SoundFile(os.fsencode(complete) if isinstance(complete, Path) else _Bytes(complete))
-    if file.format not in _CHECKED:
+    if not head.startswith(_OF_LIBSNDFILE):  # or an MP3 with anything before its first frame
+        return Mp3(audio)
+    file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    if file.format in _WAV and not file.frames:
+        # A program that wrote into a pipe left the length 0; libsndfile reads on if it is too long.
         file.close()
-        raise AudioError("no usual audio format; convert it to WAV")
+        content = audio if isinstance(audio, bytes) else audio.read_bytes()
+        return _SoundFile(_Bytes(content.replace(b"data" + bytes(4), b"data" + b"\xff" * 4, 1)))
     return file
+
+
+def header_fault(file: Decoder) -> str:
+    """What is wrong with the length in the header of a WAV; empty if nothing is.
+
+    libsndfile reads the samples that are there. Its log has the length in the header, that which it
+    should be, and where something begins behind the samples that is no chunk of a WAV.
+    """
+    if isinstance(file, ForwardDecoder) or file.format not in _WAV:
+        return ""
+    log = file.extra_info
+    length, stated = _noted(log, "Length", 0), _noted(log, "data", 0)
+    slack = _SLACK * _noted(log, "Bytes/sec", 0)
+    if _noted(log, "should be", stated) + slack < stated < _STREAMED:
+        return "truncated audio"
+    if _noted(log, "position", length) + slack < length:
+        return "more audio than its header says"
+    return ""
+
+
+def _noted(log: str, name: str, default: int) -> int:
+    """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
+    match = re.search(rf"{name}\W+(\d+)", log)
+    return int(match[1]) if match else default
 
 
 def _head_of(audio: bytes | Path) -> bytes:
@@ -301,17 +303,10 @@ def _head_of(audio: bytes | Path) -> bytes:
         with audio.open("rb") as stream:
             return stream.read(HEAD)
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise AudioError("audio file missing") from None
         # A disk that fails for a moment must not remove the row from the dataset.
         raise SourceError(
             f"{audio}: cannot be read ({error.strerror}); fix this and run the same command again"
         ) from error
-
-
-def peak_of(mono: NDArray[np.float32]) -> float:
-    """The largest magnitude of any sample."""
-    return float(max(mono.max(), -mono.min()))
 
 
 def encode_flac(mono: NDArray[np.float32]) -> bytes:
@@ -319,13 +314,11 @@ def encode_flac(mono: NDArray[np.float32]) -> bytes:
 
     The scale is that of decoders, so that samples of 16 bits stay as they are.
     """
-    samples = np.empty(len(mono), np.int16)
-    for start in range(0, len(mono), _BLOCK):  # a copy in float32 would be twice as large
-        scaled = mono[start : start + _BLOCK] * np.float32(32768)
-        np.rint(scaled, out=scaled)
-        if peak_of(scaled) > 32767:  # rarely; clipping takes longer than looking
-            np.clip(scaled, -32768, 32767, out=scaled)
-        samples[start : start + _BLOCK] = scaled
+    scaled = mono * np.float32(32768)
+    np.rint(scaled, out=scaled)
+    if max(scaled.max(), -scaled.min()) > 32767:  # rarely; clipping takes longer than looking
+        np.clip(scaled, -32768, 32767, out=scaled)
+    samples = scaled.astype(np.int16)
     file, level = io.BytesIO(), FLAC_COMPRESSION
     soundfile.write(
         file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16", compression_level=level

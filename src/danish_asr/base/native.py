@@ -16,9 +16,6 @@ from types import ModuleType
 
 from typing_extensions import override
 
-_loaded: list[CDLL] = []
-"""Kept so that the library stays loaded for the life of the process."""
-
 
 class _Loader(SourceFileLoader):
     @override
@@ -27,8 +24,8 @@ class _Loader(SourceFileLoader):
 
         data = Path(soundfile.__file__).with_name("_soundfile_data")
         # A source install of soundfile has no copy; then the system must have one.
-        paths = sorted(data.glob("libsndfile*.so*"))[:1]
-        _loaded.extend(CDLL(str(path), mode=RTLD_GLOBAL) for path in paths)
+        for path in data.glob("libsndfile*.so*"):
+            CDLL(str(path), mode=RTLD_GLOBAL)  # stays loaded for the life of the process
         # Inside Conda, fairseq2n looks only below the environment's prefix, where pip installs
         # nothing. Hiding the variable restores the normal lookup.
         prefix = os.environ.pop("CONDA_PREFIX", None)

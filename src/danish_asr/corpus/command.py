@@ -31,9 +31,9 @@ def _console() -> Console:
 def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     """Convert, and print the summary."""
     console = _console()
-    kind, location, why = resolve_source(source)
-    if why:
-        console.print(f"{location}: read as {kind}, because {why}: {SOURCES[kind].about}")
+    kind, location = resolve_source(source)
+    if kind in SOURCES:
+        console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
     inventory = convert(f"{kind}:{location}", out, options)
     _print_summary(inventory, console)
     console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")

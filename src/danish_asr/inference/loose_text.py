@@ -96,9 +96,8 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
         lines = [Line(line) for line in read_lines(path, SourceError)]
     removed: Counter[str] = Counter()
     lines = [line._replace(text=clean_line(line.text, removed)) for line in lines]
-    reasons = no_speech([line.text for line in lines])
-    pairs = zip(lines, reasons, strict=True)
-    return [line for line, reason in pairs if line.text and reason is None]
+    silent = no_speech([line.text for line in lines])
+    return [line for line in lines if line.text and line.text not in silent]
 
 
 class WrittenWord(NamedTuple):

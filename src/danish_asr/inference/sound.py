@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from danish_asr.base.audio import (
     RESAMPLING_QUALITY,
-    UNKNOWN_LENGTH,
     AudioError,
     Decoder,
+    header_fault,
     open_audio,
 )
-from danish_asr.base.audio_beyond_libsndfile import Media, Mp3
-from danish_asr.base.audio_headers import header_fault
+from danish_asr.base.audio_beyond_libsndfile import UNKNOWN_LENGTH
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -95,8 +94,7 @@ def open_sound(
     with _open(audio, name) as decoder:
         rate, total = int(decoder.samplerate), None
         if decoder.frames < UNKNOWN_LENGTH:
-            fault = "" if isinstance(decoder, Media | Mp3) else header_fault(decoder, audio)
-            if fault:
+            if fault := header_fault(decoder):
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
         blocks, count = _decoded(decoder, name), int(decoder.channels)

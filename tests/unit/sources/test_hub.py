@@ -1,4 +1,4 @@
-"""The hub's cache without a network, and a hub over HTTP on this machine."""
+"""A hub over HTTP on this machine."""
 
 import os
 import re
@@ -10,55 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import requests
-from huggingface_hub import constants
-from huggingface_hub.errors import OfflineModeIsEnabled
 
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source
 from tests.builders import build_source, tone, tree
 from tests.corpora import options
-from tests.hub_server import COMMIT, GATED, Hub, serve_hub
+from tests.hub_server import GATED, Hub, serve_hub
 
 REPO = "CoRal-project/coral-v2"
-
-
-@pytest.fixture(params=[OfflineModeIsEnabled, requests.ConnectionError])
-def hub_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
-    """A machine without a network whose hub cache holds one revision of CoRal."""
-    repo = tmp_path / "hub" / "datasets--CoRal-project--coral-v2"
-    blobs = build_source(repo / "blobs")
-    snapshot = repo / "snapshots" / COMMIT
-    for blob in sorted(blobs.rglob("*.parquet")):
-        link = snapshot / blob.relative_to(blobs)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(blob)
-    (repo / "refs").mkdir()
-    (repo / "refs" / "main").write_text(COMMIT)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-
-    def no_network(*_: object, **__: object) -> None:
-        raise request.param
-
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
-
-
-@pytest.mark.usefixtures("hub_cache")
-@pytest.mark.parametrize(
-    ("where", "corpora"),
-    [
-        ("", {"coral_read_aloud", "coral_conversation"}),
-        (":read_aloud@main", {"coral_read_aloud"}),
-        (f":conversation@{COMMIT}", {"coral_conversation"}),
-    ],
-)
-def test_the_hubs_cache_is_read_without_a_network(where: str, corpora: set[str]) -> None:
-    rows = open_source(f"hf:{REPO}{where}", options()).rows
-    assert {*rows["corpus"].to_pylist()} == corpora
-    assert {*rows["split"].to_pylist()} == {"train", "dev", "test"}
-    assert rows["file"][0].as_py().startswith(("conversation/", "read_aloud/"))
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +26,12 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield hub
 
 
-def run_convert(hub: Hub, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
+def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
     program = "from danish_asr.cli import main; main()"
     options = ("--name", "tiny", "--out", str(out), "--shard-rows", "10", "--workers", "2", *more)
     return subprocess.run(
         [sys.executable, "-c", program, "convert", source, *options],
-        env=os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
+        env=os.environ | {"HF_ENDPOINT": url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
         check=False,
         capture_output=True,
         text=True,
@@ -97,14 +55,14 @@ def test_the_corpora_of_the_page_are_read_from_the_hub(
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), folder / "0000.parquet")
     with serve_hub(repo, tmp_path / "hub") as hub:
-        done = run_convert(hub, tmp_path / "out", source, *options.split())
+        done = run_convert(hub.url, tmp_path / "out", source, *options.split())
     assert done.returncode == 0, (revision, done.stderr)
     assert "2 rows" in done.stdout
 
 
 @pytest.mark.slow
 def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path) -> None:
-    done = run_convert(hub, tmp_path / "hub", f"hf:{REPO}@main")
+    done = run_convert(hub.url, tmp_path / "hub", f"hf:{REPO}@main")
     assert done.returncode == 0, done.stderr
     convert(hub.folder, tmp_path / "here", options(name="tiny", shard_rows=10))
     there, here = (
@@ -118,9 +76,17 @@ def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path)
     assert there == here
 
 
-def test_a_gated_dataset_is_refused_without_a_traceback(hub: Hub, tmp_path: Path) -> None:
-    done = run_convert(hub, tmp_path / "ds", f"hf:{GATED}")
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        (None, f"hf:{GATED}@.*If it is gated, accept its terms"),
+        ("http://127.0.0.1:9", f"Without a network, .* {REPO} --local-dir"),
+    ],
+)
+def test_a_dataset_that_cannot_be_read_is_refused_without_a_traceback(
+    hub: Hub, tmp_path: Path, address: str | None, message: str
+) -> None:
+    done = run_convert(address or hub.url, tmp_path / "ds", f"hf:{REPO if address else GATED}")
     assert done.returncode == 1
-    message = f"hf:{GATED} is gated: accept its terms at http.*/datasets/{GATED}, then"
     assert re.search(message, done.stderr), done.stderr
     assert "Traceback" not in done.stderr

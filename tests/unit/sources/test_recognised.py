@@ -153,7 +153,7 @@ def test_an_audiofolder_has_its_splits_from_folders(
         else:
             lines = [",".join(row.values()) for row in rows]
             path.write_text("\n".join(["file_name,transcription", *lines]))
-    assert resolve_source(str(tmp_path)).kind == "table"
+    assert resolve_source(str(tmp_path))[0] == "table"
     found = read_rows(open_source(str(tmp_path), options()))
     assert sorted(row["split"] for row in found) == ["dev", "test", "train", "train"]
     assert sorted(row["audio"] for row in found) == sorted(tmp_path / name for name in names)

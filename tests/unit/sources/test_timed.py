@@ -61,7 +61,7 @@ def transcript(*, channels: bool = False) -> Transcript:
 @pytest.mark.parametrize("kind", TIMED)
 def test_what_transcribe_writes_is_read_with_its_times(tmp_path: Path, kind: str) -> None:
     folder = beside(tmp_path, SUFFIXES[kind], FORMATS[kind](transcript()))
-    assert resolve_source(str(folder)).kind == kind
+    assert resolve_source(str(folder))[0] == kind
     for place in (folder, folder / f"anna{SUFFIXES[kind]}"):
         rows = rows_of(place)
         assert times(rows) == [(start, end - start, text) for start, end, text in SAID]
@@ -258,7 +258,7 @@ def test_a_tier_that_refers_to_others_has_their_times_and_fails_alone(tmp_path: 
     assert times(rows_of(folder, tiers=("pos",))) == [(0.5, 0.5, "intj"), (1.0, 0.5, "verb")]
     (folder / "anna.eaf").write_text(elan(reference="a23"))
     assert texts(rows_of(folder, tiers=("A",))) == ["goddag & hej"]
-    with pytest.raises(SourceError, match="tier pos cannot be read: p2 refers to 'a23'"):
+    with pytest.raises(SourceError, match=r"tier pos cannot be read: .*'a23'"):
         rows_of(folder, tiers=("pos",))
 
 

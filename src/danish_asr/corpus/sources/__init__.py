@@ -71,25 +71,20 @@ _BY_SUFFIX: Final = (
 
 _EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,text,speaker"
 
+_PACKED: Final = (".zip", ".7z", ".rar", ".tar", ".tgz", ".gz", ".bz2", ".xz")
+_TIMED_TEXT: Final = (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp")
+
 _WAYS_OUT: Final = {
-    (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp"): _EXPORT,
-    (".json",): f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
-    (".tsv",): "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
-    (".zip", ".7z", ".rar", ".tar", ".tgz", ".gz", ".bz2", ".xz"): "unpack it first",
-    (".xlsx", ".xls", ".ods", ".numbers"): "save it as CSV in UTF-8",
-    (".docx", ".doc", ".odt", ".rtf", ".pdf"): "save each text as UTF-8 in a .txt file",
-    (".arrow",): "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
-    AUDIO_SUFFIXES: "write a table of the recordings, with path,text,speaker",
+    **dict.fromkeys(_TIMED_TEXT, _EXPORT),
+    ".json": f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
+    ".tsv": "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
+    **dict.fromkeys(_PACKED, "unpack it first"),
+    **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "save it as CSV in UTF-8"),
+    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), "save a text as UTF-8 in a .txt"),
+    ".arrow": "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
+    **dict.fromkeys(AUDIO_SUFFIXES, "write a table of the recordings, with path,text,speaker"),
 }
 """What to do with files that are not read, by their endings."""
-
-
-class Resolved(NamedTuple):
-    """What a command line names."""
-
-    kind: str
-    location: str
-    why: str = ""  # what the kind was recognised by; empty if it was named
 
 
 def open_source(spec: str, options: ConvertOptions) -> Source:
@@ -101,7 +96,7 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     Raises:
         SourceError: There is no such source, or it cannot be read.
     """
-    kind, location, _ = resolve_source(spec)
+    kind, location = resolve_source(spec)
     if options.tiers and kind not in {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
     opener = SOURCES[kind].open if kind in SOURCES else partial(_open_own, kind)
@@ -114,61 +109,58 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     return replace(source, rows=without_duplicates(rows))
 
 
-def resolve_source(spec: str) -> Resolved:
+def resolve_source(spec: str) -> tuple[str, str]:
     """The kind and the location that a command line names; without a kind, it is recognised."""
     kind, colon, location = spec.partition(":")
-    if colon and kind in SOURCES:
-        return Resolved(kind, location)
-    if kind == "hf":
-        return Resolved("parquet", spec, "a dataset of the hub")
     path = Path(spec)
+    if kind == "hf":
+        return "parquet", spec
+    if colon and (kind in SOURCES or not path.exists()):
+        return kind, location
     if path.is_dir():
-        return _recognised(path)
+        return _kind_of(path), str(path)
     if not path.exists():
-        if colon:
-            return Resolved(kind, location)
         raise SourceError(f"{path}: no such file or folder; of the hub: hf:{spec}")
     suffix = path.suffix.lower()
     if suffix == ".json" and is_transcript(path):
-        return Resolved("json", spec, "it is a transcript")
+        return "json", spec
     if suffix not in _BY_SUFFIX:
-        raise SourceError(f"{path}: {_unknown([path])}")
-    return Resolved(_BY_SUFFIX[suffix], spec, f"its name ends in {suffix}")
+        raise SourceError(f"{path}: {_why_no_kind([path])}")
+    return _BY_SUFFIX[suffix], spec
 
 
-def _recognised(folder: Path) -> Resolved:
+def _kind_of(folder: Path) -> str:
+    """The kind of a folder by its files: Parquet, else tables, else texts beside recordings."""
     if is_ours(folder):
         raise SourceError(
             f"{folder}: holds a dataset of `danish-asr convert` ({INVENTORY_FILE}); name its "
             "source, or use `danish-asr combine` to join datasets and to leave rows out"
         )
     files = [parent / name for parent, names in walk(folder) for name in names]
-    suffixes = {path.suffix.lower() for path in files}
-    if suffix := next((suffix for suffix in PARQUET_SUFFIXES if suffix in suffixes), None):
-        return Resolved("parquet", str(folder), f"it has files in {suffix}")
-    if tables := tables_in(folder):
-        return Resolved("table", str(folder), f"it has {tables[0].name}")
+    if any(path.suffix.lower() in PARQUET_SUFFIXES for path in files):
+        return "parquet"
+    if tables_in(folder):
+        return "table"
     kinds = [
-        Resolved(kind, str(folder), f"it has files in {suffix}")
+        kind
         for kind, (suffix, _) in _BESIDE.items()
         if any(suffix != ".json" or is_transcript(path) for path in files_of(suffix, folder))
     ]
     if len(kinds) > 1:
-        choices = " or ".join(f"{kind.kind}:{folder}" for kind in kinds)
+        choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
     if not kinds:
-        raise SourceError(f"{folder}: {_unknown(files)}")
+        raise SourceError(f"{folder}: {_why_no_kind(files)}")
     return kinds[0]
 
 
-def _unknown(files: Sequence[Path]) -> str:
+def _why_no_kind(files: Sequence[Path]) -> str:
     """Why nothing in a folder, or a file, is recognised, and what to do."""
     counts = Counter(path.suffix.lower() or "no ending" for path in files)
     listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
-    ways = [f"{own}: {way}" for ends, way in _WAYS_OUT.items() for own in ends if own in counts]
-    advice = "".join(f"{way}. " for way in ways)
+    ways = [f"{suffix}: {_WAYS_OUT[suffix]}. " for suffix in _WAYS_OUT if suffix in counts]
     return (
-        f"no known kind of source; it has {listed or 'no files'}. {advice}"
+        f"no known kind of source; it has {listed or 'no files'}. {''.join(ways)}"
         "`danish-asr convert --list` shows all kinds; docs/howto/extend.md adds one"
     )
 
@@ -183,18 +175,18 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
-    file, keys = name.rpartition(".")[2], dict[str, None]()
+    file, unread = name.rpartition(".")[2], dict[str, None]()
 
-    def numbered() -> Iterator[Mapping[str, Any]]:
+    def noted() -> Iterator[Mapping[str, Any]]:
         for number, row in enumerate(rows_of(location, options)):
-            keys.update(dict.fromkeys(row))
+            unread.update(dict.fromkeys(key for key in row if key not in RECORD_KEYS))
             yield {"file": file, "row": number, **row}
 
     with user_code(rows_of, f"reading {location}"):
-        rows = table_of(numbered(), options)
+        rows = table_of(noted(), options)
     return Source(
         name=location,
         rows=rows,
         fetch=partial(fetch_files, Path(location).resolve()),
-        ignored=tuple(key for key in keys if key not in RECORD_KEYS),
+        ignored=tuple(unread),
     )

@@ -14,10 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import itemgetter
-from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +29,7 @@ from danish_asr.base.folders import walk
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import (
+    TIMES,
     USUAL_NAMES,
     check_chosen,
     check_columns,
@@ -36,8 +37,7 @@ from danish_asr.corpus.columns import (
     record_key,
     values_of,
 )
-from danish_asr.corpus.rows import Audio, Source, check_recordings, table_of
-from danish_asr.corpus.sources.recordings import find_recording
+from danish_asr.corpus.rows import Audio, Source, table_of
 
 _HUB: Final = r"hf:([\w.-]+/[\w.-]+)(?::([\w.-]+))?(?:@([\w./-]+))?"
 
@@ -49,11 +49,14 @@ _BATCH_ROWS: Final = 16
 """Bytes on average and rows with audio that are read at a time, at most."""
 
 _ROWS_AT_ONCE: Final = 10_000
-_USUAL: Final = USUAL_NAMES | dict.fromkeys(("start", "end", "seconds"), ())
+_USUAL: Final = USUAL_NAMES | dict.fromkeys(TIMES, ())
 """A time beside embedded audio may be that of another recording, so it has to be chosen."""
 
-_ID: Final = {"read_aloud": "id_recording", "conversation": "id_conversation,id_segment"}
-_OTHER_SUBSETS: Final = {"conversational": "conversation"}  # as v2 has it
+_CORAL: Final = {
+    "coral_read_aloud": "id_recording",
+    "coral_conversation": "id_conversation,id_segment",
+}
+"""The columns of the id in CoRal's subsets."""
 
 
 def source_of_dataset(name: str) -> str | None:
@@ -62,106 +65,79 @@ def source_of_dataset(name: str) -> str | None:
     return f"hf:CoRal-project/coral-v{coral[1]}" if coral else None
 
 
-class _File(NamedTuple):
-    """What is read of a file."""
-
-    name: str
-    schema: pa.Schema
-    columns: dict[str, str]  # its names by ours
-    corpus: str | None  # of CoRal; None: that of the options
-
-
 def open_parquet(location: str, options: ConvertOptions) -> Source:
-    """Read the Parquet files of a folder or of a dataset on the hub."""
+    """Read the Parquet files of a folder or of a dataset on the hub, but not their audio."""
     place = locate(location)
-    files = [*_files(place, options)]
-    if not files:
+    tables: list[pa.Table] = []
+    names: dict[str, None] = {}
+    columns: dict[str, str] = {}
+    audio: dict[str, str] = {}  # the name of its column, by file
+    for file in place.parquet_files():
+        with place.open_parquet(file) as parquet:
+            own = parquet.schema_arrow.names
+            coral = _coral_of(own, options)
+            chosen = {"id": _CORAL[coral], "speaker_id": "id_speaker"} if coral else options.columns
+            of_file = columns_of(own, chosen, _USUAL)
+            check_columns(file, own, of_file)
+            records = _records(parquet, file, of_file, coral)
+            tables.append(table_of(records, options, country_codes=coral is not None))
+        names |= dict.fromkeys(own)
+        columns |= of_file
+        audio[file] = of_file["audio"]
+    if not audio:
         raise SourceError(f"{location}: found no Parquet files")
-    names = [*dict.fromkeys(name for file in files for name in file.schema.names)]
-    check_chosen(names, options.columns)
-    is_coral = any(file.corpus for file in files)
-    records = chain.from_iterable(_records(place, file) for file in files)
-    rows = table_of(records, options, country_codes=is_coral)
-    check_recordings(rows)
-    columns = {ours: theirs for file in files for ours, theirs in file.columns.items()}
-    read = ",".join(columns.values()).split(",")
+    check_chosen([*names], options.columns)
+    read = {"split", *",".join(columns.values()).split(",")}
     return Source(
         name=location,
-        rows=rows,
-        fetch=partial(_fetch, place, {file.name: file.columns["audio"] for file in files}),
+        rows=pa.concat_tables(tables),
+        fetch=partial(_fetch, place, audio),
         columns=columns,
-        ignored=() if is_coral else tuple(name for name in names if name not in read),
-        version="" if place.local else place.root,  # which has the commit
+        ignored=() if coral else tuple(name for name in names if name not in read),
+        version="" if place.is_local else place.root,  # which has the commit
     )
 
 
-def _files(place: Location, options: ConvertOptions) -> Iterator[_File]:
-    """The files to read; a subset is a folder, or one of CoRal's."""
-    for name in place.parquet_files():
-        with place.open_parquet(name) as parquet:
-            schema = parquet.schema_arrow
-        own = {*schema.names}
-        coral = next((kind for kind, ids in _ID.items() if {*ids.split(",")} <= own), "")
-        if coral and not options.corpus and not options.columns:
-            if place.subset in {None, coral} or _OTHER_SUBSETS.get(place.subset) == coral:
-                chosen = {"id": _ID[coral], "speaker_id": "id_speaker"}
-                columns = columns_of(schema.names, chosen, _USUAL)
-                yield _File(name, schema, columns, f"coral_{coral}")
-        elif not place.subset or name.startswith(f"{place.subset}/"):
-            _check_times(name, schema.names, options)
-            yield _File(name, schema, columns_of(schema.names, options.columns, _USUAL), None)
+def _coral_of(names: Sequence[str], options: ConvertOptions) -> str | None:
+    """The corpus of a file of CoRal's, unless the options say what to call it or what to read."""
+    if options.corpus or options.columns:
+        return None
+    fits = (corpus for corpus, ids in _CORAL.items() if {*ids.split(",")} <= {*names})
+    return next(fits, None)
 
 
-def _check_times(file: str, names: Sequence[str], options: ConvertOptions) -> None:
-    usual = {name for ours in ("start", "end") for name in USUAL_NAMES[ours]}
-    times = [name for name in names if name.lower() in usual]
-    if times and not options.columns.keys() & {"start", "end"}:
-        raise SourceError(
-            f"{file}: found {', '.join(times)}; are these times within the audio? Cut it with "
-            f"--column start={times[0]} --column end=COLUMN (or seconds=COLUMN), or read it whole "
-            "with --column start="
-        )
-
-
-def _records(place: Location, file: _File) -> Iterator[dict[str, Any]]:
-    """The records of a file, without audio that is embedded."""
-    check_columns(file.name, file.schema.names, file.columns)
-    audio = file.schema.field(file.columns["audio"])
-    _check_audio(file.name, audio)
-    labels = class_names(file.schema.metadata or {})
-    has_paths = pa.types.is_string(audio.type) or pa.types.is_large_string(audio.type)
-    read = {
-        record_key(ours, theirs): theirs
-        for ours, theirs in file.columns.items()
-        if ours != "audio" or has_paths
-    }
-    splits = [name for name in file.schema.names if name.lower() == "split"]
-    if splits and file.corpus is None:
-        read["split"] = splits[0]
+def _records(
+    parquet: pq.ParquetFile, file: str, columns: Mapping[str, str], corpus: str | None
+) -> Iterator[dict[str, Any]]:
+    """The records of a file."""
+    schema = parquet.schema_arrow
+    _check_audio(file, schema.field(columns["audio"]))
+    read = {record_key(ours, theirs): theirs for ours, theirs in columns.items() if ours != "audio"}
+    if corpus is None and "split" in schema.names:
+        read["split"] = "split"
     wanted = [*dict.fromkeys(name for theirs in read.values() for name in theirs.split(","))]
-    folder = PurePosixPath(file.name).parent
+    labels = class_names(schema.metadata or {})
     row = 0
-    with place.open_parquet(file.name) as parquet:
-        for group in range(parquet.num_row_groups):
-            for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
-                for values in batch.to_pylist():
-                    for name in labels.keys() & values.keys():
-                        values[name] = class_name(labels[name], values[name])
-                    record = {key: values_of(values, theirs) for key, theirs in read.items()}
-                    if record.get("audio"):
-                        record["audio"] = str(folder / record["audio"])
-                    place_of_row = {"file": file.name, "row": row, "group": group}
-                    yield record | place_of_row | {"corpus": file.corpus}
-                    row += 1
+    for group in range(parquet.num_row_groups):
+        for batch in parquet.iter_batches(_ROWS_AT_ONCE, [group], wanted, use_threads=False):
+            for values in batch.to_pylist():
+                for name in labels.keys() & values.keys():
+                    values[name] = class_name(labels[name], values[name])
+                record = {key: values_of(values, theirs) for key, theirs in read.items()}
+                yield record | {"file": file, "row": row, "group": group, "corpus": corpus}
+                row += 1
 
 
 def _check_audio(file: str, audio: pa.Field) -> None:
-    """Raise `SourceError` for audio that is no file, nor the path of one."""
-    inside = {field.name for field in audio.type} if pa.types.is_struct(audio.type) else set()
-    if pa.types.is_nested(audio.type) and not {"bytes", "path"} & inside:
+    """Raise `SourceError` for a column without encoded audio."""
+    is_struct = pa.types.is_struct(audio.type)
+    types = {field.name: field.type for field in audio.type} if is_struct else {"bytes": audio.type}
+    content = types.get("bytes", pa.null())
+    if not (pa.types.is_binary(content) or pa.types.is_large_binary(content)):
         raise SourceError(
-            f"{file}: {audio.name} holds decoded audio; expected encoded files (`datasets`: "
-            "cast_column('audio', Audio(decode=False)) before to_parquet)"
+            f"{file}: {audio.name} holds no encoded audio, but {audio.type}. Decoded audio: "
+            "cast_column('audio', Audio(decode=False)) before `datasets` writes it; paths: write a "
+            "CSV of path,text,speaker"
         )
 
 
@@ -171,7 +147,7 @@ def _fetch(place: Location, columns: Mapping[str, str], rows: pa.Table) -> Itera
     for file, group in groupby(pairs, itemgetter(0)):
         with place.open_parquet(file) as parquet:
             for value in _audio_of(parquet, columns[file], [row for _, row in group]):
-                yield _audio(place, file, value)
+                yield value["bytes"] if isinstance(value, dict) else value
 
 
 def _audio_of(parquet: pq.ParquetFile, column: str, wanted: Sequence[int]) -> Iterator[Any]:
@@ -192,42 +168,29 @@ def _audio_of(parquet: pq.ParquetFile, column: str, wanted: Sequence[int]) -> It
             row += len(batch)
 
 
-def _audio(place: Location, file: str, value: Any) -> Audio:
-    """Embedded bytes, or else the path of a local file, relative to the Parquet file."""
-    if isinstance(value, dict):
-        value = value.get("path") if value.get("bytes") is None else value["bytes"]
-    if isinstance(value, bytes):
-        return value
-    if not value or not isinstance(value, str) or not place.local:
-        return None
-    return find_recording(Path(place.root, file).parent, value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Location:
-    """A directory of a file system, and the subset or the file in it to read, or None for all."""
+    """A directory of a file system."""
 
     fs: AbstractFileSystem
     root: str
-    subset: str | None = None
-    file: str | None = None
+    only: str = ""  # the file or the folder in it that is read, if not all
 
     @property
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Whether the files are on this machine."""
         return isinstance(self.fs, LocalFileSystem)
 
     def parquet_files(self) -> list[str]:
         """The names below the root of the Parquet files, sorted."""
-        if self.file is not None:
-            return [self.file]
-        if self.local:
-            paths = [
-                str(folder / name) for folder, names in walk(Path(self.root)) for name in names
-            ]
+        place = f"{self.root}/{self.only}"
+        if not self.is_local:
+            with self._explained(place):
+                paths = self.fs.find(place)
+        elif Path(place).is_file():
+            return [self.only]
         else:
-            with self._explained(self.root):
-                paths = self.fs.find(self.root)
+            paths = [f"{folder}/{name}" for folder, names in walk(Path(place)) for name in names]
         names = (path.removeprefix(f"{self.root}/") for path in paths)
         return sorted(name for name in names if name.lower().endswith(PARQUET_SUFFIXES))
 
@@ -238,11 +201,11 @@ class Location:
         # Arrow's own reader of local files avoids a copy and the GIL, and streams pages. Elsewhere
         # every read is a request, so it fetches the parts of a row group in a few large ones.
         with self._explained(path):
-            stream: Any = path if self.local else self.fs.open(path, "rb", cache_type="none")
+            stream: Any = path if self.is_local else self.fs.open(path, "rb", cache_type="none")
             with pq.ParquetFile(
                 stream,
-                buffer_size=1 << 20 if self.local else 0,
-                pre_buffer=not self.local,
+                buffer_size=1 << 20 if self.is_local else 0,
+                pre_buffer=not self.is_local,
                 page_checksum_verification=True,
             ) as parquet:
                 yield parquet
@@ -252,8 +215,8 @@ class Location:
         try:
             yield
         except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-            if not self.local and isinstance(error, OSError):
-                raise _hub_error(error, path.removeprefix("datasets/")) from error
+            if not self.is_local and isinstance(error, OSError):
+                raise _hub_error(path.removeprefix("datasets/"), error) from error
             reason = " ".join(str(error).split())
             raise SourceError(
                 f"{path}: not a complete Parquet file without a key ({reason}); download it again"
@@ -261,14 +224,13 @@ class Location:
 
 
 def locate(location: str) -> Location:
-    """Resolve a folder, a file or a revision on the hub, whose cache is read without a network."""
+    """Resolve a folder, a file, or a revision on the hub with the folder of a subset."""
     if not location.startswith("hf:"):
         path = Path(location).resolve()
         if path.is_file():
-            return Location(fs=LocalFileSystem(), root=str(path.parent), file=path.name)
+            return Location(fs=LocalFileSystem(), root=str(path.parent), only=path.name)
         return Location(fs=LocalFileSystem(), root=str(path))
     import huggingface_hub as hub  # noqa: PLC0415
-    from huggingface_hub import errors  # noqa: PLC0415
 
     match = re.fullmatch(_HUB, location)
     if match is None:
@@ -276,32 +238,17 @@ def locate(location: str) -> Location:
     repo, subset, revision = match.groups()
     try:
         commit = hub.HfApi().dataset_info(repo, revision=revision).sha
-        return Location(fs=hub.HfFileSystem(), root=f"datasets/{repo}@{commit}", subset=subset)
-    except errors.HfHubHTTPError as error:
-        raise _hub_error(error, f"{repo}@{revision}") from error
-    except OSError:
-        pass
-    try:
-        root = hub.snapshot_download(
-            repo, repo_type="dataset", revision=revision, local_files_only=True
-        )
-    except errors.LocalEntryNotFoundError:
-        raise SourceError(
-            f"hf:{repo}: the hub cannot be reached and its cache holds no copy; where there is a "
-            f"network, run `hf download --repo-type dataset {repo}`"
-        ) from None
-    return Location(fs=LocalFileSystem(), root=root, subset=subset)
+    except OSError as error:
+        raise _hub_error(f"{repo}@{revision or 'main'}", error) from error
+    root = f"datasets/{repo}@{commit}"
+    return Location(fs=hub.HfFileSystem(), root=root, only=subset or "")
 
 
-def _hub_error(error: Exception, name: str) -> SourceError:
-    """What to do; the terms of a gated repository are checked when a file of it is read."""
-    from huggingface_hub import constants, errors  # noqa: PLC0415
-
-    if isinstance(error, errors.GatedRepoError):
-        repo = name.partition("@")[0]
-        return SourceError(
-            f"hf:{repo} is gated: accept its terms at {constants.ENDPOINT}/datasets/{repo}, then "
-            "log in with `hf auth login` or set HF_TOKEN"
-        )
-    reason = " ".join(str(error).split())
-    return SourceError(f"hf:{name}: cannot be read ({reason}); check the name and the revision")
+def _hub_error(name: str, error: OSError) -> SourceError:
+    repo = name.partition("@")[0]
+    return SourceError(
+        f"hf:{name}: cannot be read ({' '.join(str(error).split())}). Check the name and the "
+        "revision. If it is gated, accept its terms on its page, then log in with `hf auth login` "
+        "or set HF_TOKEN. Without a network, convert a folder that was filled elsewhere: "
+        f"`hf download --repo-type dataset {repo} --local-dir FOLDER`"
+    )

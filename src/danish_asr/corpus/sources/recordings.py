@@ -25,13 +25,13 @@ def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
 
 def find_recording(root: Path, name: str) -> Path | AudioError:
     """The file of a name; the path itself if there is none, an error if there are several."""
-    usual = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-    for spelling in (name, usual, normalize("NFC", usual), normalize("NFD", usual)):
+    plain = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
+    for spelling in (name, plain, normalize("NFC", plain), normalize("NFD", plain)):
         if os.path.isfile(root / spelling):  # noqa: PTH113 - no error for impossible names
             return root / spelling
-    path = root / usual
+    path = root / plain
     ending = path.suffix.lower() if path.suffix.lower() in AUDIO_SUFFIXES else ""
-    wanted = name_key(usual.removesuffix(path.suffix) if ending else usual).lstrip("/")
+    wanted = name_key(plain.removesuffix(path.suffix) if ending else plain).lstrip("/")
     paths = [
         other
         for other in recordings(root).get(wanted.rpartition("/")[2], [])

@@ -9,7 +9,6 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, repeat
 from pathlib import Path
 from random import Random
@@ -20,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile
 import soxr
-from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import publish, sweep
+from danish_asr.base.progress import track
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
@@ -107,14 +106,8 @@ _SILENCE: Final = (-0.25, 0.25)
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntheticSize:
-    """About how many utterances each split has; the default is what the demo's model needs."""
-
-    train: int = 4000
-    dev: int = 160
-    test: int = 400
+SIZES: Final = {"train": 4000, "dev": 160, "test": 400}
+"""About how many utterances each split has: what the demo's model needs."""
 
 
 class _File(NamedTuple):
@@ -127,33 +120,33 @@ class _File(NamedTuple):
     utterances: list[tuple[int, voices.SyntheticSpeaker]]
 
 
-def synthesise(folder: Path, *, size: SyntheticSize, seed: int = 1, workers: int = 1) -> None:
-    """Make the files of the corpus that are missing; another size or seed needs another folder."""
+def synthesise(folder: Path, *, sizes: Mapping[str, int] = SIZES, workers: int = 1) -> None:
+    """Make the files of the corpus that are missing; another size needs another folder."""
     voices.find_espeak()
-    files = [file for file in _plan(folder, size, seed) if not file.path.is_file()]
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    for path in run_in_processes(_write_file, files, workers, fresh=True):
-        console.print(f"synthesised {path}")
+    files = [file for file in _plan(folder, sizes) if not file.path.is_file()]
+    made = run_in_processes(_write_file, files, workers, fresh=True)
+    for _ in track(made, "synthesising files", len(files)):
+        pass
     sweep(folder)
 
 
 def open_synthetic(location: str, options: ConvertOptions) -> Source:
     """Open a synthetic corpus; its speech is made first if it is missing."""
-    synthesise(Path(location), size=SyntheticSize(), workers=usable_cpus())
+    synthesise(Path(location), workers=usable_cpus())
     return open_parquet(location, options)
 
 
-def _plan(folder: Path, size: SyntheticSize, seed: int) -> Iterator[_File]:
+def _plan(folder: Path, sizes: Mapping[str, int]) -> Iterator[_File]:
     for subset, share in _SUBSETS.items():
         for name, split in _SPLITS.items():
-            own_seed = f"{seed}/{subset}/{split}"
-            random = Random(own_seed)  # noqa: S311 - not for cryptography
-            speakers = _draw_speakers(random, subset, split, getattr(size, split) * share)
+            seed = f"1/{subset}/{split}"
+            random = Random(seed)  # noqa: S311 - not for cryptography
+            speakers = _draw_speakers(random, subset, split, sizes[split] * share)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
                 path = folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet"
-                yield _File(path, subset, split, own_seed, utterances[part::parts])
+                yield _File(path, subset, split, seed, utterances[part::parts])
 
 
 def _draw_speakers(
@@ -178,12 +171,11 @@ def _draw_speakers(
     return drawn
 
 
-def _write_file(file: _File) -> Path:
+def _write_file(file: _File) -> None:
     espeak = voices.Espeak()
     rows = [_row(espeak, file, number, speaker) for number, speaker in file.utterances]
     with publish(file.path) as stream:
         pq.write_table(pa.Table.from_pylist(rows), stream, row_group_size=100)
-    return file.path
 
 
 def _row(

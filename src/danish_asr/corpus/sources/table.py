@@ -97,17 +97,16 @@ class _Reader:
         by_folder = path.stem.lower() == "metadata"
         names: dict[str, None] = {}
         keys_of: dict[tuple[str, ...], dict[str, str]] = {}
-        split, fault = "", ""
-        for row, (line, values, why) in enumerate(read_rows(path, SourceError)):
-            record = {"file": file, "row": row, "line": line, "split": split}
+        split = ""
+        for row, (line, values, _) in enumerate(read_rows(path, SourceError)):
+            record = {"file": file, "row": row, "line": line}
             if values is None:
-                fault = fault or f"{file}: none of its rows can be read; line {line}: {why}"
-                yield record | {"refused": "malformed row"}
+                yield record | {"split": split, "refused": "malformed row"}
                 continue
             own_names = tuple(values)
             if own_names not in keys_of:
                 names |= dict.fromkeys(own_names)
-                keys_of[own_names] = _keys(own_names, self.options)
+                keys_of[own_names] = self._keys(own_names)
                 _check_nested(f"{file}: line {line}", values, keys_of[own_names])
             own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
             own["audio"] = _path(own.get("audio"), folder)
@@ -115,8 +114,6 @@ class _Reader:
             if by_folder and "split" not in own:
                 split = _split_folder(str(own["audio"]))
             yield record | own | {"split": split}
-        if fault and not names:
-            raise SourceError(fault)
         if names:
             columns = columns_of([*names], self.options.columns)
             check_columns(file, [*names], columns)
@@ -124,13 +121,12 @@ class _Reader:
             self.names |= names
             self.columns |= columns
 
-
-def _keys(names: Sequence[str], options: ConvertOptions) -> dict[str, str]:
-    """The names of a row's columns by the keys of a record."""
-    columns = columns_of(names, options.columns)
-    keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
-    split = next((name for name in names if name.lower() == "split"), None)
-    return keys | ({"split": split} if split else {})
+    def _keys(self, names: Sequence[str]) -> dict[str, str]:
+        """The names of a row's columns by the keys of a record."""
+        columns = columns_of(names, self.options.columns)
+        keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
+        split = [name for name in names if name.lower() == "split"]
+        return keys | ({"split": split[0]} if split else {})
 
 
 def _path(value: Any, folder: Path) -> Any:

@@ -9,7 +9,7 @@ folder of a ``.txt``. Each file is read once.
 import fnmatch
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +48,7 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     paths = [place] if place.is_file() else [*files_of(suffix, folder)]
     texts_of: dict[Path, Path] = {}
     spans: dict[Path, list[Span]] = {}
-    tiers: list[Tier] = []
+    tiers: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for path in track(paths, f"reading {suffix}", len(paths)):
         file = read_timed(path)
@@ -59,8 +59,8 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
                 "its text; keep one of them in the folder"
             )
         spans[path] = _spans(path, file, audio, options.tiers)
-        tiers += file.tiers
-        counts += file.removed
+        tiers.update({name for tier in file.tiers for name in (tier.name, tier.kind) if name})
+        counts.update(file.removed)
     _check_tiers(location, tiers, options.tiers)
     texts = [span.text for own in spans.values() for span in own]
     counts["texts with brackets"] = sum(bool(re.search(r"[\[(]", text)) for text in texts)
@@ -71,12 +71,12 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
             below = (name for _, names in walk(folder) for name in names)
             texts_below = sum(name.lower().endswith(".txt") for name in below)
             counts["text files without a recording"] = texts_below - len(paths)
-    reasons = iter(no_speech(texts))
+    silent = no_speech(texts)
     records: list[dict[str, Any]] = []
     for audio, path in texts_of.items():
-        own_reasons = [next(reasons) for _ in spans[path]]
-        own = _records(path.relative_to(folder.parent), spans[path], own_reasons, options)
-        records += [record | {"audio": audio.relative_to(folder).as_posix()} for record in own]
+        name = audio.relative_to(folder).as_posix()
+        own = _records(path.relative_to(folder.parent), spans[path], silent, options)
+        records += [record | {"audio": name} for record in own]
     return Source(
         name=location,
         rows=table_of(records, options),
@@ -98,11 +98,11 @@ def _recording(path: Path, file: TimedFile, folder: Path) -> Path:
     return path.with_suffix(".wav")
 
 
-def _check_tiers(location: str, tiers: Sequence[Tier], patterns: Sequence[str]) -> None:
+def _check_tiers(location: str, files: Mapping[str, int], patterns: Sequence[str]) -> None:
+    """Raise `SourceError` for a pattern of no tier; ``files`` counts those that have each name."""
     for pattern in patterns:
-        if not any(_is_chosen(tier, (pattern,)) for tier in tiers):
-            names = Counter(tier.name for tier in tiers)
-            listed = ", ".join(f"{name} ({count:,} files)" for name, count in names.most_common(20))
+        if not fnmatch.filter(files, pattern):
+            listed = ", ".join(f"{name} ({count:,} files)" for name, count in files.items())
             raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
 
 
@@ -169,13 +169,12 @@ def _is_chosen(tier: Tier, patterns: Sequence[str]) -> bool:
 
 
 def _records(
-    path: Path, spans: Sequence[Span], reasons: Sequence[str | None], options: ConvertOptions
+    path: Path, spans: Sequence[Span], silent: Mapping[str, str], options: ConvertOptions
 ) -> Iterator[dict[str, Any]]:
     is_timed = path.suffix.lower() != ".txt"
     nobody = (path.stem if is_timed else path.parent.name) if options.split_by_speaker else None
-    pairs = [*zip(spans, reasons, strict=True)]
-    shared = _overlapping(span for span, reason in pairs if reason is None)
-    for row, (span, reason) in enumerate(pairs):
+    shared = _overlapping(span for span in spans if span.text not in silent)
+    for row, span in enumerate(spans):
         fault = "overlaps another utterance" if span in shared else None
         if is_timed and None in {span.start, span.end}:
             fault = "no time"
@@ -198,7 +197,7 @@ def _records(
             "start": span.start,
             "end": span.end,
             "channel": span.channel,
-            "refused": reason or fault,
+            "refused": silent.get(span.text, fault),
         }
 
 

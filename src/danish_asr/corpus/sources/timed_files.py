@@ -10,7 +10,6 @@ import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,25 +30,23 @@ class Span(NamedTuple):
     channel: int | None = None  # from 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
+class Tier(NamedTuple):
     """Spans of a name; a format without tiers has one."""
 
     name: str
-    spans: tuple[Span, ...]
+    spans: list[Span]
     speaker: str | None = None
     kind: str = ""  # its tier type in ELAN
     fault: str = ""  # why it cannot be read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedFile:
+class TimedFile(NamedTuple):
     """What a file holds."""
 
-    tiers: tuple[Tier, ...]
+    tiers: Sequence[Tier]
     # The recordings that it names, and how much later the clock of each is, in seconds.
-    media: Mapping[str, float] = field(default_factory=dict)
-    removed: Counter[str] = field(default_factory=Counter)  # signs of subtitling
+    media: Mapping[str, float] = {}
+    removed: Mapping[str, int] = {}  # signs of subtitling
 
 
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
@@ -95,19 +92,14 @@ def read_timed(path: Path) -> TimedFile:
         raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
 
 
-def no_speech(texts: Sequence[str]) -> list[str | None]:
-    """For each text, why it is no speech: music, or a text in brackets that recurs.
+def no_speech(texts: Sequence[str]) -> dict[str, str]:
+    """The texts that are no speech, and why: music, and brackets that recur.
 
     Linguists write overlapping speech in brackets, subtitlers noises; those occur again.
     """
     bracketed = Counter(text.casefold() for text in texts if _BRACKET.fullmatch(text))
-    reasons: list[str | None] = []
-    for text in texts:
-        repeated = bracketed[text.casefold()] > 1
-        reasons.append(
-            "no speech" if _MUSIC.fullmatch(text) else "in brackets" if repeated else None
-        )
-    return reasons
+    recurring = {text: "in brackets" for text in texts if bracketed[text.casefold()] > 1}
+    return recurring | {text: "no speech" for text in texts if _MUSIC.fullmatch(text)}
 
 
 def clean_line(line: str, removed: Counter[str]) -> str:
@@ -129,7 +121,7 @@ def read_text(path: Path) -> TimedFile:
             "it begins with two numbers, as Audacity's labels and TIMIT do; write a table with "
             "path,start,end,text"
         )
-    return TimedFile(tiers=(Tier(name="", spans=(Span(None, None, text),)),))
+    return TimedFile([Tier("", [Span(None, None, text)])])
 
 
 def read_subtitles(path: Path) -> TimedFile:
@@ -165,7 +157,7 @@ def read_subtitles(path: Path) -> TimedFile:
             f"{rolling:,} of {len(spans):,} cues begin with the line of the one before, as "
             "YouTube's automatic captions do; make cues without repetition of them"
         )
-    return TimedFile(tiers=(Tier(name="", spans=tuple(_labelled(spans))),), removed=removed)
+    return TimedFile([Tier("", _labelled(spans))], removed=removed)
 
 
 def _seconds(clock: Sequence[str | None]) -> float:
@@ -183,12 +175,11 @@ def _labelled(spans: list[Span]) -> list[Span]:
     counts = Counter(label[1] for label in labels if label)
     cues = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
     least = 1 if len(cues) >= _LABELLED and all(cues) else _LABELLED
-    return [
-        span._replace(text=span.text[label.end() :], speaker=label[1])
-        if label and counts[label[1]] >= least
-        else span
-        for span, label in zip(spans, labels, strict=True)
-    ]
+    for place, label in enumerate(labels):
+        if label and counts[label[1]] >= least:
+            text = spans[place].text[label.end() :]
+            spans[place] = spans[place]._replace(text=text, speaker=label[1])
+    return spans
 
 
 def read_json(path: Path) -> TimedFile:
@@ -197,7 +188,7 @@ def read_json(path: Path) -> TimedFile:
     segments = tree.get("segments") if isinstance(tree, dict) else None
     if not isinstance(segments, list):
         raise ValueError("expected an object with 'segments'")  # noqa: TRY004 - of the file
-    return TimedFile(tiers=(Tier(name="", spans=tuple(map(_span, segments))),))
+    return TimedFile([Tier("", [_span(segment) for segment in segments])])
 
 
 def _span(segment: Mapping[str, Any]) -> Span:
@@ -241,7 +232,7 @@ def read_textgrid(path: Path) -> TimedFile:
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
     try:
-        return TimedFile(tiers=tuple(_intervals(_tokens(content))))
+        return TimedFile(_intervals(_tokens(content)))
     except StopIteration:
         raise ValueError("it is no complete text of Praat's: Save as text file") from None
 
@@ -265,21 +256,19 @@ def _intervals(tokens: Iterator[str]) -> list[Tier]:
         raise ValueError(f"it begins at {begin:g} s; in Praat: Modify > Shift to zero")
     if not by_time and next(tokens) != "exists":
         return []
-    kinds, names, entries = [], [], list[list[Span]]()
+    tiers: list[Tier] = []
     for _ in range(int(next(tokens))):
         kind, name, _, _ = [next(tokens) for _ in range(4)]
-        kinds.append(kind)
-        names.append(name)
         count = 0 if by_time else int(next(tokens))
-        entries.append([_entry(kind, tokens) for _ in range(count)])
+        tiers.append(Tier(name, [_entry(kind, tokens) for _ in range(count)], kind=kind))
     if by_time:
         for number in tokens:
-            place = int(number) - 1
-            entries[place].append(_entry(kinds[place], tokens))
+            tier = tiers[int(number) - 1]
+            tier.spans.append(_entry(tier.kind, tokens))
     return [
-        Tier(name=name, spans=tuple(span for span in own if span.text))
-        for kind, name, own in zip(kinds, names, entries, strict=True)
-        if kind == "IntervalTier"
+        Tier(tier.name, [span for span in tier.spans if span.text])
+        for tier in tiers
+        if tier.kind == "IntervalTier"
     ]
 
 
@@ -315,23 +304,16 @@ def read_elan(path: Path) -> TimedFile:
     for tier in root.iter("TIER"):
         spans: list[Span] = []
         fault = ""
-        for own in tier.iterfind("ANNOTATION/*"):
-            try:
-                span = Span(*times(own), " ".join(own.findtext("ANNOTATION_VALUE", "").split()))
-            except KeyError as error:
-                spans, fault = [], f"{own.get('ANNOTATION_ID')} refers to {error}, a missing one"
-                break
-            spans += [span] if span.text else []
-        tiers.append(
-            Tier(
-                name=tier.get("TIER_ID", ""),
-                spans=tuple(spans),
-                speaker=tier.get("PARTICIPANT", "").strip() or None,
-                kind=tier.get("LINGUISTIC_TYPE_REF", ""),
-                fault=fault,
-            )
-        )
-    return TimedFile(tiers=tuple(tiers), media=media)
+        try:
+            for own in tier.iterfind("ANNOTATION/*"):
+                text = " ".join(own.findtext("ANNOTATION_VALUE", "").split())
+                spans += [Span(*times(own), text)] if text else []
+        except KeyError as error:
+            spans, fault = [], f"an annotation refers to {error}, a missing one"
+        speaker = tier.get("PARTICIPANT", "").strip() or None
+        kind = tier.get("LINGUISTIC_TYPE_REF", "")
+        tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind, fault))
+    return TimedFile(tiers, media)
 
 
 def _text(path: Path) -> str:
