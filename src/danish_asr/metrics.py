@@ -12,15 +12,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import add
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
 Denominator = Literal["standard", "coral"]
 """What errors are divided by. ``standard``: the length of the reference, S + D + H. ``coral``:
 S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standard rate."""
-
-DENOMINATORS: Final[tuple[Denominator, ...]] = get_args(Denominator)
 
 
 class Counts(NamedTuple):
@@ -110,17 +108,15 @@ class AlignedWord(NamedTuple):
     hypothesis: str
 
 
-_TAGS: Final = {"replace": "substitution", "delete": "deletion", "insert": "insertion"}
-
-
 def align_words(reference: Sequence[str], hypothesis: Sequence[str]) -> list[AlignedWord]:
     """Return jiwer's alignment, whose errors `align_counts` counts."""
+    tags = {"replace": "substitution", "delete": "deletion", "insert": "insertion"}
     aligned: list[AlignedWord] = []
     for step in Levenshtein.opcodes(reference, hypothesis):
         words = reference[step.src_start : step.src_end]
         others = hypothesis[step.dest_start : step.dest_end]
         pairs = zip_longest(words, others, fillvalue="")
-        aligned += [AlignedWord(_TAGS.get(step.tag, "hit"), *pair) for pair in pairs]
+        aligned += [AlignedWord(tags.get(step.tag, "hit"), *pair) for pair in pairs]
     return aligned
 
 

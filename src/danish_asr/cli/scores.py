@@ -150,7 +150,10 @@ def report(
 def audit(
     dataset: Annotated[Path, Argument(help="Root of a built dataset.")],
     *,
-    model: Annotated[Path, Option(help="A run with an evaluation of these rows, or the latter.")],
+    model: Annotated[
+        list[Path],
+        Option(help="A run that has transcribed these rows, or predictions. Repeatable."),
+    ],
     out: Annotated[Path, Option(help="The page; a .csv of the ids is beside it.")] = Path(
         "audit.html"
     ),

@@ -30,7 +30,7 @@ _ON_PAGE: Final = 300  # rows of the page; the table has all
 
 def audit(
     root: Path,
-    model: Path,
+    models: Sequence[Path],
     out: Path,
     *,
     profile: str | None = None,
@@ -42,7 +42,7 @@ def audit(
 
     Args:
         root: A built dataset.
-        model: A run, whose best model's evaluations are read; one evaluation; or predictions.
+        models: Runs, whose best model's evaluations are read; evaluations; or predictions.
         out: The page; the table has the same name and ends in ``.csv``.
         profile: The text normalisation; None is that of the run, or ``coral``.
         console: Where to print.
@@ -56,12 +56,13 @@ def audit(
     if out.is_dir() or out.suffix != ".html":
         fault = f"--out: expected a file that ends in .html; found {out}"
         raise ConfigError([fault], where="audit")
-    files = _files(model)
+    files = [file for model in models for file in _files(model)]
+    names = ", ".join(map(str, models))
     settings = Settings(profile=profile or profile_of(map(about_of, files)))
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
-        judgement = judge(_of_dataset(files, rows, root), str(model), settings)
-        publish_text(out, _page(root, model, rows, judgement))
+        judgement = judge(_of_dataset(files, rows, root), names, settings)
+        publish_text(out, _page(root, names, rows, judgement))
         publish_text(out.with_suffix(".csv"), to_csv(_table(judgement)))
     if absent := len(rows.table) - judgement.judged:
         warn(f"{absent:,} rows of the dataset have no prediction and are not judged", console)
@@ -117,14 +118,14 @@ def _print(judgement: Judgement, console: Console) -> None:
     say(f"{listed:,} of {judgement.judged:,} judged rows are contradicted", console)
 
 
-def _page(root: Path, model: Path, rows: Rows, judgement: Judgement) -> str:
+def _page(root: Path, models: str, rows: Rows, judgement: Judgement) -> str:
     clips, by_kind = Clips(rows), defaultdict[str, list[dict[str, Any]]](list)
     for row in judgement.contradictions[:_ON_PAGE]:
         by_kind[row["kind"]].append(_entry(row, rows, clips))
     return render_template(
         "audit_page.html",
         name=root.resolve().name,
-        model=model,
+        model=models,
         kinds=KINDS,
         counts=_counts(judgement),
         judged=judgement.judged,

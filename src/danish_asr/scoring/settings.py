@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.metrics import DENOMINATORS, Denominator
+from danish_asr.metrics import Denominator
 from danish_asr.text.profiles import Normalizer, normalizer, profile_version
 
 if TYPE_CHECKING:  # help and completion read this module: it must be light
@@ -63,7 +63,7 @@ class Settings:
             self.normalizer()
         except ConfigError as error:
             faults += error.faults
-        for name, choices in (("denominator", DENOMINATORS), ("row_filter", ROW_FILTERS)):
+        for name, choices in (("denominator", get_args(Denominator)), ("row_filter", ROW_FILTERS)):
             value = getattr(self, name)
             if value not in choices:
                 faults.append(f"{name}: expected one of {', '.join(choices)}; found '{value}'")

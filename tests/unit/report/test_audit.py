@@ -43,10 +43,10 @@ def a_run(folder: Path, dataset: Path, *, corpus: bool = True, **about: Any) -> 
     return folder
 
 
-def audited(dataset: Path, model: Path, out: Path) -> tuple[list[dict[str, str]], str]:
+def audited(dataset: Path, models: list[Path], out: Path) -> tuple[list[dict[str, str]], str]:
     """The table that an audit writes, and what it prints."""
     console = Console(record=True, width=300)
-    audit(dataset, model, out, console=console)
+    audit(dataset, models, out, console=console)
     with out.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file)), console.export_text()
 
@@ -61,7 +61,7 @@ def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
 ) -> None:
     run = a_run(tmp_path / "run", dataset, corpus=corpus)
     for model in (run, run / "eval" / "best" / "train"):
-        rows, printed = audited(dataset, model, tmp_path / "audit.html")
+        rows, printed = audited(dataset, [model], tmp_path / "audit.html")
         assert {row["id"] for row in rows} == wrong_ids(dataset)
         assert {row["reason"] for row in rows} == {"another text"}
         assert f"{WRONG} of " in printed
@@ -70,28 +70,39 @@ def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
     assert page.count("data:audio/flac") == WRONG
 
 
+def test_two_models_judge_the_rows_that_each_of_them_has_transcribed(
+    tmp_path: Path, dataset: Path
+) -> None:
+    lines = (a_run(tmp_path / "run", dataset) / "eval/best/train/predictions.jsonl").read_text()
+    halves = [tmp_path / "even.jsonl", tmp_path / "odd.jsonl"]
+    for number, file in enumerate(halves):
+        file.write_text("".join(lines.splitlines(keepends=True)[number::2]))
+    rows, _ = audited(dataset, halves, tmp_path / "audit.html")
+    assert {row["id"] for row in rows} == wrong_ids(dataset)
+
+
 def test_what_is_no_evaluation_of_the_dataset_is_refused_with_what_to_do(
     tmp_path: Path, dataset: Path
 ) -> None:
     out = tmp_path / "audit.html"
     (tmp_path / "empty").mkdir()
     with pytest.raises(PredictionsError, match=r"danish-asr evaluate .*evaluator\.split=train"):
-        audit(dataset, tmp_path / "empty", out)
+        audit(dataset, [tmp_path / "empty"], out)
     with pytest.raises(PredictionsError, match=r"none: no such"):
-        audit(dataset, tmp_path / "none", out)
+        audit(dataset, [tmp_path / "none"], out)
     write_predictions(tmp_path / "p.jsonl", [prediction("of another", "dataset", "dataset")])
     with pytest.raises(PredictionsError, match=r"p.jsonl: no row is one of .*data"):
-        audit(dataset, tmp_path / "p.jsonl", out)
+        audit(dataset, [tmp_path / "p.jsonl"], out)
     run = a_run(tmp_path / "run", dataset, decoder={"name": "beam"})
     with pytest.raises(PredictionsError, match="no evaluation"):
-        audit(dataset, run, out)
+        audit(dataset, [run], out)
     with pytest.raises(ConfigError, match=r"--out: expected a file that ends in \.html"):
-        audit(dataset, run, tmp_path / "audit.csv")
+        audit(dataset, [run], tmp_path / "audit.csv")
     assert not out.exists()
 
 
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_a_phone_and_a_screen(tmp_path: Path, dataset: Path, width: int) -> None:
-    audited(dataset, a_run(tmp_path / "run", dataset), tmp_path / "audit.html")
+    audited(dataset, [a_run(tmp_path / "run", dataset)], tmp_path / "audit.html")
     assert in_browser(tmp_path / "audit.html", WIDTH, width=width) <= width

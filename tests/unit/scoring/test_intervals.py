@@ -1,13 +1,13 @@
 """Intervals over speakers, pooled ones of small groups, and the gap between groups."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from danish_asr.metrics import DENOMINATORS, Counts, Denominator, ErrorCounts
+from danish_asr.metrics import Counts, Denominator, ErrorCounts
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
     COUNTS,
@@ -51,7 +51,7 @@ def gap_of(groups: dict[str, pd.DataFrame]) -> Gap:
     return gap
 
 
-@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("denominator", get_args(Denominator))
 def test_rates_of_sums_are_the_rates_of_counts(denominator: Denominator) -> None:
     numbers = np.array([[3, 1, 1, 1, 9, 2, 0, 3], [0, 0, 0, 4, 0, 0, 0, 7]])
     wer, cer = rates(numbers, denominator)

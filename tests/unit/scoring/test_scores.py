@@ -5,14 +5,14 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.metrics import DENOMINATORS, Denominator, ErrorCounts, count_errors
+from danish_asr.metrics import Denominator, ErrorCounts, count_errors
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.intervals import COUNTS
 from danish_asr.scoring.predictions import Prediction
@@ -62,7 +62,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
         assert {key: line[key] for key in of_line} == of_line
 
 
-@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("denominator", get_args(Denominator))
 def test_a_group_without_a_reference_word_has_no_rate(denominator: Denominator) -> None:
     rows = [
         prediction("a", "", "ja nej", dialect="Fynsk"),

@@ -8,6 +8,7 @@ import re
 import shutil
 import tracemalloc
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -256,15 +257,27 @@ def test_log_probabilities_of_long_and_short_windows_are_not_padded(
     assert sum(sizes) * 320 <= len(speech)
 
 
-def test_too_little_memory_of_a_gpu_is_explained(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
+    model: Model, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: Any) -> list[Tensor]:
-        raise torch.OutOfMemoryError
+    most, sizes = 20, list[int]()
 
-    monkeypatch.setattr(model, "_forward", fail)
-    with pytest.raises(RunError, match="--batch-seconds 30"):
-        model.log_probs([np.zeros(RATE, np.float32)])
+    def forward(waveforms: list[Any]) -> list[Tensor]:
+        sizes.append(len(waveforms))
+        if len(waveforms) > most:
+            raise torch.OutOfMemoryError
+        return [torch.zeros(1, 1)] * len(waveforms)
+
+    monkeypatch.setattr(model, "_forward", forward)
+    monkeypatch.setattr(model, "_most_seconds", inf)
+    seconds = [np.zeros(RATE, np.float32)] * 30
+    for _ in range(2):
+        assert len(model.log_probs(seconds)) == 30
+    assert sizes == [30, 15, 15, 15, 15]
+    assert "--batch-seconds 30" in capfd.readouterr().err
+    most = 5
+    with pytest.raises(RunError, match="--batch-seconds 15"):
+        model.log_probs(seconds)
 
 
 @pytest.mark.parametrize("level", [-40, -60])

@@ -4,7 +4,9 @@ Waveforms come in; they become batches of similar lengths. Out come log-probabil
 (S, V).
 """
 
+import sys
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -59,11 +61,14 @@ class TrainedModel:
         half = amp_dtype if self.device.type == "cuda" else None
         self._amp = getattr(torch, half) if half else None
         self._step, self._one_by_one = step, one_by_one
+        self._most_seconds = inf  # of a forward pass; half of one that did not fit
 
     def log_probs(
         self, waveforms: Sequence[NDArray[np.float32]], *, batch_seconds: float | None = None
     ) -> list[Tensor]:
         """Return the log-probabilities of each waveform, (S, V), float32 on the CPU.
+
+        Where a GPU's memory is too small, passes become half as long, once.
 
         Args:
             waveforms: Mono, 16 kHz, each (samples,). Each is normalised on its own, as in training.
@@ -78,26 +83,32 @@ class TrainedModel:
         if any(np.ndim(waveform) != 1 for waveform in waveforms):
             raise TranscriptionError("log_probs takes a list of arrays (samples,): [waveform]")
         seconds = self.seconds_of_batch(batch_seconds)
-        most = 0 if self._one_by_one else round(seconds * SAMPLE_RATE)
-        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
-        for batch in _batches([len(waveform) for waveform in waveforms], most):
-            try:
-                rows = self._forward([waveforms[number] for number in batch])
-            except OutOfMemoryError as error:
-                raise RunError(
-                    f"{self.device} has too little memory for --batch-seconds {seconds:g}; give a "
-                    "smaller number (evaluate: a smaller dataset.valid_max_num_elements), or "
-                    "--device cpu"
-                ) from error
-            for number, log_probs in zip(batch, rows, strict=True):
-                results[number] = log_probs
-        return results
+        try:
+            return self._log_probs(waveforms, seconds)
+        except OutOfMemoryError as error:
+            fault = f"{self.device} has too little memory for --batch-seconds {seconds:g}"
+            if self._most_seconds < inf:
+                fix = "a smaller number (evaluate: a smaller dataset.valid_max_num_elements)"
+                raise RunError(f"{fault}; give {fix}, or --device cpu") from error
+        self._most_seconds = seconds / 2
+        print(f"warning: {fault}; continuing with {seconds / 2:g}", file=sys.stderr)  # noqa: T201
+        torch.cuda.empty_cache()
+        return self.log_probs(waveforms, batch_seconds=batch_seconds)
 
     def seconds_of_batch(self, wanted: float | None) -> float:
         """Return the audio of a forward pass; raises TranscriptionError if it is not positive."""
         if wanted is not None and not wanted > 0:
             raise TranscriptionError(f"batch_seconds must be positive, but is {wanted}")
-        return wanted or self.batch_seconds
+        return min(wanted or self.batch_seconds, self._most_seconds)
+
+    def _log_probs(self, waveforms: Sequence[NDArray[np.float32]], seconds: float) -> list[Tensor]:
+        most = 0 if self._one_by_one else round(seconds * SAMPLE_RATE)
+        results = [torch.empty(0, self.settings.target_vocab_size)] * len(waveforms)
+        for batch in _batches([len(waveform) for waveform in waveforms], most):
+            rows = self._forward([waveforms[number] for number in batch])
+            for number, log_probs in zip(batch, rows, strict=True):
+                results[number] = log_probs
+        return results
 
     @torch.inference_mode()
     def _forward(self, waveforms: Sequence[NDArray[np.float32]]) -> list[Tensor]:
