@@ -3,13 +3,11 @@
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
-from huggingface_hub.errors import OfflineModeIsEnabled
 
+from danish_asr.corpus.sources import parquet
 from danish_asr.recipe.run.run_directory import checkpoint_steps
 from tests.builders import build_source
 from tests.documented import run
-from tests.hub_server import COMMIT
 from tests.recipe.running import arguments
 
 
@@ -20,36 +18,31 @@ def _command(run_directory: Path, name: str, *options: str) -> list[str]:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of the hub with a small CoRal, and no network."""
-    repo = tmp_path / "hub" / "datasets--CoRal-project--coral-v2"
-    build_source(repo / "snapshots" / COMMIT, train=24)
-    (repo / "refs").mkdir()
-    (repo / "refs" / "main").write_text(COMMIT)
-
-    def no_network(*_: object, **__: object) -> None:
-        raise OfflineModeIsEnabled
-
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", no_network)
+def coral(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a small CoRal, in place of the hub."""
+    folder = tmp_path / "coral"
+    build_source(folder, train=24)
+    monkeypatch.setattr(
+        parquet, "source_of_dataset", lambda name: None if name == "mine" else str(folder)
+    )
     monkeypatch.chdir(tmp_path)
-    return repo
+    return folder
 
 
 def test_a_missing_coral_is_converted_once(
-    tmp_path: Path, hub: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, coral: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(RuntimeError, match="status 2"):
         run(_command(tmp_path / "run", "coral_v2_tiny"))
     assert "danish-asr convert hf:" in capsys.readouterr().err
     run(_command(tmp_path / "run", "coral_v2_tiny", "--prepare"))
     assert checkpoint_steps(tmp_path / "run") == [2, 4]
-    hub.rename(tmp_path / "gone")
+    coral.rename(tmp_path / "gone")
     run(_command(tmp_path / "again", "coral_v2_tiny", "--prepare"))
     assert checkpoint_steps(tmp_path / "again") == [2, 4]
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("coral")
 def test_another_corpus_is_refused_with_the_command_that_converts_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

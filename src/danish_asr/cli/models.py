@@ -107,9 +107,10 @@ def transcribe(
     from danish_asr.inference.transcribe import transcribe as transcribe_files
 
     if text is not None:
-        if lm or hotwords or decoder or int8 or speakers or channels == "split":
-            fault = "has the words: only --format, --out, --overwrite and --device go with it"
-            raise typer.BadParameter(fault, param_hint="--text")
+        choices = {"--lm": lm, "--hotwords": hotwords, "--decoder": decoder, "--int8": int8}
+        choices |= {"--speakers": speakers, "--channels": channels == "split"}
+        if chosen := ", ".join(option for option, value in choices.items() if value):
+            raise typer.BadParameter(f"has the words: no {chosen} with it", param_hint="--text")
         if len(audio) != 1 or audio[0].is_dir() or audio[0] == Path("-"):
             raise typer.BadParameter("is that of one audio file", param_hint="--text")
         format_ = format_ or "srt,textgrid"
