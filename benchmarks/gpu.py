@@ -443,7 +443,7 @@ def make_optimizer(row: Row, module: torch.nn.Module) -> Optimizer:
         return AdamW(module.parameters(), fused=None if row.upstream else True, **settings)
     if row.optimizer == "adamw_offload":
         return OffloadedAdamW(module.parameters(), **settings)
-    from danish_asr.recipe.train.adamw_8bit import AdamW8bit
+    from bitsandbytes.optim import AdamW8bit
 
     return AdamW8bit(module.parameters(), **settings)  # type: ignore[no-untyped-call]
 

@@ -12,10 +12,11 @@ from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
+from danish_asr.recipe.data.reader import waveform_dtype
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.readers import check_symbols, waveform_dtype
+from danish_asr.recipe.train.readers import check_symbols
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes

@@ -9,7 +9,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import sha256_of
-from danish_asr.recipe.evaluate.selection import select
+from danish_asr.recipe.evaluate.recipe import select
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from tests.recipe.running import evaluate
 

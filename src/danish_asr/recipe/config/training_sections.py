@@ -150,17 +150,6 @@ Scale = Annotated[float, Strict(), Ge(0)]
 
 
 @dataclass(kw_only=True)
-class GroupConfig(Section):
-    """Values of their own for the parameters whose names match."""
-
-    params: str | list[str] = ".*"
-    """Regular expressions of names."""
-
-    lr: Annotated[float, Strict(), Ge(0), Le(1000)] | Literal["default"] = "default"
-    weight_decay: Scale | Literal["default"] = "default"
-
-
-@dataclass(kw_only=True)
 class AdamWConfig(Section):
     """The settings of `adamw`, `adamw_8bit` and `adamw_offload`."""
 
@@ -175,9 +164,6 @@ class AdamWConfig(Section):
 
     weight_decay: Scale = 0.0
     """How much weights shrink in a step, times the rate."""
-
-    groups: list[GroupConfig] = field(default_factory=list)
-    """Values of their own for parameters: a list with `params`, a pattern of names."""
 
 
 class OptimizerKind(NamedTuple):
@@ -196,12 +182,10 @@ class OptimizerKind(NamedTuple):
         return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
 
-_CODE: Final = "danish_asr.recipe.train"
-
 OPTIMIZERS: Final = {
     "adamw": OptimizerKind(),
-    "adamw_8bit": OptimizerKind(f"{_CODE}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
-    "adamw_offload": OptimizerKind(f"{_CODE}.learning:OffloadedAdamW", on_host=True),
+    "adamw_8bit": OptimizerKind("bitsandbytes.optim:AdamW8bit", extra="bitsandbytes"),
+    "adamw_offload": OptimizerKind("danish_asr.recipe.train.learning:OffloadedAdamW", on_host=True),
 }
 """By ``optimizer.name``."""
 

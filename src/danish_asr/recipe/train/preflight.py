@@ -39,7 +39,7 @@ from danish_asr.recipe.models.cards import (
     with_named_model,
 )
 from danish_asr.recipe.run.run_directory import TOKENIZER
-from danish_asr.recipe.train.learning import group_faults, optimizer_faults
+from danish_asr.recipe.train.learning import optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
 
 _ANSWER_SECONDS: Final = 5
@@ -156,7 +156,7 @@ def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size:
     faults = [
         *_model_faults(config, description, card, size),
         *_layer_faults(config, description.config.encoder_config.num_encoder_layers),
-        *_parameter_faults(config, description),
+        *_size_faults(description),
     ]
     if faults:
         raise ConfigError(faults)
@@ -195,16 +195,13 @@ def _layer_faults(config: AsrConfig, layers: int) -> Iterator[str]:
             yield f"{key} must name at most {layers} encoder layers, but names {number}"
 
 
-def _parameter_faults(config: AsrConfig, description: ModelDescription) -> Iterator[str]:
-    """Build the model without memory, and compare the groups with its parameters."""
+def _size_faults(description: ModelDescription) -> Iterator[str]:
+    """Build the model without memory."""
     gangs, settings = create_fake_gangs(CPU), description.config
     try:
-        module = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
+        description.family.create_new_model(settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever sizes that do not fit each other raise
         yield f"model.config_overrides: no model can be built with these values: {error}"
-        return
-    if config.trains:
-        yield from group_faults(config.optimizer.config.groups, dict(module.named_parameters()))
 
 
 def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self, cast, final
+from typing import Any, Final, Self, cast, final
 
-import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import DataReader, Seq2SeqBatch
-from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.reader import BatchReader, create_reader
+from danish_asr.recipe.data.reader import BatchReader, ReaderSetup, open_reader
 from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
 from danish_asr.recipe.train.console import log
 
 _RISKY: Final = 5.0
 """Times the size of a batch in training that validation may not have memory for."""
-
-
-class ReaderSetup(NamedTuple):
-    """What a reader takes beside the configuration."""
-
-    tokenizer: Tokenizer
-    gangs: Gangs
-    frames: FrameCount
 
 
 def model_frames(model: object) -> FrameCount:
@@ -104,35 +94,6 @@ def splits_reader(
         name: open_reader(setup, config, index, training=False) for name, index in indices.items()
     }
     return SplitsReader(readers, indices)
-
-
-def open_reader(
-    setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool
-) -> BatchReader:
-    """Open the rows of an index as the configuration says."""
-    return create_reader(
-        index,
-        config.dataset,
-        tokenizer=setup.tokenizer,
-        gangs=setup.gangs,
-        dtype=waveform_dtype(setup.gangs, config),
-        num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
-        training=training,
-        seed=config.common.seed,
-        num_frames=setup.frames,
-    )
-
-
-def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
-    """Return full precision, unless sharded parameters in half precision accept nothing else.
-
-    Autocast reduces the precision inside the model, after the first layer has the waveform.
-    """
-    trainer, precision = config.trainer, config.trainer.mixed_precision
-    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if config.trains and sharded and precision.mode == "static":
-        return cast(torch.dtype, getattr(torch, precision.dtype))
-    return torch.float32
 
 
 class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
