@@ -5,7 +5,7 @@ Before them, what a value of any section may be. The text below a field is its h
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -312,16 +312,3 @@ class RegimeSection(Section):
 
     publish_metrics_every_n_steps: AtLeastOne | None = 100
     """Steps between reports."""
-
-    def with_steps(self, epoch: int) -> "RegimeSection":
-        """Return the section with its epochs, of so many steps each, in steps."""
-        if self.validate_every_n_data_epochs is None:
-            return self
-        unit = self.publish_metrics_every_n_steps or 1
-        steps = max(round(self.validate_every_n_data_epochs * epoch / unit), 1) * unit
-        return replace(
-            self,
-            validate_every_n_data_epochs=None,
-            validate_every_n_steps=steps,
-            checkpoint_every_n_steps=steps,
-        )

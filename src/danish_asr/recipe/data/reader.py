@@ -1,8 +1,8 @@
 """From an index to fairseq2's ``DataReader`` of its batches: background decoding, exact resume."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast, final
 
 import numpy as np
 import torch
@@ -281,6 +281,67 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             .and_return()
         )
         return iter(pipeline)
+
+
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
+    """The run must stop before the validation is complete."""
+
+
+@final
+class SplitsReader(DataReader[Seq2SeqBatch]):
+    """Reads several splits one after the other, so that one score covers all of their rows.
+
+    The ``example["split"]`` of a batch is the name of the split in the configuration.
+
+    Attributes:
+        indices: The rows of splits, by name.
+        interrupted: Called before a batch; if it returns True, which it must do on every rank,
+            :class:`ValidationInterrupted` is raised instead.
+    """
+
+    def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
+        self._readers, self.indices = readers, indices
+        self.interrupted: Callable[[], bool] = lambda: False
+        self._left = self._batches()
+
+    def _batches(self) -> Iterator[list[Seq2SeqBatch]]:
+        # A reader begins with its largest batch, and the first one with the largest of all.
+        for name in sorted(self._readers, key=lambda name: -self._readers[name].largest_memory()):
+            for batches in self._readers[name]:
+                for batch in batches:
+                    example = cast(dict[str, Any], batch.example)
+                    example["split"] = [name] * batch.num_examples
+                yield batches
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        if self.interrupted():
+            self.reset()
+            raise ValidationInterrupted
+        return next(self._left)
+
+    @override
+    def reset(self) -> None:
+        for reader in self._readers.values():
+            reader.reset()
+        self._left = self._batches()
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return {}  # a validation always begins with its first row
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        pass
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return 1
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.data.reader import ReaderSetup
+from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader, ValidationInterrupted
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.run_directory import (
@@ -51,12 +51,7 @@ from danish_asr.recipe.train.ending import (
     on_stop_signals,
 )
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
-from danish_asr.recipe.train.readers import (
-    SplitsReader,
-    ValidationInterrupted,
-    model_frames,
-    splits_reader,
-)
+from danish_asr.recipe.train.readers import model_frames, splits_reader
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions

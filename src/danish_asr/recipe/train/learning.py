@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, final
@@ -23,7 +22,6 @@ from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
-from danish_asr.base.errors import MissingExtraError
 from danish_asr.recipe.config import training_sections as sections
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
 from danish_asr.recipe.config.schema import AsrConfig
@@ -115,14 +113,6 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
         return optimizer
 
     register_component(container, Optimizer, name, config_kls=sections.AdamWConfig, factory=create)
-
-
-def optimizer_faults(name: str) -> list[str]:
-    """Return why the optimizer ``optimizer.name`` cannot be used here."""
-    extra = sections.OPTIMIZERS[name].extra
-    if extra is None or find_spec(extra) is not None:
-        return []
-    return [f"optimizer.name: {MissingExtraError(name, extra)}"]
 
 
 @final

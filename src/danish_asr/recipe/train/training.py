@@ -88,14 +88,8 @@ def register_common(container: DependencyContainer) -> None:
     configure_console()
     titles = {"chance": CHANCE, **run_directory.SCORE_TITLES}
     for priority, (name, title) in enumerate(titles.items(), start=199):
-        # Also for fairseq2's own wer, whose score of 0 it would print as -0.
-        descriptor = MetricDescriptor(name, title, priority, _format_score)
+        descriptor = MetricDescriptor(name, title, priority, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
-
-
-def _format_score(value: object) -> str:
-    """Format an error rate as fairseq2 does; it negates scores, so that 0 arrives as -0.0."""
-    return format_as_float(value or 0.0)
 
 
 @final
@@ -158,11 +152,14 @@ class AsrRecipe(TrainRecipe):
         reader = readers.training_reader(setup, config, rows.train)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.validate_every_n_data_epochs:
-            config = replace(config, regime=config.regime.with_steps(epoch))
-            steps = config.regime.validate_every_n_steps
+            regime = replace(config.regime)
+            interval = config.regime.validate_every_n_data_epochs * epoch
+            reports = regime.publish_metrics_every_n_steps or 1
+            steps = max(round(interval / reports), 1) * reports
             log.info("Validation after every {} steps.", steps)
-            of_fairseq2 = context.config.as_(Fairseq2Config).regime
-            of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
+            for section in (regime, context.config.as_(Fairseq2Config).regime):
+                section.validate_every_n_steps = section.checkpoint_every_n_steps = steps
+            config = replace(config, regime=regime)
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.stages
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)

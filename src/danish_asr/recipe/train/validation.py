@@ -17,10 +17,10 @@ from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_dec
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
-from danish_asr.recipe.data.reader import ReaderSetup
+from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
-from danish_asr.recipe.train.readers import SplitsReader, splits_reader
+from danish_asr.recipe.train.readers import splits_reader
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"
