@@ -50,27 +50,7 @@ def run(tmp_path: Path, finished_run: Path) -> Path:
     return tmp_path / "run"
 
 
-OTHERS = [
-    ("decoder.name=beam", "decoder.config={beam: 6}"),
-    ("evaluator.where=age > 30",),
-    ("evaluator.amp_dtype=torch.float16",),
-]
-
-
-@pytest.mark.parametrize("values", OTHERS, ids=["decoder", "where", "precision"])
-def test_results_of_another_configuration_are_not_replaced(
-    run: Path, dataset: Path, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    label = "evaluator.label=mine"
-    assert evaluate(run, dataset, label) == 0
-    folder = run / "eval" / "best" / "test" / "mine"
-    before = (folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()
-    assert evaluate(run, dataset, label, *values) == 2
-    assert "evaluator.label" in capsys.readouterr().err
-    assert ((folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()) == before
-
-
-def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
+def test_an_evaluation_is_written_again_also_of_another_checkpoint(
     run: Path, dataset: Path
 ) -> None:
     file = run / "eval" / "best" / "test" / EVALUATION
@@ -85,6 +65,5 @@ def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
     assert evaluate(run, dataset, "regime.score_profile=plain") == 0
     again = json.loads(file.read_text())
     assert again["step"] == other
-    assert again["configuration_sha256"] == first["configuration_sha256"]
     document = json.loads(file.with_name("scores.json").read_text(encoding="utf-8"))
     assert document["settings"]["profile"] == "plain"
