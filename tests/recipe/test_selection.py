@@ -44,15 +44,10 @@ def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     assert fault.startswith("evaluator.checkpoint")
 
 
-@pytest.fixture
-def run(tmp_path: Path, finished_run: Path) -> Path:
-    shutil.copytree(finished_run, tmp_path / "run")
-    return tmp_path / "run"
-
-
 def test_an_evaluation_is_written_again_also_of_another_checkpoint(
-    run: Path, dataset: Path
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
     file = run / "eval" / "best" / "test" / EVALUATION
     assert evaluate(run, dataset) == 0
     first = json.loads(file.read_text())

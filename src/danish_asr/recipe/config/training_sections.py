@@ -195,7 +195,7 @@ class OptimizerSection(Section):
     """The optimizer."""
 
     name: Literal["adamw", "adamw_8bit", "adamw_offload"] = "adamw"
-    """adamw_8bit needs a quarter of the memory of moments, adamw_offload keeps them on the host."""
+    """adamw_8bit: moments in a quarter of the memory, not with fsdp; adamw_offload: on the host."""
 
     config: AdamWConfig = field(default_factory=AdamWConfig)
 
