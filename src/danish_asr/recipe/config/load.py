@@ -45,7 +45,7 @@ dataset:
 """)
     )
 )
-"""Keys of upstream that would change the model, the rows or the labels: their one value here."""
+"""Keys of upstream and fairseq2 that would change what is learned: their one value here."""
 
 WITHOUT_EFFECT: Final = {
     "model": "dtype mmap compile compile_options",
