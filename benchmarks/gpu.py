@@ -152,7 +152,7 @@ from danish_asr.recipe.config.training_sections import OptimizerSection
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
-from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW, use_fused
+from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW
 from danish_asr.recipe.train.masking import install_masker
 
 DANISH: Final = 80
@@ -239,7 +239,6 @@ def recipe_config(settings: Settings, row: Row) -> AsrConfig:
     section = config.trainer
     section.mixed_precision.mode = "auto" if settings.amp else "off"
     section.activation_checkpointing.mode = "layerwise" if row.checkpointing else "off"
-    use_fused(config.optimizer.config, torch.device("cuda"))
     return config
 
 
@@ -443,7 +442,7 @@ def make_optimizer(row: Row, module: torch.nn.Module) -> Optimizer:
         return AdamW(module.parameters(), fused=None if row.upstream else True, **settings)
     if row.optimizer == "adamw_offload":
         return OffloadedAdamW(module.parameters(), **settings)
-    from danish_asr.recipe.train.adamw_8bit import AdamW8bit
+    from bitsandbytes.optim.adamw import AdamW8bit
 
     return AdamW8bit(module.parameters(), **settings)  # type: ignore[no-untyped-call]
 

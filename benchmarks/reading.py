@@ -46,10 +46,10 @@ from danish_asr.base.schema import (
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.config.schema import DatasetSection, TaskSection
+from danish_asr.recipe.config.schema import AsrConfig, CommonSection, DatasetSection, TaskSection
 from danish_asr.recipe.data import sampler
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
-from danish_asr.recipe.data.reader import create_reader
+from danish_asr.recipe.data.reader import ReaderSetup, open_reader
 from danish_asr.recipe.data.targets import (
     FrameCount,
     Targets,
@@ -192,7 +192,7 @@ def report(name: str, results: dict[str, list[dict[str, float]]]) -> None:
 
 def measure(reader: str, root: Path) -> None:
     """Read about one epoch and print a JSON object."""
-    batches = iter(open_reader(reader, root))
+    batches = iter(reader_of_kind(reader, root))
     next(batches)
     wanted = 0.9 * sum(
         pq.read_table(path, columns=["audio_size"], partitioning=None)["audio_size"]
@@ -220,7 +220,7 @@ def measure(reader: str, root: Path) -> None:
     os._exit(0)
 
 
-def open_reader(reader: str, root: Path) -> DataReader[Seq2SeqBatch]:
+def reader_of_kind(reader: str, root: Path) -> DataReader[Seq2SeqBatch]:
     """Either reader with the same settings, in training."""
     settings: dict[str, Any] = {
         "max_audio_len": MAX_LENGTH,
@@ -248,16 +248,10 @@ def open_reader(reader: str, root: Path) -> DataReader[Seq2SeqBatch]:
     section = DatasetSection(asr_task_config=TaskSection(**settings), transforms=transforms)
     if reader == "speed":
         section.speed_factors = [0.9, 1.0, 1.1]
-    return create_reader(
-        DanishAsrDataset(root).read_index("train").with_targets("raw"),
-        section,
-        tokenizer=tokenizer,
-        gangs=gangs,
-        dtype=torch.float32,
-        num_accumulate=1,
-        training=True,
-        seed=1,
-    )
+    config = AsrConfig(dataset=section, common=CommonSection(seed=1))
+    config.trainer.grad_accumulation.num_batches = 1
+    index = DanishAsrDataset(root).read_index("train").with_targets("raw")
+    return open_reader(ReaderSetup(tokenizer, gangs, FrameCount()), config, index, training=True)
 
 
 def write_rows(root: Path, rows: int) -> None:
@@ -328,13 +322,13 @@ def measure_index(root: Path) -> None:
 
 
 def measure_texts(index: Index) -> None:
-    """Filters, fingerprint and the count of unknown symbols."""
+    """Filters, digest and the count of unknown symbols."""
     targets = Targets(tokenizer_of(SENTENCE.replace("ø", "")))
     index = index.with_targets("raw")
     frames = FrameCount()(index.lengths)
     needed = timed("bounds", lambda: frames_needed(index, targets, frames))
     kept, _ = timed("filters", lambda: select_rows(index, TaskSection(), needed, frames))
-    timed("fingerprint", lambda: index.digest(kept))
+    timed("digest", lambda: index.digest(kept))
     unknown = timed("unknown symbols", lambda: count_unknown(index, targets))
     print(f"{len(kept):,} rows kept, {unknown.share:.1%} of the characters unknown")
 

@@ -17,9 +17,17 @@ from fairseq2.gang import FakeGang, Gangs
 
 from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.config.schema import DatasetSection, StorageSection, TaskSection
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    CommonSection,
+    DatasetSection,
+    StorageSection,
+    TaskSection,
+)
+from danish_asr.recipe.config.training_sections import AccumulationConfig, TrainerSection
 from danish_asr.recipe.data.index import DanishAsrDataset
-from danish_asr.recipe.data.reader import BatchReader, create_reader
+from danish_asr.recipe.data.reader import BatchReader, ReaderSetup, open_reader
+from danish_asr.recipe.data.targets import FrameCount
 
 CPU = torch.device("cpu")
 DIALECTS = ("Østjysk", "Fynsk", None)
@@ -126,16 +134,14 @@ def reader(
         **options,
     )
     opened = DanishAsrDataset(dataset) if isinstance(dataset, Path) else dataset
-    return create_reader(
-        opened.read_index(split).with_targets(text_profile),
-        section,
-        tokenizer=tokenizer,
-        gangs=gangs(rank, world),
-        dtype=torch.float32,
-        num_accumulate=accumulate,
-        training=training,
-        seed=1,
+    config = AsrConfig(
+        dataset=section,
+        common=CommonSection(seed=1),
+        trainer=TrainerSection(grad_accumulation=AccumulationConfig(num_batches=accumulate)),
     )
+    setup = ReaderSetup(tokenizer, gangs(rank, world), FrameCount())
+    index = opened.read_index(split).with_targets(text_profile)
+    return open_reader(setup, config, index, training=training)
 
 
 def ids_of(batches: Any) -> list[str]:

@@ -12,10 +12,11 @@ from torch import nn
 
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection, TokenizerSection
+from danish_asr.recipe.data.reader import waveform_dtype
 from danish_asr.recipe.data.targets import UnknownSymbols
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.criterion import chance_loss
-from danish_asr.recipe.train.readers import check_symbols, waveform_dtype
+from danish_asr.recipe.train.readers import check_symbols
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
 from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
@@ -31,18 +32,11 @@ def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "best", "key"),
-    [
-        (10.5, math.inf, None),  # a new head
-        (500.0, math.inf, "dataset.asr_task_config.normalize_audio"),
-        (4.2, 1.3, "trainer.max_grad_norm"),
-        (0.9, 0.1, None),
-    ],
+    ("loss", "key"), [(10.5, "None"), (500.0, "dataset.asr_task_config.normalize_audio")]
 )
-def test_a_loss_that_is_too_high_is_reported(loss: float, best: float, key: str | None) -> None:
+def test_a_loss_above_chance_is_reported(loss: float, key: str) -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
-    warning = loss_warning(loss, 9.0, best)
-    assert (warning is None) if key is None else (key in str(warning))
+    assert key in str(loss_warning(loss, 9.0))  # that of a new head may be a little above
 
 
 @pytest.mark.parametrize(

@@ -25,16 +25,6 @@ def scores(run: Path) -> list[Any]:
     return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path
-) -> Path:
-    run = tmp_path_factory.mktemp("runs") / "undisturbed"
-    shutil.copytree(finished_run, run)
-    assert evaluate(run, dataset, *FEW_ROWS) == 0
-    return run
-
-
 @pytest.fixture
 def run(tmp_path: Path, finished_run: Path) -> Path:
     shutil.copytree(finished_run, tmp_path / "run")
@@ -42,9 +32,11 @@ def run(tmp_path: Path, finished_run: Path) -> Path:
 
 
 def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undisturbed_one(
-    run: Path, dataset: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TRAPS, validation: upstream ends with 0 at SIGUSR1, without predictions."""
+    undisturbed = shutil.copytree(run, tmp_path / "undisturbed")
+    assert evaluate(undisturbed, dataset, *FEW_ROWS) == 0
 
     def stop(count: int) -> None:
         if count == 5:

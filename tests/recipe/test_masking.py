@@ -75,12 +75,8 @@ def test_a_trained_model_starts_a_run_with_and_without_masking(
     assert evaluate(tmp_path / "run", dataset, *named) == 0
 
 
-def test_what_cannot_be_masked_is_refused_with_the_key_to_use(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+def test_spans_of_all_channels_are_refused(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """TRAPS, names: use_masking fails for a checkpoint that has no mask embedding."""
-    named = f"model={{path: {finished_run}, config_overrides: {{use_masking: true}}}}"
-    assert train(tmp_path / "run", dataset, named, "masking.channel=0.1") == 2
-    message = capsys.readouterr().err
-    for key in ("model.config_overrides.use_masking", "masking.channel_span"):
-        assert f"- {key} " in message
+    assert train(tmp_path / "run", dataset, "masking={channel: 0.1, channel_span: 999}") == 2
+    assert "- masking.channel_span " in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import sha256_of
-from danish_asr.recipe.evaluate.selection import select
+from danish_asr.recipe.evaluate.recipe import select
 from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from tests.recipe.running import evaluate
 
@@ -44,35 +44,10 @@ def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     assert fault.startswith("evaluator.checkpoint")
 
 
-@pytest.fixture
-def run(tmp_path: Path, finished_run: Path) -> Path:
-    shutil.copytree(finished_run, tmp_path / "run")
-    return tmp_path / "run"
-
-
-OTHERS = [
-    ("decoder.name=beam", "decoder.config={beam: 6}"),
-    ("evaluator.where=age > 30",),
-    ("evaluator.amp_dtype=torch.float16",),
-]
-
-
-@pytest.mark.parametrize("values", OTHERS, ids=["decoder", "where", "precision"])
-def test_results_of_another_configuration_are_not_replaced(
-    run: Path, dataset: Path, values: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_an_evaluation_is_written_again_also_of_another_checkpoint(
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    label = "evaluator.label=mine"
-    assert evaluate(run, dataset, label) == 0
-    folder = run / "eval" / "best" / "test" / "mine"
-    before = (folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()
-    assert evaluate(run, dataset, label, *values) == 2
-    assert "evaluator.label" in capsys.readouterr().err
-    assert ((folder / PREDICTIONS).read_bytes(), (folder / EVALUATION).read_bytes()) == before
-
-
-def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
-    run: Path, dataset: Path
-) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
     file = run / "eval" / "best" / "test" / EVALUATION
     assert evaluate(run, dataset) == 0
     first = json.loads(file.read_text())
@@ -85,6 +60,5 @@ def test_the_same_evaluation_is_written_again_also_of_another_checkpoint(
     assert evaluate(run, dataset, "regime.score_profile=plain") == 0
     again = json.loads(file.read_text())
     assert again["step"] == other
-    assert again["configuration_sha256"] == first["configuration_sha256"]
     document = json.loads(file.with_name("scores.json").read_text(encoding="utf-8"))
     assert document["settings"]["profile"] == "plain"

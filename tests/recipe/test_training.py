@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from importlib.metadata import version
 from pathlib import Path
 
@@ -19,16 +18,12 @@ from danish_asr.recipe.run.run_directory import (
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import (
-    RECIPE,
     arguments,
     changed,
     eval_main,
     evaluate,
     metrics,
-    same_weights,
-    start,
     train,
-    wait_for,
 )
 
 
@@ -80,23 +75,6 @@ def test_the_learning_rate_ends_with_the_last_step(finished_run: Path) -> None:
     config = read_yaml(finished_run / "config.yaml")
     last = config["optimizer"]["config"]["lr"] * config["lr_scheduler"]["config"]["final_lr_scale"]
     assert metrics(finished_run, "train")[-1]["Learning Rate"] == pytest.approx(last)
-
-
-def test_a_run_that_was_killed_continues_bit_for_bit(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    """TRAPS, data reading: upstream continues with other batches and repeats steps in its files."""
-    run = tmp_path / "run"
-    process = start(RECIPE, arguments(run, dataset))
-    wait_for(lambda: 2 in checkpoint_steps(run), process)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    shutil.rmtree(run / "checkpoints" / "step_4", ignore_errors=True)
-    assert train(run, dataset) == 0
-    assert same_weights(run, finished_run)
-    names = ("Step", LOSS, "Gradient Norm", "Learning Rate")
-    there = [[row[name] for name in names] for row in metrics(finished_run, "train")]
-    assert [[row[name] for name in names] for row in metrics(run, "train")] == there
 
 
 def test_a_finished_run_stays_as_it_is_and_refuses_another_configuration(

@@ -60,7 +60,7 @@ def test_code_in_weights_is_refused_and_does_not_run(
     if restrict:
         assert "restrict: False" in error
     else:
-        assert re.search(r"sdp_00\.pt .*\n(.*\n)?.*holds code, posix.mkdir\n.*state_dict", error)
+        assert re.search(r"sdp_00\.pt .*\n(.*\n)?.*holds code, posix.mkdir", error)
     assert "weights_only" not in error
 
 

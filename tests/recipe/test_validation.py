@@ -2,21 +2,13 @@
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from fairseq2.metrics.recorders import MetricDescriptorRegistry
-from fairseq2.recipe.composition import _register_train_recipe
-from fairseq2.runtime.dependency import DependencyContainer
 
 from danish_asr.metrics import compute_wer
-from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import SCORE_TITLES
-from danish_asr.recipe.train.training import AsrRecipe
 from danish_asr.recipe.train.validation import ErrorRates, rates_of
 from tests.recipe.running import metrics, train
 
@@ -50,25 +42,6 @@ def test_the_character_error_rate_is_that_of_a_named_profile() -> None:
     row = ("Det koster 25 %!", "det koster femogtyve procent")
     assert rates(row, profile="coral")["cer"] == 0.0
     assert rates(row, profile="raw")["cer"] > 0.0
-
-
-def test_dialects_with_too_few_rows_to_choose_a_checkpoint_by_are_named(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    own = ("regime.score_metric=worst_group_wer", "regime.num_steps=2")
-    assert train(tmp_path / "run", dataset, *own) == 0
-    assert "fewer than 50 rows of Bornholmsk (" in capsys.readouterr().err
-
-
-def test_a_score_of_zero_is_printed_without_a_sign() -> None:
-    """TRAPS, validation: fairseq2 negates the score twice and prints -0."""
-    container = DependencyContainer()
-    _register_train_recipe(container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig()))))
-    descriptors = container.resolve(MetricDescriptorRegistry)
-    for name in SCORE_TITLES:
-        descriptor = descriptors.maybe_get(name)
-        assert descriptor is not None
-        assert [descriptor.formatter(value) for value in (-0.0, 12.5)] == ["0", "12.5"]
 
 
 def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(

@@ -29,7 +29,7 @@ from danish_asr.planning.memory import (
 from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.index import Index, training_rows
-from danish_asr.recipe.data.reader import EpochSize
+from danish_asr.recipe.data.reader import EpochSize, ReaderSetup, open_reader
 from danish_asr.recipe.models.cards import (
     Assets,
     ModelDescription,
@@ -39,7 +39,7 @@ from danish_asr.recipe.models.cards import (
 )
 from danish_asr.recipe.run.advice import long_warmup
 from danish_asr.recipe.train.preflight import with_accumulation
-from danish_asr.recipe.train.readers import ReaderSetup, model_frames, open_reader
+from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _DANISH_SYMBOLS: Final = 100

@@ -26,9 +26,6 @@ from danish_asr.recipe.config.load import ineffective_keys, load
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
 
-_DAY: Final = 24 * 60
-"""Minutes. No process waits longer for another, so a larger time-out was meant in seconds."""
-
 _ALLOCATOR: Final = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 """Batches differ in shape, and with segments that grow, less of the GPU's memory is lost to gaps.
 What a user sets stays."""
@@ -100,12 +97,9 @@ def read_configuration(request: Request) -> Tree:
     """Merge the files and overrides; name, once, the keys whose values have no effect here."""
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
-    if rank_info().rank == 0:
-        if keys := ineffective_keys(tree):
-            note(f"no effect here: {', '.join(keys)}")
-        timeout = value_of(tree, "gang.timeout")
-        if isinstance(timeout, int) and timeout > _DAY:
-            note(f"gang.timeout={timeout} is in minutes: for {timeout} seconds, {timeout // 60}")
+    keys = ineffective_keys(tree)
+    if keys and rank_info().rank == 0:
+        note(f"no effect here: {', '.join(keys)}")
     return tree
 
 

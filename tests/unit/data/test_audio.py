@@ -102,14 +102,6 @@ def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | Non
     np.testing.assert_array_equal(decode(encoded, 12_345), expected)
 
 
-def test_channels_are_averaged() -> None:
-    left, right = waveform(9_000, 1), waveform(9_000, 2)
-
-    mean = decode(encode(np.stack([left, right], axis=1), "FLAC", "PCM_24"), 9_000)
-
-    np.testing.assert_allclose(mean, (left + right) / 2, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("encoded", "message"),
     [

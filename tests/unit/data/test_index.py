@@ -2,7 +2,6 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.data.index import DanishAsrDataset
 from tests.shards import utterance, write_dataset, write_shard
 
@@ -44,19 +43,3 @@ def test_a_condition_may_name_any_column_of_rows_and_paths(
         assert index.lengths[row] == every.lengths[place]
         assert index.rows["_group"][row] == every.rows["_group"][place]
         assert index.audio.read(row) == every.audio.read(place)
-
-
-@pytest.mark.parametrize(
-    ("where", "mentioned"),
-    [
-        ("dialect = 'Bornholmsk'", "Fynsk, Østjysk"),
-        ("audio_size > 1000000", "audio_size"),
-        ("dialekt = 'Fynsk'", "dialect"),
-        ("dialect =", "dialect ="),
-    ],
-)
-def test_a_condition_that_no_row_fulfils_or_is_no_sql_is_refused_with_what_there_is(
-    dataset: DanishAsrDataset, where: str, mentioned: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"(?s)dataset.valid_where.*{mentioned}"):
-        dataset.read_index("train", where, key="dataset.valid_where")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
 
+import torch
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
 from fairseq2.recipe import config as base
 from fairseq2.utils.structured import StandardValueConverter
@@ -64,7 +65,11 @@ def _section(kind: type[SectionT], tree: dict[str, Any]) -> SectionT:
 def _optimizer(config: AsrConfig) -> base.OptimizerSection:
     """AdamW as fairseq2 has it; our own optimizers take our settings."""
     name, settings = config.optimizer.name, config.optimizer.config
-    own = settings if name != "adamw" else _section(base.AdamWConfig, unstructure(settings))
+    if name != "adamw":
+        return base.OptimizerSection(name=name, config=settings)
+    # On GPUs one pass over memory. On a CPU PyTorch's choice can be repeated bit for bit.
+    implementation = "fused" if torch.cuda.is_available() else "auto"
+    own = _section(base.AdamWConfig, {**unstructure(settings), "impl": implementation})
     return base.OptimizerSection(name=name, config=own)
 
 

@@ -28,6 +28,7 @@ ONLY_DEFAULT: Final[Tree] = dict(
     flatten(
         from_yaml("""
 model: {family: wav2vec2_asr}
+optimizer: {config: {groups: []}}
 pretrained_encoder: {path: null, family: wav2vec2_ssl, arch: null, config_overrides: null}
 tokenizer: {family: char_tokenizer, config_overrides: null}
 dataset:
@@ -44,7 +45,7 @@ dataset:
 """)
     )
 )
-"""Keys of upstream that would change the model, the rows or the labels: their one value here."""
+"""Keys of upstream and fairseq2 that would change what is learned: their one value here."""
 
 WITHOUT_EFFECT: Final = {
     "model": "dtype mmap compile compile_options",
@@ -191,6 +192,8 @@ def _broken_rules(config: AsrConfig) -> Iterator[str]:
         yield "trainer.unfreeze must be empty with trainer.freeze_encoder_for_n_steps"
     if trainer.unfreeze and 0 not in trainer.unfreeze:
         yield f"trainer.unfreeze must say what learns from step 0 on, but is {trainer.unfreeze}"
+    if config.optimizer.name == "adamw_8bit" and trainer.data_parallelism == "fsdp":
+        yield "optimizer.name must not be adamw_8bit with fsdp; adamw_offload takes shards"
     if regime.num_steps is None and config.lr_scheduler.name not in WITHOUT_END:
         yield "regime.num_steps must be given for this schedule, but is null"
     if regime.num_data_epochs is not None and trainer.stages:

@@ -5,7 +5,7 @@ Before them, what a value of any section may be. The text below a field is its h
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -150,17 +150,6 @@ Scale = Annotated[float, Strict(), Ge(0)]
 
 
 @dataclass(kw_only=True)
-class GroupConfig(Section):
-    """Values of their own for the parameters whose names match."""
-
-    params: str | list[str] = ".*"
-    """Regular expressions of names."""
-
-    lr: Annotated[float, Strict(), Ge(0), Le(1000)] | Literal["default"] = "default"
-    weight_decay: Scale | Literal["default"] = "default"
-
-
-@dataclass(kw_only=True)
 class AdamWConfig(Section):
     """The settings of `adamw`, `adamw_8bit` and `adamw_offload`."""
 
@@ -175,9 +164,6 @@ class AdamWConfig(Section):
 
     weight_decay: Scale = 0.0
     """How much weights shrink in a step, times the rate."""
-
-    groups: list[GroupConfig] = field(default_factory=list)
-    """Values of their own for parameters: a list with `params`, a pattern of names."""
 
 
 class OptimizerKind(NamedTuple):
@@ -196,12 +182,10 @@ class OptimizerKind(NamedTuple):
         return 2 * elements + 2 * 4 * math.ceil(elements / 256)
 
 
-_CODE: Final = "danish_asr.recipe.train"
-
 OPTIMIZERS: Final = {
     "adamw": OptimizerKind(),
-    "adamw_8bit": OptimizerKind(f"{_CODE}.adamw_8bit:AdamW8bit", extra="bitsandbytes"),
-    "adamw_offload": OptimizerKind(f"{_CODE}.learning:OffloadedAdamW", on_host=True),
+    "adamw_8bit": OptimizerKind("bitsandbytes.optim:AdamW8bit", extra="bitsandbytes"),
+    "adamw_offload": OptimizerKind("danish_asr.recipe.train.learning:OffloadedAdamW", on_host=True),
 }
 """By ``optimizer.name``."""
 
@@ -211,7 +195,7 @@ class OptimizerSection(Section):
     """The optimizer."""
 
     name: Literal["adamw", "adamw_8bit", "adamw_offload"] = "adamw"
-    """adamw_8bit needs a quarter of the memory of moments, adamw_offload keeps them on the host."""
+    """adamw_8bit: moments in a quarter of the memory, not with fsdp; adamw_offload: on the host."""
 
     config: AdamWConfig = field(default_factory=AdamWConfig)
 
@@ -328,16 +312,3 @@ class RegimeSection(Section):
 
     publish_metrics_every_n_steps: AtLeastOne | None = 100
     """Steps between reports."""
-
-    def with_steps(self, epoch: int) -> "RegimeSection":
-        """Return the section with its epochs, of so many steps each, in steps."""
-        if self.validate_every_n_data_epochs is None:
-            return self
-        unit = self.publish_metrics_every_n_steps or 1
-        steps = max(round(self.validate_every_n_data_epochs * epoch / unit), 1) * unit
-        return replace(
-            self,
-            validate_every_n_data_epochs=None,
-            validate_every_n_steps=steps,
-            checkpoint_every_n_steps=steps,
-        )

@@ -313,16 +313,11 @@ def training_rows(
 
 def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
     names = split_names(find_shards(dataset.path))
-    scored = names_of_splits(config.dataset.valid_split)
     key = "dataset.valid_split" if config.trains else "evaluator.split"
-    splits = dict.fromkeys(scored, key)
+    splits = dict.fromkeys(names_of_splits(config.dataset.valid_split), key)
     if config.trains:
         splits[config.dataset.train_split] = "dataset.train_split"
     for split, named_by in splits.items():
         if split not in names:
             hint = splitting_hint(split, names)
             yield f"{named_by}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
-    for split in scored:
-        complete, _, corpus = split.partition("_")
-        if corpus and complete in scored:
-            yield f"{key}: '{complete}' and '{split}' have rows in common; name one"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast, final
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from typing_extensions import override
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError, user_code
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.recipe.config.schema import DatasetSection
+from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import NUMBERS, TARGET, Index, Rows
 from danish_asr.recipe.data.sampler import (
@@ -32,49 +32,59 @@ from danish_asr.recipe.data.targets import FrameCount, Targets
 from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed, transforms_of_training
 
 
-def create_reader(
-    index: Index,
-    section: DatasetSection,
-    *,
-    tokenizer: Tokenizer,
-    gangs: Gangs,
-    dtype: torch.dtype,
-    num_accumulate: int,
-    training: bool,
-    seed: int,
-    num_frames: FrameCount = FrameCount(),  # noqa: B008 - immutable
+class ReaderSetup(NamedTuple):
+    """What a reader takes beside the configuration."""
+
+    tokenizer: Tokenizer
+    gangs: Gangs  # the data-parallel one decides which batches this process reads
+    frames: FrameCount  # of the model
+
+
+def open_reader(
+    setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool
 ) -> "BatchReader":
     """Read the rows of an index, with targets, in batches.
 
-    In training rows are filtered, mixed, shuffled and transformed as the section says. In
+    In training rows are filtered, mixed, shuffled and transformed as the configuration says. In
     evaluation every row comes exactly once over all processes, whatever it says.
-
-    The data-parallel gang decides which batches this process reads, ``num_accumulate`` per step.
-    Waveforms are normalised in float32 and then cast to ``dtype``. ``num_frames`` counts the
-    model's frames.
 
     Raises:
         ConfigError: A setting is impossible, with these rows or at all.
         DatasetError: The filters leave nothing, or there are fewer rows than processes.
     """
-    targets = Targets(tokenizer)
-    epochs = TrainingEpochs(index, targets, num_frames, section, seed=seed) if training else None
+    section, seed, gangs = config.dataset, config.common.seed, setup.gangs
+    targets, epochs, num_accumulate = Targets(setup.tokenizer), None, 1
+    if training:
+        epochs = TrainingEpochs(index, targets, setup.frames, section, seed=seed)
+        num_accumulate = config.trainer.grad_accumulation.num_batches
     stage = Stage(
         index=index,
         make_epoch=epochs.make if epochs else _every_row(index, section),
         targets=targets,
-        dtype=dtype,
+        dtype=waveform_dtype(gangs, config),
         normalize=section.asr_task_config.normalize_audio,
-        shortest=num_frames.shortest_input(),
+        shortest=setup.frames.shortest_input(),
         transforms=transforms_of_training(section) if training else (),
         pin_memory=gangs.root.device.type == "cuda",
     )
     sharding = Sharding(gangs.dp.rank, gangs.dp.size, num_accumulate)
     reader = BatchReader(stage, sharding, seed=seed, training=training)
     if epochs:
-        reader.fingerprint = epochs.fingerprint() | {"transforms": str(stage.transforms)}
+        reader.digests = {0: index.digest(epochs.kept)}
         reader.filtered, reader.mix = epochs.filtered, epochs.mix
     return reader
+
+
+def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
+    """Return full precision, unless sharded parameters in half precision accept nothing else.
+
+    Autocast reduces the precision inside the model, after the first layer has the waveform.
+    """
+    trainer, precision = config.trainer, config.trainer.mixed_precision
+    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
+    if config.trains and sharded and precision.mode == "static":
+        return cast(torch.dtype, getattr(torch, precision.dtype))
+    return torch.float32
 
 
 def _every_row(index: Index, section: DatasetSection) -> Callable[[int], Epoch]:
@@ -104,7 +114,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     stage, after a step of ``frees_layers``, and when another number of processes continues.
 
     Attributes:
-        fingerprint: What a checkpoint must agree with to be continued, by name.
+        digests: Of the rows of training, by the first step of their stage; a checkpoint must agree.
         filtered: A table of what training's filters kept and removed.
         mix: A table of the effective mix of training.
         epoch: The current epoch, counted from 0.
@@ -118,7 +128,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def __init__(self, stage: "Stage", sharding: Sharding, *, seed: int, training: bool) -> None:
         self.before_step: Callable[[], None] = lambda: None
-        self.fingerprint: Mapping[str, object] = {}
+        self.digests: dict[int, str] = {}
         self.step, self.stages = 0, {0: stage}
         self._sharding, self._seed, self._training = sharding, seed, training
         self._begin_epoch(0)
@@ -132,8 +142,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def add_stage(self, first: int, other: "BatchReader") -> None:
         """From step ``first`` on, read what another reader of training reads."""
         self.stages[first] = other.stages[0]
-        of_stage = {f"{key} {first}": value for key, value in other.fingerprint.items()}
-        self.fingerprint = {**self.fingerprint, **of_stage}
+        self.digests[first] = other.digests[0]
 
     @property
     def _due_stage(self) -> int:
@@ -168,11 +177,6 @@ class BatchReader(DataReader[Seq2SeqBatch]):
     def epochs_read(self) -> int:
         """Epochs that were read to their end."""
         return self.epoch + (self._done == len(self._steps))
-
-    @property
-    def epochs_just_ended(self) -> int:
-        """Epochs that were read, if nothing of the next one was; otherwise 0."""
-        return self.epoch if self._position == 0 else 0
 
     def epoch_size(self) -> EpochSize:
         """The size of the current epoch."""
@@ -237,23 +241,17 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             "position": self._position,
             "order": torch.from_numpy(self._order),
             "processes": self._sharding.world_size,
-            "fingerprint": dict(self.fingerprint),
+            "digests": dict(self.digests),
         }
 
     @override
     def load_state_dict(self, state_dict: dict[str, object]) -> None:
-        """Continue where a reader of the same dataset and settings was, else ``RunError``."""
+        """Continue where a reader of the same rows and settings was; RunError for other rows."""
         state: dict[str, Any] = dict(state_dict)
-        then = state["fingerprint"]
-        changes = [
-            f"{key}: {then.get(key)} then, {value} now"
-            for key, value in self.fingerprint.items()
-            if then.get(key) != value
-        ]
-        if changes:
+        if state["digests"] != self.digests:
             raise RunError(
-                f"the checkpoint was made with other data or settings ({'; '.join(changes)}); "
-                "restore them, or start a new run with the checkpoint as model.path"
+                "the checkpoint was made with other rows of the dataset; restore them, or start a "
+                "new run with the checkpoint as model.path"
             )
         self._begin_epoch(state["epoch"], state["stage"], state["position"])
         self._read_in_order(state["order"].numpy())
@@ -283,6 +281,67 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             .and_return()
         )
         return iter(pipeline)
+
+
+class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
+    """The run must stop before the validation is complete."""
+
+
+@final
+class SplitsReader(DataReader[Seq2SeqBatch]):
+    """Reads several splits one after the other, so that one score covers all of their rows.
+
+    The ``example["split"]`` of a batch is the name of the split in the configuration.
+
+    Attributes:
+        indices: The rows of splits, by name.
+        interrupted: Called before a batch; if it returns True, which it must do on every rank,
+            :class:`ValidationInterrupted` is raised instead.
+    """
+
+    def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
+        self._readers, self.indices = readers, indices
+        self.interrupted: Callable[[], bool] = lambda: False
+        self._left = self._batches()
+
+    def _batches(self) -> Iterator[list[Seq2SeqBatch]]:
+        # A reader begins with its largest batch, and the first one with the largest of all.
+        for name in sorted(self._readers, key=lambda name: -self._readers[name].largest_memory()):
+            for batches in self._readers[name]:
+                for batch in batches:
+                    example = cast(dict[str, Any], batch.example)
+                    example["split"] = [name] * batch.num_examples
+                yield batches
+
+    @override
+    def __iter__(self) -> Self:
+        return self
+
+    @override
+    def __next__(self) -> list[Seq2SeqBatch]:
+        if self.interrupted():
+            self.reset()
+            raise ValidationInterrupted
+        return next(self._left)
+
+    @override
+    def reset(self) -> None:
+        for reader in self._readers.values():
+            reader.reset()
+        self._left = self._batches()
+
+    @override
+    def state_dict(self) -> dict[str, object]:
+        return {}  # a validation always begins with its first row
+
+    @override
+    def load_state_dict(self, state_dict: dict[str, object]) -> None:
+        pass
+
+    @property
+    @override
+    def num_accumulate(self) -> int:
+        return 1
 
 
 @dataclass(frozen=True, eq=False)

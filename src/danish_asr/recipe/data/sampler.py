@@ -67,8 +67,8 @@ class Epoch(NamedTuple):
 class TrainingEpochs:
     """Makes the batches of each epoch of training.
 
-    ``filtered`` is a table of what the filters kept and removed, ``mix`` one of how often an epoch
-    shows the rows of each corpus and condition.
+    ``kept`` are the rows that the filters leave, ``filtered`` is a table of them and of the others,
+    ``mix`` one of how often an epoch shows the rows of each corpus and condition.
 
     Raises:
         ConfigError: The longest utterance fits no batch.
@@ -90,24 +90,24 @@ class TrainingEpochs:
         self._needed = frames_needed(
             index, targets, frames(samples_at_speed(index.lengths, fastest))
         )
-        self._kept, self.filtered = select_rows(index, task, self._needed, frames(index.lengths))
-        if not self._kept.size:
+        self.kept, self.filtered = select_rows(index, task, self._needed, frames(index.lengths))
+        if not self.kept.size:
             fault = f"the filters leave none of its {len(index)} utterances"
             raise DatasetError(f"split '{index.name}': {fault}; see dataset.asr_task_config")
-        longest = int(index.lengths[self._kept].max())
+        longest = int(index.lengths[self.kept].max())
         if longest > task.max_num_elements:
             rule = f"must be at least {longest}, the samples of the longest training utterance"
             now = f"but is {task.max_num_elements}; raise it, or lower max_audio_len"
             raise ConfigError([f"dataset.asr_task_config.max_num_elements {rule}, {now}"])
         self._repeats = repeats_of(
-            index, self._kept, section.mixture_parquet_storage_config.beta_corpus
+            index, self.kept, section.mixture_parquet_storage_config.beta_corpus
         )
-        self.mix = mix_table(index, self._kept, self._repeats)
+        self.mix = mix_table(index, self.kept, self._repeats)
 
     def make(self, epoch: int) -> Epoch:
         """Return the batches of an epoch, counted from 0."""
         index, seed = self._index, self._seed
-        entries = epoch_entries(self._kept, self._repeats, seed=seed, epoch=epoch)
+        entries = epoch_entries(self.kept, self._repeats, seed=seed, epoch=epoch)
         speeds = self._speeds(epoch)
         lengths = samples_at_speed(index.lengths, speeds)
         row_groups = index.rows["_group"].to_numpy()
@@ -125,21 +125,6 @@ class TrainingEpochs:
         longest = min(task.max_audio_len, task.max_num_elements)
         fit = (lengths >= task.min_audio_len) & (lengths <= longest)
         return np.where(fit & (self._needed <= self._frames(lengths)), speeds, 1.0)
-
-    def fingerprint(self) -> dict[str, object]:
-        """What a checkpoint must agree with to be continued, by name."""
-        task = self._section.asr_task_config
-        return {
-            "utterances": len(self._kept),
-            "content": self._index.digest(self._kept),
-            "seed": self._seed,
-            "speed_factors": list(self._section.speed_factors),
-            "limits": str(BatchLimits.of(self._section)),
-            "example_shuffle_window": task.example_shuffle_window,
-            "batch_shuffle_window": task.batch_shuffle_window,
-            "beta_corpus": self._section.mixture_parquet_storage_config.beta_corpus,
-            "weights": [f"{weight.factor:g} x {weight.where}" for weight in self._index.weights],
-        }
 
 
 def mix_table(index: Index, kept: Rows, repeats: NDArray[np.float64]) -> str:

@@ -2,5 +2,5 @@
 
 In: a run's directory and its training configuration, or a model's name. Out, in
 ``OUTDIR/eval/<checkpoint>/<split>``: ``predictions.jsonl`` and ``evaluation.json``, which says what
-was scored. Read `recipe.py` first, then `selection.py` (which model, which rows, which directory).
+was scored.
 """

@@ -1,9 +1,9 @@
-"""The evaluation recipe: a checkpoint or a named model, a split, and its predictions."""
+"""The evaluation recipe: which model on which rows, and where its predictions go."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, Final, NamedTuple, cast, final
 
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import Gang, all_sum
@@ -18,23 +18,29 @@ from torch import Tensor
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus
-from danish_asr.base.config_tree import Tree
-from danish_asr.base.errors import RunFailedError
+from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
+from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
-from danish_asr.decoding.decoders import make_decoder
+from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
+from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.evaluate.selection import Selection, about_evaluation, select
+from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader, ValidationInterrupted
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.run_directory import (
+    CHECKPOINTS,
+    CONFIG_FILE,
     EVALUATION,
     PREDICTIONS,
     PREDICTIONS_SHA256,
+    best_step,
+    checkpoint_steps,
     locked,
+    weights_digest,
 )
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
@@ -44,20 +50,28 @@ from danish_asr.recipe.train.ending import (
     explained,
     on_stop_signals,
 )
-from danish_asr.recipe.train.preflight import Resolved, dump
-from danish_asr.recipe.train.readers import (
-    ReaderSetup,
-    SplitsReader,
-    ValidationInterrupted,
-    model_frames,
-    splits_reader,
-)
+from danish_asr.recipe.train.preflight import Resolved, dump, resolve
+from danish_asr.recipe.train.readers import model_frames, splits_reader
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
 
+NO_CHECKPOINT: Final = "none"
+BEST: Final = "best"
+
+_OF_TRAINING: Final = ("head", "keep_layers")
+"""Keys of ``model`` that change it before it is trained."""
+
 _NOT_WRITTEN: Final = frozenset({"text", "language", "audio_size", "target_size"})
 """What a batch has of its rows and a predictions file does not, or by another name."""
+
+
+class Selection(NamedTuple):
+    """What will be scored."""
+
+    config: AsrConfig
+    output_dir: Path  # of the results
+    step: int | None  # of the checkpoint; None for `model.name` as it is
 
 
 def run(request: cli.Request, tree: Tree) -> Path | None:
@@ -71,23 +85,103 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         if request.dump_config:
             dump(selection.config, where=request.where)
             return None
-        selection, resolved = selection.resolved(request.where)
-        config, rank = selection.config, rank_info().rank
+        resolved = resolve(selection.config, where=request.where)
+        config, rank = resolved.config, rank_info().rank
         if rank == 0:
             cli.note(f"scoring {config.model.name}, split {config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
             write_configuration(config, selection.output_dir)
-            recipe = AsrEvalRecipe(selection, resolved)
+            recipe = AsrEvalRecipe(selection.step, resolved)
             run_evaluation(recipe, sections_of(config), selection.output_dir)
     return selection.output_dir
+
+
+def select(run_dir: Path, tree: Tree, *, where: str) -> Selection:
+    """Decide what is scored, for the OUTDIR of the command line and the configuration's YAML.
+
+    ``evaluator.checkpoint`` says which checkpoint of the run in OUTDIR. Its default is the best
+    one; where OUTDIR holds no run, it is the model that the configuration names, if any.
+
+    Raises:
+        ConfigError: There is no such checkpoint, or a value of the configuration, which errors call
+            ``where``, is wrong.
+    """
+    steps, model = checkpoint_steps(run_dir), tree.get("model")
+    checkpoint = _text(tree, "evaluator.checkpoint")
+    if checkpoint is None:
+        holds_run = bool(steps) or (run_dir / CONFIG_FILE).is_file()
+        has_model = _text(tree, "model.name") or _text(tree, "model.path")
+        checkpoint = NO_CHECKPOINT if has_model and not holds_run else BEST
+    split = _text(tree, "evaluator.split")
+    # An evaluation file of upstream calls it dataset.valid_split.
+    if not split and checkpoint == NO_CHECKPOINT and value_of(tree, "dataset.train_split") is None:
+        split = _text(tree, "dataset.valid_split")
+    split = split or "test"
+    rows = {"valid_split": split, "valid_where": _text(tree, "evaluator.where")}
+    tree = merge(tree, {"dataset": rows})
+    if checkpoint == NO_CHECKPOINT:
+        step = None
+        if isinstance(model, Mapping):
+            tree["model"] = {key: model[key] for key in model if key not in _OF_TRAINING}
+    else:
+        step = _step_of(run_dir, steps, checkpoint, where)
+        tree["model"], tree["pretrained_encoder"] = {"name": f"checkpoint_step_{step}"}, {}
+        checkpoints = str((run_dir / CHECKPOINTS).resolve())
+        tree = merge(tree, {"common": {"assets": {"prev_checkpoint_dir": checkpoints}}})
+    config = load(tree, where=where)
+    # Optimizer and schedule are checked like the rest of a training configuration, then dropped.
+    config = replace(
+        config,
+        evaluator=replace(config.evaluator, checkpoint=checkpoint, split=split),
+        optimizer=None,  # type: ignore[arg-type]
+        lr_scheduler=None,  # type: ignore[arg-type]
+    )
+    return Selection(config, _output_dir(run_dir, config), step)
+
+
+def _text(tree: Tree, key: str) -> str | None:
+    """A value that is a text; one of another type is reported with the other faults."""
+    value = value_of(tree, key)
+    return str(value) if isinstance(value, str | Path) else None
+
+
+def _step_of(run_dir: Path, steps: Sequence[int], checkpoint: str, where: str) -> int:
+    """Return the step that ``best``, ``last`` or ``step_<n>`` names."""
+    names = {f"step_{step}": step for step in steps}
+    if steps:
+        names |= {"last": steps[-1], BEST: best_step(run_dir) or steps[-1]}
+    if checkpoint not in names:
+        fault = (
+            f"evaluator.checkpoint: '{checkpoint}' is not in {run_dir}, which has: "
+            f"{', '.join(names) or 'no checkpoint'}. Name the directory of a run, or set "
+            f"evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model as it is"
+        )
+        raise ConfigError([fault], where=where)
+    return names[checkpoint]
+
+
+def _output_dir(run_dir: Path, config: AsrConfig) -> Path:
+    """Return ``OUTDIR/eval/<checkpoint>/<split>``, below it one for a label or another decoder.
+
+    The dataset is part of its name where it is not that of the run.
+    """
+    scored = str(config.evaluator.checkpoint)
+    if scored == NO_CHECKPOINT:
+        scored = config.model.path.name if config.model.path else str(config.model.name)
+    split, file = str(config.evaluator.split), run_dir / CONFIG_FILE
+    dataset_of_run = _text(read_yaml(file), "dataset.name") if file.is_file() else None
+    if dataset_of_run not in {None, config.dataset.name}:
+        split = f"{split}@{config.dataset.name}"
+    decoder = "" if config.decoder.name == GREEDY else config.decoder.name.replace(":", ".")
+    return run_dir / "eval" / scored / split / (config.evaluator.label or decoder)
 
 
 @final
 class AsrEvalRecipe(EvalRecipe):
     """Runs the selected model over every row of ``evaluator.split``, and writes its predictions."""
 
-    def __init__(self, selection: Selection, resolved: Resolved) -> None:
-        self._selection, self._resolved = selection, resolved
+    def __init__(self, step: int | None, resolved: Resolved) -> None:
+        self._step, self._resolved = step, resolved
 
     @override
     def register(self, container: DependencyContainer) -> None:
@@ -102,7 +196,7 @@ class AsrEvalRecipe(EvalRecipe):
         raw = replace(config, dataset=replace(config.dataset, asr_task_config=task))
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = splits_reader(setup, raw, self._resolved.rows.valid)
-        unit = PredictionUnit(context, self._selection, self._resolved)
+        unit = PredictionUnit(context, self._step, self._resolved)
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
 
@@ -122,7 +216,7 @@ class PredictionUnit(AsrValidationUnit):
 
     TITLE = "Evaluation"
 
-    def __init__(self, context: RecipeContext, selection: Selection, resolved: Resolved) -> None:
+    def __init__(self, context: RecipeContext, step: int | None, resolved: Resolved) -> None:
         config, self._tokenizer = resolved.config, resolved.tokenizer
         decoder = make_decoder(config.decoder.name, config.decoder.config, self._tokenizer)
         super().__init__(CtcCriterion(context.model), decoder, config.regime.score_profile)
@@ -134,7 +228,7 @@ class PredictionUnit(AsrValidationUnit):
             amp_dtype=speech["amp_dtype"],
         )
         self._output_dir, self._gang = context.output_dir, context.gangs.root
-        self._about = about_evaluation(selection, resolved, decoder)
+        self._about = about_evaluation(step, resolved, decoder)
         self.predictions = list[Prediction]()
 
     @override
@@ -206,6 +300,33 @@ class StoppableEvaluation(StoppableTask):
                 )
                 self._gangs.close()
                 raise TaskStopException from None
+
+
+def about_evaluation(step: int | None, resolved: Resolved, decoder: Decoder) -> dict[str, Any]:
+    """Return what is scored, on which rows of which dataset."""
+    config, indices = resolved.config, resolved.rows.valid
+    checkpoints = config.common.assets.prev_checkpoint_dir
+    about: dict[str, Any] = {
+        "dataset": config.dataset.name,
+        "dataset_root": str(resolved.dataset),
+        "model": config.model.name,
+        "checkpoint": config.evaluator.checkpoint,
+        "step": step,
+        "run": str(checkpoints or ""),
+        "weights": weights_digest(checkpoints.parent, step) if checkpoints and step else None,
+        "tokenizer": str(config.tokenizer.path or config.tokenizer.name),
+        "score_profile": config.regime.score_profile,
+    }
+    if config.decoder.name != GREEDY:
+        about["decoder"] = dict(vars(config.decoder))
+        if settings := getattr(decoder, "settings", None):  # such as tuned values
+            about["decoder"]["settings"] = settings
+    if config.evaluator.where:
+        about["where"] = config.evaluator.where
+    return about | {
+        "rows": {name: len(index) for name, index in indices.items()},
+        "rows_in_split": {name: index.rows_in_split for name, index in indices.items()},
+    }
 
 
 def write_results(

@@ -74,8 +74,7 @@ class ModelDescription(NamedTuple):
     """What a model is, without its weights."""
 
     family: ModelFamily
-    card_config: Any  # the configuration in the card, or of ``model.arch``
-    config: Any  # the same with ``model.config_overrides``
+    config: Any  # that in the card, or of ``model.arch``, with ``model.config_overrides``
     has_new_head: bool  # it is not trained, and gets the size of the tokenizer
 
 
@@ -173,7 +172,7 @@ class Assets:
             reason = error.__cause__ or error
             fault = f"model.config_overrides do not fit the model: {reason}"
             raise ConfigError([fault]) from None
-        return ModelDescription(family, config, changed, card is None)
+        return ModelDescription(family, changed, card is None)
 
     def tokenizer_file(self, section: TokenizerSection) -> Path:
         """Return the file of the tokenizer, downloaded by fairseq2 if need be.

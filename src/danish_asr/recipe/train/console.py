@@ -6,7 +6,6 @@ gets warnings and a few lines (``_SHOWN``); ``OUTDIR/logs`` has all.
 
 # ruff: noqa: PLE1205 - fairseq2's log formats with str.format
 
-import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -112,7 +111,6 @@ class RunReport(MetricRecorder):
         self._metrics, self._end = output_dir / METRICS, config.regime.num_steps
         self._score = SCORE_TITLES[config.regime.score_metric]
         self._step = max(resumable_steps(output_dir), default=0)
-        self._lowest_loss = min((row[advice.LOSS] for row in self._rows("train")), default=math.inf)
         if warmup := advice.long_warmup(dict(flatten(unstructure(config)))):
             log.warning("{}", warmup)
 
@@ -151,11 +149,9 @@ class RunReport(MetricRecorder):
 
     def _warnings(self, values: Mapping[str, Any], step: int) -> Iterator[str]:
         """Judge the loss, the part of the time that waits for data, and the GPU's memory."""
-        loss, chance = float(values["loss"]), float(values["chance"])
-        warning = advice.loss_warning(loss, chance, self._lowest_loss)
+        warning = advice.loss_warning(float(values["loss"]), float(values["chance"]))
         if warning and step > 1:  # the first batch has been judged
             yield warning
-        self._lowest_loss = min(self._lowest_loss, loss)
         waited, computed = float(values["data_time"]), float(values["compute_time"])
         if waited > _WAITING * (waited + computed):
             yield (

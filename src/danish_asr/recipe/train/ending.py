@@ -37,10 +37,6 @@ _OUT_OF_MEMORY: Final = (
     "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR); `danish-asr plan` "
     "says how much. In validation, lower dataset.valid_max_num_elements"
 )
-_ONLY_TENSORS: Final = (
-    "Only tensors are read from a model's file: if you trust this one, load it where it was made "
-    "and save its state_dict() again"
-)
 
 _CLOSE_SECONDS: Final = 60.0
 
@@ -123,8 +119,6 @@ def _fix(error: BaseException) -> str | None:
         return _OUT_OF_MEMORY
     if isinstance(error, AssetDownloadError):
         return DOWNLOAD_HINT
-    if isinstance(error, UnpicklingError):
-        return _ONLY_TENSORS
     is_full = isinstance(error, OSError) and error.errno in _FULL
     return _DISK_FULL if is_full or _TORCH_CANNOT_WRITE.search(str(error)) else None
 

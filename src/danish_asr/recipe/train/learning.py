@@ -1,9 +1,7 @@
 """What learns, and how: frozen parts of the model, and the optimizer with its learning rates."""
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, final
@@ -15,24 +13,19 @@ from fairseq2.nn import Linear
 from fairseq2.nn.utils.module import freeze_parameters
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.component import register_component
-from fairseq2.recipe.config import AdamWConfig
 from fairseq2.recipe.optim import prepare_parameter_groups
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.nn import Module, ModuleList, Parameter
+from torch.nn import ModuleList, Parameter
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from typing_extensions import override
 
-from danish_asr.base.errors import MissingExtraError
 from danish_asr.recipe.config import training_sections as sections
 from danish_asr.recipe.config.load import ALL_LAYERS, HEAD, in_steps, top_layers
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.train.console import log
-
-_WRAPPERS: Final = re.compile(r"^module\.|_fsdp_wrapped_module\.|_checkpoint_wrapped_module\.")
-"""What DDP, FSDP1 and activation checkpointing insert into the names of parameters."""
 
 _HOST: Final = torch.device("cpu")
 
@@ -115,59 +108,11 @@ def register_optimizer(container: DependencyContainer, name: str) -> None:
         return
 
     def create(resolver: DependencyResolver, config: object) -> Optimizer:
-        settings = dict(vars(config))
-        groups = prepare_parameter_groups(RecipeContext(resolver).model, settings.pop("groups"))
-        optimizer: Optimizer = resolve_name(code)(groups, **settings)
+        parameters = prepare_parameter_groups(RecipeContext(resolver).model, [])
+        optimizer: Optimizer = resolve_name(code)(parameters, **vars(config))
         return optimizer
 
     register_component(container, Optimizer, name, config_kls=sections.AdamWConfig, factory=create)
-
-
-def optimizer_faults(name: str) -> list[str]:
-    """Return why the optimizer ``optimizer.name`` cannot be used here."""
-    extra = sections.OPTIMIZERS[name].extra
-    if extra is None or find_spec(extra) is not None:
-        return []
-    return [f"optimizer.name: {MissingExtraError(name, extra)}"]
-
-
-def group_faults(groups: Sequence[sections.GroupConfig], names: Iterable[str]) -> Iterator[str]:
-    """Yield the groups that match none of a model's parameters, by their ``names``."""
-    remaining = set(names)
-    parts = ", ".join(sorted({name.split(".")[0] for name in remaining}))
-    for number, group in enumerate(groups):
-        key = f"optimizer.config.groups[{number}].params"
-        patterns = [group.params] if isinstance(group.params, str) else group.params
-        try:
-            matched = {n for n in remaining if any(n == p or re.match(p, n) for p in patterns)}
-        except re.error as error:
-            yield f"{key} must be a regular expression, but is {group.params!r}: {error}"
-            continue
-        if not matched:
-            yield (
-                f"{key} must match a parameter that no group before it has, but is "
-                f"{group.params!r}; names of parameters begin with {parts}"
-            )
-        remaining -= matched
-
-
-def use_fused(config: object, device: torch.device) -> None:
-    """Let fairseq2's AdamW be PyTorch's fused one on GPUs: one pass over memory.
-
-    On a CPU PyTorch's choice stays, so that runs can be repeated bit for bit.
-    """
-    if device.type == "cuda" and isinstance(config, AdamWConfig):
-        config.impl = "fused"
-
-
-def unwrap_names(module: Module) -> None:
-    """Let the groups match parameters of a module in DDP by the names that the model gives them."""
-    wrapped = module.named_parameters
-
-    def named(*args: Any, **kwargs: Any) -> Iterator[tuple[str, Parameter]]:
-        return ((_WRAPPERS.sub("", name), p) for name, p in wrapped(*args, **kwargs))
-
-    module.named_parameters = named  # type: ignore[method-assign]
 
 
 @final

@@ -32,15 +32,8 @@ def effective_masking(section: MaskingSection, model: Wav2Vec2AsrConfig) -> Mask
     return replace(of_model, **{key: v for key, v in vars(section).items() if v is not None})
 
 
-def masking_faults(
-    section: MaskingSection, model: Wav2Vec2AsrConfig, trained: Wav2Vec2AsrConfig | None = None
-) -> Iterator[str]:
-    """Compare the section with a model's configuration, and that with the one of its checkpoint."""
-    if trained is not None and model.use_masking and not trained.use_masking:
-        yield (
-            "model.config_overrides.use_masking must be left out: the checkpoint has no mask "
-            "embedding; set masking.time and masking.channel instead"
-        )
+def masking_faults(section: MaskingSection, model: Wav2Vec2AsrConfig) -> Iterator[str]:
+    """Compare the section with a model's configuration."""
     masking, channels = effective_masking(section, model), model.encoder_config.model_dim
     if masking.channel and masking.channel_span and masking.channel_span >= channels:
         rule = f"must be below the model's {channels} channels, but is {masking.channel_span}"

@@ -28,6 +28,7 @@ from danish_asr.base.stops import ends_in_time
 from danish_asr.decoding.decoders import find_decoder
 from danish_asr.recipe.config.load import top_layers, unstructure
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import DanishAsrDataset, OpenRows, open_rows
 from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
@@ -39,7 +40,6 @@ from danish_asr.recipe.models.cards import (
     with_named_model,
 )
 from danish_asr.recipe.run.run_directory import TOKENIZER
-from danish_asr.recipe.train.learning import group_faults, optimizer_faults
 from danish_asr.recipe.train.masking import masking_faults
 
 _ANSWER_SECONDS: Final = 5
@@ -98,7 +98,7 @@ def _resolved(config: AsrConfig) -> Resolved:
     if encoder:
         faults.attempt(assets.find, "pretrained_encoder.name", encoder)
     if config.trains:
-        faults.extend(optimizer_faults(config.optimizer.name))
+        faults.extend(_optimizer_faults(config.optimizer.name))
     faults.attempt(transforms_of_training, config.dataset)
     faults.attempt(find_decoder, config.decoder.name, config.decoder.config)
     faults.extend(recorder_faults(config.common.metric_recorders.wandb))
@@ -156,7 +156,7 @@ def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size:
     faults = [
         *_model_faults(config, description, card, size),
         *_layer_faults(config, description.config.encoder_config.num_encoder_layers),
-        *_parameter_faults(config, description),
+        *_size_faults(description),
     ]
     if faults:
         raise ConfigError(faults)
@@ -171,7 +171,7 @@ def _model_faults(
 ) -> Iterator[str]:
     """Check the masking and the head, which has the ``size`` of the tokenizer."""
     model = description.config
-    yield from masking_faults(config.masking, model, description.card_config if card else None)
+    yield from masking_faults(config.masking, model)
     if card is not None and size != model.target_vocab_size:
         yield head_fault(card.name, size, model.target_vocab_size)
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
@@ -195,16 +195,19 @@ def _layer_faults(config: AsrConfig, layers: int) -> Iterator[str]:
             yield f"{key} must name at most {layers} encoder layers, but names {number}"
 
 
-def _parameter_faults(config: AsrConfig, description: ModelDescription) -> Iterator[str]:
-    """Build the model without memory, and compare the groups with its parameters."""
+def _size_faults(description: ModelDescription) -> Iterator[str]:
+    """Build the model without memory."""
     gangs, settings = create_fake_gangs(CPU), description.config
     try:
-        module = description.family.create_new_model(settings, gangs, torch.float32, meta=True)
+        description.family.create_new_model(settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever sizes that do not fit each other raise
         yield f"model.config_overrides: no model can be built with these values: {error}"
-        return
-    if config.trains:
-        yield from group_faults(config.optimizer.config.groups, dict(module.named_parameters()))
+
+
+def _optimizer_faults(name: str) -> Iterator[str]:
+    extra = OPTIMIZERS[name].extra
+    if extra is not None and find_spec(extra) is None:
+        yield f"optimizer.name: {MissingExtraError(name, extra)}"
 
 
 def with_accumulation(config: AsrConfig, processes: int | None = None) -> AsrConfig:
@@ -233,9 +236,8 @@ def recorder_faults(section: WandbConfig) -> list[str]:
     """Return why Weights & Biases cannot be used: it would wait for its server for ever."""
     if not section.enabled:
         return []
-    key, spec = "common.metric_recorders.wandb.enabled", find_spec("wandb")
-    # A directory ``wandb``, as its runs leave one, is a package without an origin.
-    if spec is None or not spec.origin:
+    key = "common.metric_recorders.wandb.enabled"
+    if find_spec("wandb") is None:
         return [f"{key}: {MissingExtraError('W&B', 'wandb')}"]
     server = os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")
     is_online = os.environ.get("WANDB_MODE", "online") in {"online", "shared", "run"}

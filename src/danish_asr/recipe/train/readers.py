@@ -1,34 +1,20 @@
-"""The data readers of a run: one for training, one for all splits of a validation."""
+"""The data readers of a run, what they report, and what they refuse."""
 
-from __future__ import annotations
+from collections.abc import Mapping
+from typing import Final, cast
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Self, cast, final
-
-import torch
 from fairseq2.data.tokenizers import Tokenizer
-from fairseq2.datasets import DataReader, Seq2SeqBatch
-from fairseq2.gang import Gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
-from typing_extensions import override
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import Index
-from danish_asr.recipe.data.reader import BatchReader, create_reader
+from danish_asr.recipe.data.reader import BatchReader, ReaderSetup, SplitsReader, open_reader
 from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
 from danish_asr.recipe.train.console import log
 
 _RISKY: Final = 5.0
 """Times the size of a batch in training that validation may not have memory for."""
-
-
-class ReaderSetup(NamedTuple):
-    """What a reader takes beside the configuration."""
-
-    tokenizer: Tokenizer
-    gangs: Gangs
-    frames: FrameCount
 
 
 def model_frames(model: object) -> FrameCount:
@@ -104,93 +90,3 @@ def splits_reader(
         name: open_reader(setup, config, index, training=False) for name, index in indices.items()
     }
     return SplitsReader(readers, indices)
-
-
-def open_reader(
-    setup: ReaderSetup, config: AsrConfig, index: Index, *, training: bool
-) -> BatchReader:
-    """Open the rows of an index as the configuration says."""
-    return create_reader(
-        index,
-        config.dataset,
-        tokenizer=setup.tokenizer,
-        gangs=setup.gangs,
-        dtype=waveform_dtype(setup.gangs, config),
-        num_accumulate=config.trainer.grad_accumulation.num_batches if training else 1,
-        training=training,
-        seed=config.common.seed,
-        num_frames=setup.frames,
-    )
-
-
-def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
-    """Return full precision, unless sharded parameters in half precision accept nothing else.
-
-    Autocast reduces the precision inside the model, after the first layer has the waveform.
-    """
-    trainer, precision = config.trainer, config.trainer.mixed_precision
-    sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if config.trains and sharded and precision.mode == "static":
-        return cast(torch.dtype, getattr(torch, precision.dtype))
-    return torch.float32
-
-
-class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
-    """The run must stop before the validation is complete."""
-
-
-@final
-class SplitsReader(DataReader[Seq2SeqBatch]):
-    """Reads several splits one after the other, so that one score covers all of their rows.
-
-    The ``example["split"]`` of a batch is the name of the split in the configuration.
-
-    Attributes:
-        indices: The rows of splits, by name.
-        interrupted: Called before a batch; if it returns True, which it must do on every rank,
-            :class:`ValidationInterrupted` is raised instead.
-    """
-
-    def __init__(self, readers: Mapping[str, BatchReader], indices: Mapping[str, Index]) -> None:
-        self._readers, self.indices = readers, indices
-        self.interrupted: Callable[[], bool] = lambda: False
-        self._left = self._batches()
-
-    def _batches(self) -> Iterator[list[Seq2SeqBatch]]:
-        # A reader begins with its largest batch, and the first one with the largest of all.
-        for name in sorted(self._readers, key=lambda name: -self._readers[name].largest_memory()):
-            for batches in self._readers[name]:
-                for batch in batches:
-                    example = cast(dict[str, Any], batch.example)
-                    example["split"] = [name] * batch.num_examples
-                yield batches
-
-    @override
-    def __iter__(self) -> Self:
-        return self
-
-    @override
-    def __next__(self) -> list[Seq2SeqBatch]:
-        if self.interrupted():
-            self.reset()
-            raise ValidationInterrupted
-        return next(self._left)
-
-    @override
-    def reset(self) -> None:
-        for reader in self._readers.values():
-            reader.reset()
-        self._left = self._batches()
-
-    @override
-    def state_dict(self) -> dict[str, object]:
-        return {}  # a validation always begins with its first row
-
-    @override
-    def load_state_dict(self, state_dict: dict[str, object]) -> None:
-        pass
-
-    @property
-    @override
-    def num_accumulate(self) -> int:
-        return 1

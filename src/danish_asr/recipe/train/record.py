@@ -48,7 +48,7 @@ _COPIED: Final = (
 
 
 class CheckpointSpace(NamedTuple):
-    """Bytes of one checkpoint, of the model in it, and of the number still to be written."""
+    """Bytes of a checkpoint, of the model in it, and of all that a run has at the same time."""
 
     one: int
     model: int

@@ -23,11 +23,10 @@ from typing_extensions import override
 
 from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run.run_directory import validations
 from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
-from danish_asr.recipe.train.readers import SplitsReader, ValidationInterrupted
 from danish_asr.recipe.train.validation import AsrValidationUnit
 
 

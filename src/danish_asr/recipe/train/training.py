@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast, final
+from typing import cast, final
 
 import torch
 from fairseq2.early_stopper import EarlyStopper
@@ -27,6 +27,7 @@ from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
+from danish_asr.recipe.data.reader import ReaderSetup
 from danish_asr.recipe.models.cards import open_tokenizer
 from danish_asr.recipe.run import run_directory
 from danish_asr.recipe.run.advice import CHANCE
@@ -37,7 +38,7 @@ from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
-from danish_asr.recipe.train.readers import ReaderSetup, model_frames
+from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import PatienceStopper, open_validation
 
@@ -87,14 +88,8 @@ def register_common(container: DependencyContainer) -> None:
     configure_console()
     titles = {"chance": CHANCE, **run_directory.SCORE_TITLES}
     for priority, (name, title) in enumerate(titles.items(), start=199):
-        # Also for fairseq2's own wer, whose score of 0 it would print as -0.
-        descriptor = MetricDescriptor(name, title, priority, _format_score)
+        descriptor = MetricDescriptor(name, title, priority, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
-
-
-def _format_score(value: object) -> str:
-    """Format an error rate as fairseq2 does; it negates scores, so that 0 arrives as -0.0."""
-    return format_as_float(value or 0.0)
 
 
 @final
@@ -136,8 +131,6 @@ class AsrRecipe(TrainRecipe):
             to_device(module, root.device)
         root.barrier()
         learning.Freezing(config).freeze_permanently(module)
-        optimizer: Any = context.config.as_(Fairseq2Config).optimizer
-        learning.use_fused(optimizer.config, root.device)
         log.info("{}", _headline(context, module))
         if root.rank == 0:
             record.check_free_space(context.output_dir, module, config)
@@ -154,17 +147,19 @@ class AsrRecipe(TrainRecipe):
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
             readers.check_text(rows.train[first], tokenizer, stage)
-        learning.unwrap_names(context.model.module)
         criterion = CtcCriterion(context.model)
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = readers.training_reader(setup, config, rows.train)
         epoch, size = reader.epoch_size().steps, setup.tokenizer.vocab_info.size
         if config.regime.validate_every_n_data_epochs:
-            config = replace(config, regime=config.regime.with_steps(epoch))
-            steps = config.regime.validate_every_n_steps
+            regime = replace(config.regime)
+            interval = config.regime.validate_every_n_data_epochs * epoch
+            reports = regime.publish_metrics_every_n_steps or 1
+            steps = max(round(interval / reports), 1) * reports
             log.info("Validation after every {} steps.", steps)
-            of_fairseq2 = context.config.as_(Fairseq2Config).regime
-            of_fairseq2.validate_every_n_steps = of_fairseq2.checkpoint_every_n_steps = steps
+            for section in (regime, context.config.as_(Fairseq2Config).regime):
+                section.validate_every_n_steps = section.checkpoint_every_n_steps = steps
+            config = replace(config, regime=regime)
         freezing = learning.Freezing(config, epoch)
         reader.frees_layers = freezing.stages
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)

@@ -1,6 +1,5 @@
 """What validation measures, and when it ends training: WER and CER, of all rows and of groups."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import ClassVar, Final, Self, cast, final
 
@@ -18,9 +17,10 @@ from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_dec
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
+from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
-from danish_asr.recipe.train.readers import ReaderSetup, SplitsReader, splits_reader
+from danish_asr.recipe.train.readers import splits_reader
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"
@@ -28,9 +28,6 @@ ALL: Final = "all"
 
 _DIALECT: Final = "dialect/"
 _NO_DIALECT: Final = f"{_DIALECT}{UNKNOWN_DIALECT}"
-
-_FEW: Final = 50
-"""Rows. At a WER of 5 % and 6 words a row, half the 95 % interval of 50 rows is 4 points wide."""
 
 _WIDTH: Final = len(ErrorCounts().to_tuple())
 
@@ -94,17 +91,9 @@ def open_validation(
 ) -> tuple[AsrValidationUnit, SplitsReader]:
     """Return what measures a model on the rows of splits, and the reader of these rows."""
     decoder = make_decoder(config.decoder.name, config.decoder.config, setup.tokenizer)
-    dialects = [name for index in indices.values() for name in index.rows["dialect"]]
-    rows = Counter(name or UNKNOWN_DIALECT for name in dialects)
-    few = ", ".join(f"{name} ({rows[name]})" for name in sorted(rows) if rows[name] < _FEW)
-    if few and config.regime.score_metric == "worst_group_wer":
-        text = (
-            "regime.score_metric=worst_group_wer: chance decides which dialect is the worst, since "
-            "validation has fewer than {} rows of {}; raise dataset.valid_subset, or choose wer"
-        )
-        log.warning(text, _FEW, few)
+    dialects = {name or UNKNOWN_DIALECT for i in indices.values() for name in i.rows["dialect"]}
     groups = [*indices] if len(indices) > 1 else []
-    groups += [f"{_DIALECT}{name}" for name in sorted(rows)]
+    groups += [f"{_DIALECT}{name}" for name in sorted(dialects)]
     unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
     return unit, splits_reader(setup, config, indices)
 
