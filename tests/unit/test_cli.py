@@ -111,7 +111,7 @@ def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and card_of(card))
     monkeypatch.setattr(cli, "run", ask)
     monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", ask)
-    monkeypatch.setattr("danish_asr.planning.show.show_plan", ask)
+    monkeypatch.setattr("danish_asr.planning.plan.show_plan", ask)
     monkeypatch.setattr("danish_asr.report.runs.report_runs", ask)
     output = _run(*command.split(), "--dataset", str(_built(folder / "mine")))
     (request,) = asked

@@ -24,12 +24,12 @@ from danish_asr.inference.loose_text import (
     listen,
     match,
 )
+from danish_asr.inference.sound import ShowProgress
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
 
 _DOUBTFUL: Final = 0.1
 """Words with a lower confidence are reported."""

@@ -34,11 +34,11 @@ from danish_asr.inference.loose_text import (
     read_text,
 )
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
+from danish_asr.inference.sound import ShowProgress
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
 
 RECORDINGS: Final = "recordings"
 UTTERANCES: Final = "utterances.jsonl"

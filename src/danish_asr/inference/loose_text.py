@@ -30,7 +30,7 @@ from danish_asr.corpus.sources.timed_files import (
     read_timed,
 )
 from danish_asr.decoding.transcript import Word
-from danish_asr.inference.sound import open_sound
+from danish_asr.inference.sound import ShowProgress, open_sound
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize as to_profile
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
 
 FRAMES_PER_SECOND: Final = 50
 
@@ -223,12 +222,10 @@ def listen(
     model: Model, audio: Path, text: Text, progress: ShowProgress | None = None
 ) -> tuple[float, list[Piece]]:
     """Return the seconds of a recording, and its speech; TranscriptionError if it is unreadable."""
-    from danish_asr.inference.recognise import hear  # noqa: PLC0415 - slow
-
     with open_sound(audio) as sound:
         pieces = [
             Piece(own.start, own.words, own.log_probs[:, text.symbols])
-            for own in hear(model, sound, progress=progress)
+            for own in model.hear(sound, progress=progress)
         ]
     return sound.seconds, pieces
 

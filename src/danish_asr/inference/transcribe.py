@@ -24,13 +24,12 @@ from danish_asr.inference.align import align, report_doubts
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
 from danish_asr.inference.loose_text import read_text
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
+from danish_asr.inference.sound import Audio, ShowProgress
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
-    from danish_asr.inference.sound import Audio
 
 _STDIN: Final = Path("-")
 

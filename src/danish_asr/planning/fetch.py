@@ -25,7 +25,7 @@ class Download(NamedTuple):
     name: str
     kind: str  # "model" or "tokenizer"
     uri: Uri
-    url: str
+    url: str  # without fairseq2's own parameters
     folder: Path
 
     @property
@@ -73,11 +73,10 @@ def downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
     if tokenizer and config.tokenizer.path is None:  # else it is the dataset's own
         cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer)
     for key, card in cards.items():
-        kind, field = ("model", "checkpoint")
-        if key == "tokenizer.name":
-            kind, field = ("tokenizer", "tokenizer")
+        kind = "tokenizer" if key == "tokenizer.name" else "model"
+        field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
         if card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
-            url = str(uri).partition(";")[0]  # without fairseq2's own parameters
+            url = str(uri).partition(";")[0]
             yield Download(card.name, kind, uri, url, download_folder(url, assets.cache))
 
 

@@ -10,8 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from danish_asr.inference.voice_activity import CHUNK, VoiceActivity
-from danish_asr.inference.windows import FRAME, Cutter, Window
+from danish_asr.inference.windows import CHUNK, FRAME, Cutter, VoiceActivity, Window
 
 Samples = NDArray[np.float32]
 RATE = 16_000
