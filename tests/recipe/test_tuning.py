@@ -70,18 +70,30 @@ def run_tune(run: Path, lm: Path, **options: Any) -> tune.Trial:
 
 
 @pytest.mark.usefixtures("_sure")
-def test_the_chosen_values_are_kept_and_used(finished_run: Path, lm: Path) -> None:
-    tokenizer = load_model(finished_run, device="cpu").tokenizer
-    before = BeamDecoder(tokenizer, lm, alpha=0.0, beta=0.0)
+def test_the_values_with_the_fewest_errors_are_kept_and_used(
+    finished_run: Path, lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tune.Trial] = []
+    merit = tune._merit
+
+    def remember(trial: tune.Trial) -> tuple[float, ...]:
+        tried.append(trial)
+        return merit(trial)
+
+    monkeypatch.setattr(tune, "_merit", remember)
     chosen = run_tune(finished_run, lm)
+    best = min(tried, key=lambda trial: trial.errors.words.errors)
+    assert (chosen.settings.alpha, chosen.settings.beta) == (
+        best.settings.alpha,
+        best.settings.beta,
+    )
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
     assert settings["tuned"]["splits"] == ["dev"]
     assert settings["tuned"]["run"] == str(finished_run)
     assert settings["tuned"]["wer"] == chosen.errors.wer()
-    decoder = BeamDecoder(tokenizer, lm)
+    decoder = BeamDecoder(load_model(finished_run, device="cpu").tokenizer, lm)
     assert decoder.search_settings == chosen.settings
-    assert decoder.search_settings.alpha > before.search_settings.alpha
 
 
 @pytest.mark.usefixtures("_sure")

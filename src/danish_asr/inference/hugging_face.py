@@ -38,7 +38,7 @@ def write_hugging_face(model: Model, folder: Path) -> None:
     hugging_face_model(model).save_pretrained(folder)
     # safetensors makes it readable for its owner alone.
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
-    delimiter = "▁" if "|" in symbol_texts(model.tokenizer) else "|"
+    delimiter = "▁" if "|" in symbols(model.tokenizer) else "|"
     names = symbol_names(model.tokenizer, delimiter)
     publish_json(folder / "vocab.json", {name: number for number, name in enumerate(names)})
     special = {
@@ -87,21 +87,14 @@ def hugging_face_model(model: Model) -> Any:
     return module.eval()  # type: ignore[no-untyped-call]
 
 
-def symbol_texts(tokenizer: Tokenizer) -> list[str]:
-    """What each symbol adds to a text: nothing (control symbols), a space or characters."""
-    texts = [text or "" for text in symbols(tokenizer)]
-    unknown = tokenizer.vocab_info.unk_idx
-    if unknown is not None:
-        texts[unknown] = _UNKNOWN
-    return texts
-
-
 def symbol_names(tokenizer: Tokenizer, space: str) -> list[str]:
     """Return a unique name for each symbol, ``space`` for the space."""
     names: dict[str, None] = {}
-    for number, text in enumerate(symbol_texts(tokenizer)):
+    for number, text in enumerate(symbols(tokenizer)):
         name = space if text == " " else text
-        if not name:
+        if number == tokenizer.vocab_info.unk_idx:
+            name = _UNKNOWN
+        elif not name:  # it adds nothing to a text
             name = _CONTROL[number] if number < len(_CONTROL) else f"<{number}>"
         names[f"<{number}>" if name in names else name] = None
     return list(names)

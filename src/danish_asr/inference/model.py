@@ -69,10 +69,7 @@ def load_model(
     """
     torch_device = _device(device)
     if int8 and torch_device.type != "cpu":
-        raise RunError(
-            f"int8 is for a CPU, and the device is {torch_device}; leave int8 out, or choose the "
-            "device cpu"
-        )
+        raise RunError("int8 is for a CPU: leave it out, or choose the device cpu")
     opened = open_model(model)
     config = dict(decoder_config or {})
     about: dict[str, Any] = {"model": str(model), "decoder": decoder}

@@ -89,7 +89,7 @@ def tune_language_model(
 
     utterances, greedy = _hear(model, decoder, spoken)
     points = [*product(ALPHAS, BETAS)]
-    with Progress("searching", len(points)) as progress:
+    with Progress("searching", len(points) + 1) as progress:
 
         def attempt(alpha: float, beta: float, beam: int) -> Trial:
             progress.advance(f"alpha {alpha:g}, beta {beta:g}")
