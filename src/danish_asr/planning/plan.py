@@ -27,7 +27,7 @@ from danish_asr.planning.gpus import CARDS, Card, card_of, here
 from danish_asr.planning.memory import (
     CUDA_BYTES,
     Batch,
-    Model,
+    build,
     count_learning,
     half_precision,
     largest_batch,
@@ -144,12 +144,10 @@ def check_machine(plan: Plan | None = None) -> bool:
 def _check_gpu() -> Iterator[tuple[str, str]]:
     if torch.cuda.is_available():
         yield "ok", f"gpu: {torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
-    elif os.environ.get("CUDA_VISIBLE_DEVICES"):
-        fix = "request one (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
-        yield "error", f"gpu: torch {torch.__version__} finds none; {fix}"
-    else:
-        fix = "a CPU is enough for the demo; --gpu NAME plans for another machine"
-        yield "warning", f"gpu: torch {torch.__version__} finds none; {fix}"
+        return
+    level = "error" if os.environ.get("CUDA_VISIBLE_DEVICES") else "warning"
+    fix = "request one (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
+    yield level, f"gpu: torch {torch.__version__} finds none; {fix}"
 
 
 def _check_run(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -259,8 +257,8 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
         reason = fault.split(";")[0]  # without the names of all other cards
         notes.append(f"{reason}. Steps and padding of an epoch are unknown")
-    model = _model(description, config, symbols)
-    module = model.build(config)
+    model = _with_head(description, config, symbols)
+    module = build(model, config)
     batch = largest_batch(config, epoch)
     samples = config.dataset.asr_task_config.max_num_elements
     minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
@@ -300,14 +298,14 @@ def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
     return max(stages, key=len), open_tokenizer(assets.tokenizer_file(tokenizer))
 
 
-def _model(description: ModelDescription, config: AsrConfig, symbols: int) -> Model:
+def _with_head(description: ModelDescription, config: AsrConfig, symbols: int) -> ModelDescription:
     """Return the model of a configuration; a new head gets so many ``symbols``."""
     size, overrides = description.config.target_vocab_size, config.model.config_overrides or {}
     if description.has_new_head and "target_vocab_size" not in overrides:
         size = symbols
     if config.model.head != FULL:
         size = min(size, _DANISH_SYMBOLS)
-    return Model(description.family, replace(description.config, target_vocab_size=size))
+    return description._replace(config=replace(description.config, target_vocab_size=size))
 
 
 def _notes(plan: Plan) -> Iterator[str]:
@@ -340,7 +338,7 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
             config = _load(changed, name, plan.gpus)
         except ConfigError:  # other values forbid it
             continue
-        model, batch = _model(description, config, symbols), largest_batch(config, plan.epoch)
+        model, batch = _with_head(description, config, symbols), largest_batch(config, plan.epoch)
         total = sum(step_memory(config, model, batch, gpus=plan.gpus).values())
         if total < plan.total:
             values = " ".join(f"{key}={value}" for key, value in change.items())
