@@ -96,12 +96,6 @@ def test_the_values_with_the_fewest_errors_are_kept_and_used(
     assert decoder.search_settings == chosen.settings
 
 
-@pytest.mark.usefixtures("_sure")
-def test_a_part_of_the_rows_is_at_even_distances(finished_run: Path, lm: Path) -> None:
-    run_tune(finished_run / "checkpoints" / "step_2", lm, rows=3)
-    assert json.loads((lm / "lm.json").read_text())["tuned"]["rows"] == 3
-
-
 def test_the_model_hears_in_rows_what_an_evaluation_writes(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:

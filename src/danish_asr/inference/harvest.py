@@ -95,7 +95,7 @@ def harvest(
         model: As for `load_model`.
         limits: What is kept.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
-        device: As for `load_model`.
+        device: Where it runs.
 
     Raises DanishAsrError if a path is missing, the model is unknown, or another process writes to
     ``out``.

@@ -54,11 +54,9 @@ def fetch(request: Request) -> None:
                 _fetch(file, console)
             path = assets.download(file.kind, file.uri, file.name)
         except (UnreachableError, AssetDownloadError) as error:
-            raise DownloadError(
-                f"{file.name} cannot be downloaded: {error.__cause__ or error}\nRun the command "
-                "where there is internet access (on a cluster: a login node), with the same "
-                "$FAIRSEQ2_CACHE_DIR as the training; or give a model of your own as model.path"
-            ) from None
+            fix = "Run it where there is internet access, on a cluster on a login node"
+            fault = f"{file.name} cannot be downloaded: {error.__cause__ or error}\n{fix}"
+            raise DownloadError(fault) from None
         console.print(f"{file.name}: {path}")
 
 

@@ -328,10 +328,17 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
     if description.has_new_head:
         del lean["model"]  # whose symbols are those of its tokenizer
     layerwise = {"trainer.activation_checkpointing.mode": "layerwise"}
+    task, batches = plan.config.dataset.asr_task_config, plan.config.trainer.grad_accumulation
+    half_batch = {
+        "dataset.asr_task_config.max_num_elements": task.max_num_elements // 2,
+        "trainer.grad_accumulation.num_batches": 2 * batches.num_batches,
+    }
+    if task.max_num_elements // 2 < task.max_audio_len:  # the longest row would not fit
+        half_batch = {}
     for name, change, cost in (
         ("configs/lean.yaml", dict(flatten(lean)), "a third more time"),
         ("layerwise", layerwise, "a third more time"),
-        ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
+        ("half the batch", half_batch, "little: the step stays as large"),
     ):
         changed = merge(tree, *(nested(key, value) for key, value in change.items()))
         try:
@@ -343,15 +350,3 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
         if total < plan.total:
             values = " ".join(f"{key}={value}" for key, value in change.items())
             yield Hint(name, values, cost, total)
-
-
-def _half_batch(config: AsrConfig) -> dict[str, object]:
-    """Half the batch with twice the accumulation; nothing if the longest row would not fit."""
-    task, trainer = config.dataset.asr_task_config, config.trainer
-    half = task.max_num_elements // 2
-    if half < task.max_audio_len:
-        return {}
-    return {
-        "dataset.asr_task_config.max_num_elements": half,
-        "trainer.grad_accumulation.num_batches": 2 * trainer.grad_accumulation.num_batches,
-    }

@@ -77,12 +77,9 @@ def test_the_text_of_a_recording_has_its_name(
         find_text(tmp_path / "anna.wav")
 
 
-def test_lines_are_cleaned_as_the_readers_of_subtitles_do(tmp_path: Path) -> None:
+def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: Path) -> None:
     (tmp_path / "anna.txt").write_text("- <i>Hej</i>  med\n♪ la la\n— dig\n", encoding="utf-8")
     assert read_text(tmp_path / "anna.txt") == [Line("Hej med"), Line("dig")]
-
-
-def test_subtitles_give_lines_in_the_order_of_their_times_without_sounds(tmp_path: Path) -> None:
     (tmp_path / "anna.srt").write_text(
         "1\n00:00:05,000 --> 00:00:06,000\nAnna: - Farvel\n\n"
         "2\n00:00:01,000 --> 00:00:02,000\nBo: Hej\n\n"
