@@ -11,7 +11,7 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_json
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.beam import symbols
-from danish_asr.inference.model import Model
+from danish_asr.inference.model import UNKNOWN, Model
 from danish_asr.recipe.models.hugging_face import (
     export_faults,
     to_hugging_face,
@@ -20,9 +20,6 @@ from danish_asr.recipe.models.hugging_face import (
 
 _BLANK: Final = "<pad>"
 """In transformers, the padding symbol is CTC's blank."""
-
-_UNKNOWN: Final = "⁇"
-"""What SentencePiece writes for the unknown symbol."""
 
 _CONTROL: Final = (_BLANK, "<s>", "</s>")
 
@@ -45,7 +42,7 @@ def write_hugging_face(model: Model, folder: Path) -> None:
         "bos_token": "<s>",
         "eos_token": "</s>",
         "pad_token": _BLANK,
-        "unk_token": _UNKNOWN,
+        "unk_token": UNKNOWN,
         "word_delimiter_token": delimiter,  # transformers 5 reads it in this file only
     }
     publish_json(folder / "special_tokens_map.json", special)
@@ -93,7 +90,7 @@ def symbol_names(tokenizer: Tokenizer, space: str) -> list[str]:
     for number, text in enumerate(symbols(tokenizer)):
         name = space if text == " " else text
         if number == tokenizer.vocab_info.unk_idx:
-            name = _UNKNOWN
+            name = UNKNOWN
         elif not name:  # it adds nothing to a text
             name = _CONTROL[number] if number < len(_CONTROL) else f"<{number}>"
         names[f"<{number}>" if name in names else name] = None

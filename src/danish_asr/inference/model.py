@@ -39,7 +39,7 @@ _STEP: Final = SAMPLE_RATE // 2
 
 _LONGEST_SEGMENT: Final = 30.0
 
-_UNKNOWN: Final = "⁇"
+UNKNOWN: Final = "⁇"
 """How SentencePiece writes the unknown symbol, which a model can have learnt to emit for letters
 that its tokenizer lacks; a transcript leaves it out."""
 
@@ -225,7 +225,7 @@ class Model(TrainedModel):
         texts = decode(self.decoder, rows)
         for window, log_probs, text in zip(batch, rows, texts, strict=True):
             start = window.start / SAMPLE_RATE
-            spoken = SpokenText.of(text.replace(_UNKNOWN, ""), self.tokenizer)
+            spoken = SpokenText.of(text.replace(UNKNOWN, ""), self.tokenizer)
             words = spoken.align(log_probs, offset=start)
             yield Heard(start, window.continues, log_probs, words)
 

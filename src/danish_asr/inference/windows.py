@@ -26,8 +26,7 @@ from torch.nn.functional import conv1d, pad
 
 from danish_asr.base.schema import SAMPLE_RATE
 
-Activity = Callable[[NDArray[np.float32], bool], NDArray[np.float32]]
-"""Takes the next samples of a stream, and whether they are the last; see `VoiceActivity`."""
+Samples = NDArray[np.float32]
 
 FRAME: Final = 320
 """Samples from a frame of the model to the next; windows begin at a multiple."""
@@ -80,14 +79,14 @@ class Window(NamedTuple):
     """Audio for one pass of the model."""
 
     start: int  # the sample of the stream at which it begins
-    samples: NDArray[np.float32]  # mono, 16 kHz
+    samples: Samples  # mono, 16 kHz
     continues: bool  # whether less than 0.6 s is between its speech and that of the window before
 
 
 class Cutter:
     """Takes a stream block by block; gives each window, of ``longest`` seconds at most."""
 
-    def __init__(self, longest: float, activity: Activity) -> None:
+    def __init__(self, longest: float, activity: Callable[[Samples, bool], Samples]) -> None:
         self._longest = round(longest * SAMPLE_RATE) - _MARGIN  # which may follow
         self._activity = activity
         self._audio = np.empty(0, np.float32)  # what a window may still need, from `_base` on
@@ -98,7 +97,7 @@ class Cutter:
         self._continues = False
         self._sum = self._count = 0.0  # of all samples
 
-    def __call__(self, samples: NDArray[np.float32], *, last: bool = False) -> Iterator[Window]:
+    def __call__(self, samples: Samples, *, last: bool = False) -> Iterator[Window]:
         """Yield the windows that are complete with these samples; ``last`` ends the stream."""
         samples = self._without_mean(samples)
         self._audio = np.concatenate([self._audio, samples])
@@ -112,7 +111,7 @@ class Cutter:
         self._audio = self._audio[needed - self._base :]
         self._base = needed
 
-    def _without_mean(self, samples: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _without_mean(self, samples: Samples) -> Samples:
         """Subtract the mean of the stream so far, which hides speech from the detector."""
         self._sum += float(samples.sum(dtype=np.float64))
         self._count += len(samples)
@@ -176,7 +175,7 @@ class VoiceActivity:
         self._level = 0.0
 
     @torch.inference_mode()
-    def __call__(self, samples: NDArray[np.float32], last: bool = False) -> NDArray[np.float32]:
+    def __call__(self, samples: Samples, last: bool = False) -> Samples:
         """Return the probabilities of the chunks that are complete now, (chunks,).
 
         ``samples`` continue the stream, at 16 kHz. Those of an incomplete chunk wait for more, or
@@ -195,7 +194,7 @@ class VoiceActivity:
         speech: Tensor = (features.relu() @ weight[0, :, 0] + bias).sigmoid()
         return speech.numpy()
 
-    def _gain(self, samples: NDArray[np.float32]) -> np.float32:
+    def _gain(self, samples: Samples) -> np.float32:
         chunks = samples[: len(samples) // CHUNK * CHUNK].reshape(-1, CHUNK)
         loudest = float(np.sqrt(np.square(chunks).mean(axis=1).max(initial=0)))
         self._level = max(self._level * 0.5 ** (len(samples) / _HALVED), loudest)

@@ -67,8 +67,7 @@ def here() -> Card | None:
 def preset_for(card: Card | None) -> tuple[list[Path], str]:
     """Return the files for a card, or for a machine without one, and why they are chosen."""
     if card is None:
-        reason = "no GPU is here: a tiny model from scratch, to try each step"
-        return [Path("configs/demo.yaml")], reason
+        return [Path("configs/demo.yaml")], "no GPU is here: a tiny model, to try each step"
     names = ["standard"]
     if card.gib >= 70:
         names.append("a100-80")

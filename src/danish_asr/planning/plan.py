@@ -101,8 +101,7 @@ def _facts(plan: Plan, price_per_hour: float | None) -> Iterator[tuple[str, str]
     sizes = f"{disk.one / _GIB:.2f}, of which the model is {disk.model / _GIB:.2f}"
     yield "disk", f"{disk.total / _GIB:.2f} GiB: {disk.number} checkpoints of {sizes}"
     if plan.hours is None:
-        needs = "a card by name (--gpu a100-40), 300M or more, and num_steps"
-        yield "hours", f"not known: they need {needs}"
+        yield "hours", "not known: they need a card by name, 300M or more, and num_steps"
         return
     scaling = f", if {plan.gpus} GPUs are {plan.gpus} times as fast" if plan.gpus > 1 else ""
     yield "hours", f"{_range(plan.hours)}, without validations{scaling}"
@@ -135,23 +134,22 @@ def check_machine(plan: Plan | None = None) -> bool:
     Raises ConfigError for a name in the plan's configuration that does not exist here.
     """
     levels = set()
-    for level, text in [*_check_gpu(), *(_check_run(plan) if plan else ())]:
+    for level, text in [*_checks(plan)]:
         levels.add(level)
         _CONSOLE.print(f"{level:8}{text}", style="red" if level == "error" else None)
     return "error" not in levels
 
 
-def _check_gpu() -> Iterator[tuple[str, str]]:
+def _checks(plan: Plan | None) -> Iterator[tuple[str, str]]:
+    """Check the GPU, and of a plan what it names, and free memory and disk."""
     if torch.cuda.is_available():
         yield "ok", f"gpu: {torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
+    else:
+        level = "error" if os.environ.get("CUDA_VISIBLE_DEVICES") else "warning"
+        fix = "request one (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
+        yield level, f"gpu: torch {torch.__version__} finds none; {fix}"
+    if plan is None:
         return
-    level = "error" if os.environ.get("CUDA_VISIBLE_DEVICES") else "warning"
-    fix = "request one (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
-    yield level, f"gpu: torch {torch.__version__} finds none; {fix}"
-
-
-def _check_run(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Check what a run needs of this machine: what it names, and free memory and disk."""
     resolve(plan.config, where="the plan")
     assets = Assets(plan.config.common.assets)
     missing = [file.name for file in downloads(assets, plan.config) if not file.is_here]
@@ -255,8 +253,7 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         epoch = open_reader(setup, config, rows, training=True).epoch_size()
     except (DanishAsrError, OSError) as error:
         fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
-        reason = fault.split(";")[0]  # without the names of all other cards
-        notes.append(f"{reason}. Steps and padding of an epoch are unknown")
+        notes.append(f"{fault.split(';')[0]}. Steps and padding of an epoch are unknown")
     model = _with_head(description, config, symbols)
     module = build(model, config)
     batch = largest_batch(config, epoch)

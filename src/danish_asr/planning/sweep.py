@@ -17,11 +17,10 @@ from ruamel.yaml.error import YAMLError
 
 from danish_asr.base.config_tree import merge, parse_override, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
-from danish_asr.base.files import from_yaml, publish_text
+from danish_asr.base.files import from_yaml
 from danish_asr.base.stops import run_passing_on
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
-from danish_asr.recipe.run.run_directory import FAILED
 
 _WHERE: Final = "the sweep"
 
@@ -90,7 +89,7 @@ def combinations(over: Sequence[str]) -> dict[str, list[str]]:
 
 def _train(run: Path, options: Sequence[str]) -> bool:
     """Bring a run to its end in a process of its own; return whether it has not failed."""
-    failed, log = run / FAILED, run.with_name(f"{run.name}.log")
+    log = run.with_name(f"{run.name}.log")
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{run.name}: log: {log}")
     command = [sys.executable, "-m", "danish_asr", "train", str(run), *options]
@@ -99,8 +98,6 @@ def _train(run: Path, options: Sequence[str]) -> bool:
     if received or status == EXIT_STOPPED:
         console.print("stopped before the end; the same command continues")
         sys.exit(EXIT_STOPPED)
-    if status and not failed.is_file():  # its configuration was refused, or it was killed
-        publish_text(failed, f"status {status}; {log} has the reason\n")
     if status:
-        console.print(f"{run.name}: failed: {failed.read_text(encoding='utf-8').strip()}")
+        console.print(f"{run.name}: failed with status {status}; the log has the reason")
     return not status
