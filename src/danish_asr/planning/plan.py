@@ -146,7 +146,7 @@ def _checks(plan: Plan | None) -> Iterator[tuple[str, str]]:
         yield "ok", f"gpu: {torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
     else:
         level = "error" if os.environ.get("CUDA_VISIBLE_DEVICES") else "warning"
-        fix = "request one (ASR_GPUS=1), or choose a node whose driver has CUDA 12.8 or later"
+        fix = "request one, with a driver of CUDA 12.8 or later; a CPU is enough for the demo"
         yield level, f"gpu: torch {torch.__version__} finds none; {fix}"
     if plan is None:
         return
