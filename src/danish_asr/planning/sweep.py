@@ -78,8 +78,8 @@ def combinations(over: Sequence[str]) -> dict[str, list[str]]:
     for combination in product(*grid.values()):
         parts, changes = [], []
         for key, value in zip(grid, combination, strict=True):
-            changes.append(f"{key}={json.dumps(value)}")
-            text = value if isinstance(value, str) else json.dumps(value)
+            text = json.dumps(value, ensure_ascii=False)
+            changes.append(f"{key}={text}")
             slug = "-".join(re.findall(r"[\w.+-]+", text))
             parts.append(f"{names[key]}_{slug[:40]}")
         name = "__".join(parts)
