@@ -20,7 +20,6 @@ RATES = "optimizer.config.lr=1e-3,2e-3"
         ("common.seed=", "common.seed="),
         ("optimizer.config.lr=1e-3,abc", "abc"),
         ("dataset.speed_factors=[0.9", "bracket"),
-        ("", "--over"),
     ],
 )
 def test_a_fault_of_the_values_is_found_before_a_run_starts(
@@ -28,7 +27,7 @@ def test_a_fault_of_the_values_is_found_before_a_run_starts(
 ) -> None:
     request = Request(output_dir=tmp_path / "out", config_files=DEMO)
     with pytest.raises(ConfigError, match=key.replace("[", r"\[")):
-        run_sweep(request, [over] if over else [])
+        run_sweep(request, [over])
     with pytest.raises(ConfigError, match="1 to 2"):
         run_sweep(request, [RATES], only=3)
     assert not (tmp_path / "out").exists()

@@ -269,9 +269,9 @@ def sweep(
     config: Files = None,
     dataset: Dataset = None,
     over: Annotated[
-        list[str] | None,
+        list[str],
         Option(metavar="KEY=V1,V2", help="Values of a key. Repeatable: all combinations."),
-    ] = None,
+    ],
     only: Annotated[
         int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
     ] = None,
@@ -290,7 +290,7 @@ def sweep(
         output_dir=out, config_files=config or (), dataset=dataset, overrides=values or ()
     )
     try:
-        succeeded = run_sweep(request, over or (), only=only)
+        succeeded = run_sweep(request, over, only=only)
     except ConfigError as error:
         refuse(error)
     report_runs(out)

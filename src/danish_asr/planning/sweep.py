@@ -71,8 +71,6 @@ def combinations(over: Sequence[str]) -> dict[str, list[str]]:
             fault = f"--over {text}: expected KEY=V1,V2; is a bracket missing?"
             raise ConfigError([fault], where=_WHERE)
         grid.setdefault(key, []).extend(added)
-    if not grid:
-        raise ConfigError(["--over KEY=V1,V2 is missing"], where=_WHERE)
     names = short_names(grid)
     runs: dict[str, list[str]] = {}
     for combination in product(*grid.values()):
