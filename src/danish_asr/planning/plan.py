@@ -90,8 +90,8 @@ def _facts(plan: Plan, price_per_hour: float | None) -> Iterator[tuple[str, str]
     batches = f"{plan.gpus} x {plan.config.trainer.grad_accumulation.num_batches:,}"
     yield "a step", f"{most}{plan.minutes:.3g} min of audio (GPUs x batches: {batches})"
     if epoch := plan.epoch:
-        steps = f"{epoch.steps:,} steps, {epoch.hours:,.3g} h"
-        yield "an epoch", f"{steps}, {epoch.padding:.1%} padding"
+        size = f"{epoch.steps:,} steps, {epoch.hours:,.3g} h, {epoch.padding:.1%} padding"
+        yield "an epoch", size
     if plan.audio_hours:
         steps = f"{plan.config.regime.num_steps:,} steps, {most}{plan.audio_hours:,.0f} h of audio"
         if plan.epochs:  # those of published runs: docs/background/measurements.md
@@ -117,7 +117,6 @@ def _range(values: Sequence[float]) -> str:
 def _verdict(plan: Plan) -> Iterator[str]:
     """Yield whether it fits, and what makes it fit."""
     if plan.card is None:
-        yield "Name a card to see whether it fits, such as --gpu a100-40"
         return
     total, gib = f"{plan.total / _GIB:.1f}", plan.card.gib
     fits = "It fits" if plan.fits else "It does not fit"
