@@ -146,11 +146,12 @@ from fairseq2.utils.stopwatch import Stopwatch
 from benchmarks.quality import upstream_recipe
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.memory import Batch, Model, step_memory
+from danish_asr.planning.memory import Batch, step_memory
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import OptimizerSection
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.models.cards import ModelDescription
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW
 from danish_asr.recipe.train.masking import install_masker
@@ -251,7 +252,8 @@ def planned_memory(
     family = library_container().resolve(ModelFamily, key=WAV2VEC2_ASR_FAMILY)
     lengths = lengths_of(settings, row)
     batch = Batch(len(lengths), max(lengths))
-    return step_memory(recipe_config(settings, row), Model(family, config), batch)
+    model = ModelDescription(family, config, config, has_new_head=False)
+    return step_memory(recipe_config(settings, row), model, batch)
 
 
 PEAKS: Final = {

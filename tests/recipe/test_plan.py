@@ -9,8 +9,7 @@ import pytest
 from danish_asr.base.config_tree import merge, parse_override, read_yaml
 from danish_asr.planning.gpus import Card, card_of, here, preset_for
 from danish_asr.planning.memory import CUDA_BYTES
-from danish_asr.planning.plan import Plan, make_plan
-from danish_asr.planning.show import show_plan
+from danish_asr.planning.plan import Plan, make_plan, show_plan
 from danish_asr.recipe.entry import Request
 from tests.recipe.running import ROOT
 
@@ -59,7 +58,7 @@ def test_the_plan_has_the_memory_of_the_published_run() -> None:
     task = {"asr_task_config": {"max_audio_len": 960_000, "max_num_elements": 1_920_000}}
     plan = planned({"model": {"name": "omniASR_CTC_1B_v2"}, "dataset": task}, card="a100-40")
     assert plan.card
-    assert (plan.total - CUDA_BYTES) / plan.card.free == pytest.approx(0.96, abs=0.01)
+    assert (plan.total - CUDA_BYTES) / plan.card.gib / GIB == pytest.approx(0.96, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.recipe.run.run_directory import FAILED
 from tests.recipe.running import CONFIG, arguments, same_weights
 
 
@@ -27,6 +26,8 @@ def test_a_sweep_goes_on_after_a_failure_and_a_run_learns_as_if_it_were_alone(
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "dataset.train_split" in (out / "train_split_none" / FAILED).read_text(encoding="utf-8")
+    log = (out / "train_split_none.log").read_text(encoding="utf-8")
+    assert "dataset.train_split" in log
+    assert "train_split_none: failed with status 2" in ended.stdout
     assert same_weights(out / "train_split_train", finished_run)
     assert "train_split_train" in ended.stdout

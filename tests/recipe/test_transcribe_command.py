@@ -98,12 +98,6 @@ def test_the_transcript_of_standard_input_is_printed(
         assert (status, "standard input" in report) == (1, True)
 
 
-def test_a_transcript_says_that_the_weights_were_in_int8(transcribe: Run, here: Path) -> None:
-    options = ("--int8", "--device", "cpu", "--format", "json", "--out", "out")
-    assert transcribe("in/a.wav", *options, *FIXED)[0] == 0
-    assert json.loads((here / "out" / "a.json").read_text("utf-8"))["about"]["int8"] is True
-
-
 def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     transcribe: Run, here: Path
 ) -> None:

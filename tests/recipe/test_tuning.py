@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
 from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
-from danish_asr.inference.tune import ENOUGH, tune_language_model
+from danish_asr.inference.tune import tune_language_model
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
@@ -71,33 +70,30 @@ def run_tune(run: Path, lm: Path, **options: Any) -> tune.Trial:
 
 
 @pytest.mark.usefixtures("_sure")
-def test_the_chosen_values_are_kept_and_used(
+def test_the_values_with_the_fewest_errors_are_kept_and_used(
     finished_run: Path, lm: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[tune.Trial] = []
-    search = tune._search
+    merit = tune._merit
 
-    def remember(*arguments: Any) -> list[tune.Trial]:
-        tried.extend(search(*arguments))
-        return tried
+    def remember(trial: tune.Trial) -> tuple[float, ...]:
+        tried.append(trial)
+        return merit(trial)
 
-    monkeypatch.setattr(tune, "_search", remember)
+    monkeypatch.setattr(tune, "_merit", remember)
     chosen = run_tune(finished_run, lm)
-    assert chosen.errors.wer() <= min(trial.errors.wer() for trial in tried) + ENOUGH
+    best = min(tried, key=lambda trial: trial.errors.words.errors)
+    assert (chosen.settings.alpha, chosen.settings.beta) == (
+        best.settings.alpha,
+        best.settings.beta,
+    )
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
     assert settings["tuned"]["splits"] == ["dev"]
     assert settings["tuned"]["run"] == str(finished_run)
     assert settings["tuned"]["wer"] == chosen.errors.wer()
-    used = replace(chosen.settings)
     decoder = BeamDecoder(load_model(finished_run, device="cpu").tokenizer, lm)
-    assert decoder.search_settings == used
-
-
-@pytest.mark.usefixtures("_sure")
-def test_a_part_of_the_rows_is_at_even_distances(finished_run: Path, lm: Path) -> None:
-    run_tune(finished_run / "checkpoints" / "step_2", lm, rows=3)
-    assert json.loads((lm / "lm.json").read_text())["tuned"]["rows"] == 3
+    assert decoder.search_settings == chosen.settings
 
 
 def test_the_model_hears_in_rows_what_an_evaluation_writes(

@@ -21,7 +21,6 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.cli.upstream import run_as_upstream
-from danish_asr.corpus import ConvertOptions, command
 from danish_asr.planning.gpus import card_of
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.keys import defaults, near_keys
@@ -111,7 +110,7 @@ def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and card_of(card))
     monkeypatch.setattr(cli, "run", ask)
     monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", ask)
-    monkeypatch.setattr("danish_asr.planning.show.show_plan", ask)
+    monkeypatch.setattr("danish_asr.planning.plan.show_plan", ask)
     monkeypatch.setattr("danish_asr.report.runs.report_runs", ask)
     output = _run(*command.split(), "--dataset", str(_built(folder / "mine")))
     (request,) = asked
@@ -145,13 +144,6 @@ def test_train_describes_the_keys_of_a_section_or_names_the_sections() -> None:
 def test_an_unknown_key_is_answered_with_those_it_may_mean(name: str) -> None:
     meant = "dataset" if name == "datset" else "dataset.mixture_parquet_storage_config.beta_corpus"
     assert meant in near_keys(name)
-
-
-def test_convert_has_the_defaults_of_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(command, "convert_command", lambda *arguments: asked.extend(arguments))
-    _run("convert", "in", "--name", "x", "--workers", "1")
-    assert asked == ["in", Path("data/parquet"), ConvertOptions(name="x")]
 
 
 def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -213,16 +205,6 @@ def test_an_error_is_a_message_and_a_status(
     assert stop.value.code == 1
     assert message in capsys.readouterr().err
     assert not (folder / "scores.json").exists()
-
-
-def test_a_file_that_may_not_be_read_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
-    def read() -> None:
-        raise PermissionError(13, "Permission denied", "x/p.jsonl")
-
-    with pytest.raises(SystemExit) as stop:
-        main(read)
-    assert stop.value.code == 1
-    assert capsys.readouterr().err == "danish-asr: x/p.jsonl: Permission denied\n"
 
 
 @pytest.mark.parametrize(

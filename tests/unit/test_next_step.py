@@ -9,7 +9,6 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from danish_asr.base.next_step import next_step
 from danish_asr.cli.app import app
 from danish_asr.scoring.predictions import write_predictions
 from tests.builders import tone
@@ -51,7 +50,3 @@ def test_score_leads_to_a_comparison(tmp_path: Path) -> None:
     file = tmp_path / "predictions.jsonl"
     write_predictions(file, four_rows())
     assert next_words("score", str(file)) == ["compare", str(file), "OTHER"]
-
-
-def test_words_are_quoted_for_a_shell() -> None:
-    assert next_step("score", "a b", why="rates") == "Next: danish-asr score 'a b'    # rates"

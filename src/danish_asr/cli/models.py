@@ -238,7 +238,7 @@ def tune(
         Path | None, Option(metavar="DIR", help="Root of a built dataset; default: the run's.")
     ] = None,
 ) -> None:
-    """Choose alpha, beta and beam on dev for later decodings; the model runs once."""
+    """Choose alpha and beta on dev for later decodings; the model runs once."""
     from danish_asr.inference.tune import tune_language_model
 
     tune_language_model(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, BadParameter, Exit, Option, echo
 
-from danish_asr.base.errors import EXIT_FAILED, ConfigError, RunError
+from danish_asr.base.errors import EXIT_FAILED, ConfigError
 from danish_asr.cli.app import Dataset, Files, Values, app, say_next
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ def plan(
     status 1 if the run does not fit, or would stop. The first steps of a run measure.
     """
     from danish_asr.base.cluster import job_cpus, usable_gpus
-    from danish_asr.planning.show import check_machine, show_findings, show_plan
+    from danish_asr.planning.plan import check_machine, show_plan
     from danish_asr.recipe.entry import Request, refuse
 
     if not (config or values or dataset or gpu):
-        works = show_findings(check_machine())
+        works = check_machine()
     else:
         number = gpus or (gpu is None and job_cpus() and usable_gpus()) or 1
         try:
@@ -259,9 +259,7 @@ def _convert_missing(request: "Request") -> None:
     convert(source, name=name)
 
 
-@app.command(
-    examples=["sweep outputs/lr --dataset data/mine --over common.seed=1,2,3", "sweep outputs/lr"]
-)
+@app.command(examples=["sweep outputs/seeds --dataset data/mine --over common.seed=1,2,3"])
 def sweep(
     out: Annotated[
         Path, Argument(metavar="OUT", help="Directory of the runs, new or to continue.")
@@ -271,14 +269,14 @@ def sweep(
     config: Files = None,
     dataset: Dataset = None,
     over: Annotated[
-        list[str] | None,
+        list[str],
         Option(metavar="KEY=V1,V2", help="Values of a key. Repeatable: all combinations."),
-    ] = None,
+    ],
     only: Annotated[
         int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
     ] = None,
 ) -> None:
-    """Train a run for each combination of values, or resume it (docs/howto/improve.md).
+    """Train a run for each combination of values, or continue it (docs/howto/improve.md).
 
     Ends with a table. Exits with status 1 if each run has failed.
     """
@@ -286,14 +284,14 @@ def sweep(
     from danish_asr.recipe.entry import Request, refuse
     from danish_asr.report.runs import report_runs
 
-    if not config and over:
+    if not config:
         config = _preset(dataset)
     request = Request(
         output_dir=out, config_files=config or (), dataset=dataset, overrides=values or ()
     )
     try:
-        succeeded = run_sweep(request, over or (), only=only)
-    except (ConfigError, RunError) as error:
+        succeeded = run_sweep(request, over, only=only)
+    except ConfigError as error:
         refuse(error)
     report_runs(out)
     if not succeeded:

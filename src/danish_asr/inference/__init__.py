@@ -2,6 +2,6 @@
 
 In: a model (a run, a checkpoint, a name) and recordings: files, bytes, arrays. Out: transcripts,
 as objects or as files (text, subtitles, JSON, CSV, TextGrid), and models for other programs.
-Read recognise.py first: it shows the way from samples to words. model.py loads a model, windows.py
-cuts speech. transcribe.py, harvest.py, export.py, serve.py and tune.py are the commands.
+Read model.py first: it loads a model and shows the way from samples to words; windows.py cuts
+speech. transcribe.py, harvest.py, export.py, serve.py and tune.py are the commands.
 """

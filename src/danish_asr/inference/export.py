@@ -88,8 +88,6 @@ def export_model(
         compared = compare(loaded, partial, to, waveforms)
         publish_text(partial / "README.md", model_card(loaded, model, to, compared))
         partial.rename(dest)
-    except OSError as error:
-        raise RunError(f"{dest} cannot be written: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     console = Console(soft_wrap=True, highlight=False, markup=False)

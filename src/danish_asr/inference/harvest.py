@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -33,12 +33,10 @@ from danish_asr.inference.loose_text import (
     match,
     read_text,
 )
+from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
+from danish_asr.inference.sound import ShowProgress
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
-
-if TYPE_CHECKING:
-    from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
 
 RECORDINGS: Final = "recordings"
 UTTERANCES: Final = "utterances.jsonl"
@@ -97,7 +95,7 @@ def harvest(
         model: As for `load_model`.
         limits: What is kept.
         tiers: Names or patterns of the tiers with the text, of TextGrid or ELAN.
-        device: As for `load_model`.
+        device: Where it runs.
 
     Raises DanishAsrError if a path is missing, the model is unknown, or another process writes to
     ``out``.
@@ -108,8 +106,6 @@ def harvest(
     waiting = [own for own in recordings if not _is_heard(own, key)]
     loaded = None
     if waiting:
-        from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
-
         loaded = load_model(model, device=device)
     if len(waiting) < len(recordings):
         console.print(f"heard before: {len(recordings) - len(waiting):,} recordings")
@@ -122,8 +118,7 @@ def harvest(
                 failures = _listen(waiting, loaded, key, console)
             _write_tables([own for own in recordings if _is_heard(own, key)], out, limits, console)
         finally:
-            with suppress(OSError):
-                lease.release()
+            lease.release()
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
     return not failures
@@ -139,11 +134,10 @@ def _weights(model: str) -> str:
 def _is_heard(recording: Recording, key: Mapping[str, Any]) -> bool:
     """Whether a recording and its text are as they were when this model heard it."""
     try:
-        state = _state(recording, key)
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
-    except (DanishAsrError, OSError, ValueError):
+        return bool(values["key"] == _state(recording, key))
+    except (DanishAsrError, OSError, ValueError, KeyError):
         return False
-    return all(values.get(name) == value for name, value in state.items())
 
 
 def _state(recording: Recording, key: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,7 +165,8 @@ def _listen(
             return
         lines = read_text(text, key["tiers"])
         seconds, pieces = hear_text(model, recording.path, lines, show)
-        values = state | {"seconds": seconds, "pieces": [asdict(piece) for piece in pieces]}
+        own = [asdict(piece) for piece in pieces]
+        values = {"key": state, "seconds": seconds, "pieces": own}
         publish_text(_result(recording), json.dumps(values, ensure_ascii=False))
         if len(pieces) >= _COPY and not any(piece.cer for piece in pieces):
             console.print(
@@ -284,9 +279,8 @@ def _write_tables(
     recordings: Iterable[Recording], out: Path, limits: Limits, console: Console
 ) -> None:
     """Apply the limits and write the tables."""
-    kept: list[dict[str, Any]] = []
-    left_out: list[dict[str, Any]] = []
-    seconds = kept_seconds = 0.0
+    tables: dict[str, list[dict[str, Any]]] = {UTTERANCES: [], LEFT_OUT: []}
+    seconds = 0.0
     for recording in sorted(recordings, key=lambda own: own.target):
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
         seconds += values["seconds"]
@@ -304,14 +298,15 @@ def _write_tables(
                 "speaker_id": own.speaker,
             }
             if reason:
-                left_out.append(row | {"reason": reason})
+                tables[LEFT_OUT].append(row | {"reason": reason})
             else:
-                kept.append(row)
-                kept_seconds += own.end - own.start
-    for name, rows in ((UTTERANCES, kept), (LEFT_OUT, left_out)):
+                tables[UTTERANCES].append(row)
+    for name, rows in tables.items():
         lines = (f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows)
         publish_text(out / name, "".join(lines))
+    kept = tables[UTTERANCES]
+    minutes = sum(row["end"] - row["start"] for row in kept) / 60
     console.print(
-        f"{kept_seconds / 60:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(kept):,} "
-        f"utterances; {out / LEFT_OUT} has the rest, with reasons"
+        f"{minutes:,.1f} of {seconds / 60:,.1f} minutes are kept, as {len(kept):,} utterances; "
+        f"{out / LEFT_OUT} has the rest, with reasons"
     )

@@ -11,7 +11,7 @@ from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_json
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.beam import symbols
-from danish_asr.inference.model import Model
+from danish_asr.inference.model import UNKNOWN, Model
 from danish_asr.recipe.models.hugging_face import (
     export_faults,
     to_hugging_face,
@@ -20,9 +20,6 @@ from danish_asr.recipe.models.hugging_face import (
 
 _BLANK: Final = "<pad>"
 """In transformers, the padding symbol is CTC's blank."""
-
-_UNKNOWN: Final = "⁇"
-"""What SentencePiece writes for the unknown symbol."""
 
 _CONTROL: Final = (_BLANK, "<s>", "</s>")
 
@@ -38,14 +35,14 @@ def write_hugging_face(model: Model, folder: Path) -> None:
     hugging_face_model(model).save_pretrained(folder)
     # safetensors makes it readable for its owner alone.
     shutil.copymode(folder / "config.json", folder / "model.safetensors")
-    delimiter = "▁" if "|" in symbol_texts(model.tokenizer) else "|"
+    delimiter = "▁" if "|" in symbols(model.tokenizer) else "|"
     names = symbol_names(model.tokenizer, delimiter)
     publish_json(folder / "vocab.json", {name: number for number, name in enumerate(names)})
     special = {
         "bos_token": "<s>",
         "eos_token": "</s>",
         "pad_token": _BLANK,
-        "unk_token": _UNKNOWN,
+        "unk_token": UNKNOWN,
         "word_delimiter_token": delimiter,  # transformers 5 reads it in this file only
     }
     publish_json(folder / "special_tokens_map.json", special)
@@ -87,21 +84,14 @@ def hugging_face_model(model: Model) -> Any:
     return module.eval()  # type: ignore[no-untyped-call]
 
 
-def symbol_texts(tokenizer: Tokenizer) -> list[str]:
-    """What each symbol adds to a text: nothing (control symbols), a space or characters."""
-    texts = [text or "" for text in symbols(tokenizer)]
-    unknown = tokenizer.vocab_info.unk_idx
-    if unknown is not None:
-        texts[unknown] = _UNKNOWN
-    return texts
-
-
 def symbol_names(tokenizer: Tokenizer, space: str) -> list[str]:
     """Return a unique name for each symbol, ``space`` for the space."""
     names: dict[str, None] = {}
-    for number, text in enumerate(symbol_texts(tokenizer)):
+    for number, text in enumerate(symbols(tokenizer)):
         name = space if text == " " else text
-        if not name:
+        if number == tokenizer.vocab_info.unk_idx:
+            name = UNKNOWN
+        elif not name:  # it adds nothing to a text
             name = _CONTROL[number] if number < len(_CONTROL) else f"<{number}>"
         names[f"<{number}>" if name in names else name] = None
     return list(names)

@@ -1,7 +1,7 @@
 """The text of a recording, which may paraphrase, miss sentences or have parts that nobody reads.
 
-A text comes in: subtitles, tiers, minutes, a chapter. It is found among what a model hears, and its
-words get times.
+A text comes in: subtitles, tiers, minutes, a chapter. It is found among what a model hears
+(`match`), and its words get times: all of them (`align`), or those that are spoken (harvest.py).
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import accumulate, product
+from itertools import accumulate, groupby, product
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from unicodedata import normalize
 
 import numpy as np
+import torch
 from rapidfuzz.distance import Levenshtein
+from rich.console import Console
+from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.base.tables import read_lines
@@ -29,24 +32,31 @@ from danish_asr.corpus.sources.timed_files import (
     no_speech,
     read_timed,
 )
-from danish_asr.decoding.transcript import Word
-from danish_asr.inference.sound import open_sound
+from danish_asr.decoding.alignment import SpokenText
+from danish_asr.decoding.beam import symbols
+from danish_asr.decoding.transcript import Segment, Transcript, Word
+from danish_asr.inference.model import Model
+from danish_asr.inference.sound import ShowProgress, open_sound
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalize as to_profile
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
 
 FRAMES_PER_SECOND: Final = 50
 
 _REACH: Final = 4
 """Words by which the alignment may be wrong at either end of a piece."""
 
-GOOD: Final = 0.5
+_GOOD: Final = 0.5
 """Error rate below which the words of a piece are not those of the next one."""
+
+_DOUBTFUL: Final = 0.1
+"""Words with a lower confidence are reported."""
+
+_MOST_DOUBTFUL: Final = 0.5
+_ENOUGH: Final = 20
+"""With a larger share of such words, in so many, the text is probably that of another recording."""
+
+_NEVER: Final = -30.0
+"""The log-probability of a symbol where nobody speaks."""
 
 
 class Line(NamedTuple):
@@ -122,8 +132,6 @@ class Text:
     """
 
     def __init__(self, lines: Sequence[Line], model: Model) -> None:
-        from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
-
         spell = _speller(model)
         self.words = [
             word
@@ -153,8 +161,6 @@ class Text:
         ``frames`` are log-probabilities of the text's `symbols`, (S, symbols), and ``offset`` is
         the time of the first one. Raises AlignmentError if there are too few or too many.
         """
-        from danish_asr.decoding.alignment import SpokenText  # noqa: PLC0415 - slow: torch
-
         spoken = SpokenText.of(self.spoken(first, last), self._tokenizer)
         timed = iter(spoken.among(self.symbols).align(frames, offset=offset))
         aligned = []
@@ -167,8 +173,6 @@ class Text:
 
 def _speller(model: Model) -> Callable[[str], str]:
     """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
-    from danish_asr.decoding.beam import symbols  # noqa: PLC0415 - slow: torch
-
     alphabet = {text for text in symbols(model.tokenizer) if text}
 
     @cache
@@ -223,12 +227,10 @@ def listen(
     model: Model, audio: Path, text: Text, progress: ShowProgress | None = None
 ) -> tuple[float, list[Piece]]:
     """Return the seconds of a recording, and its speech; TranscriptionError if it is unreadable."""
-    from danish_asr.inference.recognise import hear  # noqa: PLC0415 - slow
-
     with open_sound(audio) as sound:
         pieces = [
             Piece(own.start, own.words, own.log_probs[:, text.symbols])
-            for own in hear(model, sound, progress=progress)
+            for own in model.hear(sound, progress=progress)
         ]
     return sound.seconds, pieces
 
@@ -268,7 +270,7 @@ def match(hypotheses: Sequence[str], words: Sequence[str]) -> Iterator[Stretch |
         ends = np.array([place, place + len(hypothesis)])
         low, high = np.searchsorted(starts, ends + 1).tolist()
         stretch = _most_similar(hypothesis, words, low - 1, high, floor)
-        if stretch is not None and stretch.cer < GOOD:
+        if stretch is not None and stretch.cer < _GOOD:
             floor = stretch.last
         yield stretch
 
@@ -280,7 +282,7 @@ def _most_similar(
     firsts = range(max(floor, low - _REACH), min(low + _REACH, len(words)) + 1)
     lasts = range(max(floor, high - _REACH), min(high + _REACH, len(words)) + 1)
     stretches = (
-        Stretch(first, last, error_rate(hypothesis, " ".join(words[first:last])))
+        Stretch(first, last, _error_rate(hypothesis, " ".join(words[first:last])))
         for first, last in product(firsts, lasts)
         if first < last
     )
@@ -288,6 +290,76 @@ def _most_similar(
     return min(stretches, key=lambda own: (own.cer, own.first - own.last), default=None)
 
 
-def error_rate(hypothesis: str, reference: str) -> float:
-    """Return the character error rate; 1 for an empty reference."""
-    return Levenshtein.distance(hypothesis, reference) / len(reference) if reference else 1.0
+def _error_rate(hypothesis: str, reference: str) -> float:
+    return Levenshtein.distance(hypothesis, reference) / len(reference)
+
+
+def align(
+    model: Model, audio: Path, lines: Sequence[Line], progress: ShowProgress | None = None
+) -> Transcript:
+    """Return the times of each word of ``lines``, a segment each, as they are written.
+
+    What is aligned are the words as the model writes them; see `Text`. A line of which it writes
+    nothing is left out. Raises AlignmentError if nobody speaks, or the text does not fit, and
+    TranscriptionError if the audio cannot be read.
+    """
+    text = Text(lines, model)
+    duration, pieces = listen(model, audio, text, progress)
+    if not pieces:
+        raise AlignmentError(f"{audio}: no speech found in {duration:.1f} s; check the audio")
+    words: list[Word] = []
+    for first, last, own in _parts(pieces, text):
+        words += text.align(_joined(own, text), first, last, own[0].start)
+    segments = []
+    pairs = zip(text.words, words, strict=True)
+    for line, group in groupby(pairs, key=lambda pair: pair[0].line):
+        spoken = [word for _, word in group]
+        segments.append(Segment.of(spoken, speaker=lines[line].speaker))
+    return Transcript(duration, segments, str(audio), {"model": model.name, "aligned": True})
+
+
+def report_doubts(transcript: Transcript, console: Console) -> None:
+    """Print how many words are hardly heard; raise AlignmentError if they are most of the text."""
+    words = transcript.words
+    doubtful = [word for word in words if (word.confidence or 0.0) < _DOUBTFUL]
+    if not doubtful:
+        return
+    share = f"{len(doubtful):,} of {len(words):,} words have a confidence below {_DOUBTFUL}"
+    if len(words) >= _ENOUGH and len(doubtful) > _MOST_DOUBTFUL * len(words):
+        raise AlignmentError(
+            f"{share}. The text may be that of another recording, or the model is too weak for "
+            "this speech (`danish-asr transcribe` shows what it hears). The files have its times"
+        )
+    place = f"'{doubtful[0].text}' at {doubtful[0].start:.1f} s"
+    console.print(f"{share}, the first is {place}: the text may differ from the audio there")
+
+
+def _parts(pieces: Sequence[Piece], text: Text) -> Iterator[tuple[int, int, Sequence[Piece]]]:
+    """Divide text and speech between pieces whose words of the text follow each other.
+
+    Yields the first word of a part, the one after its last, and its pieces.
+    """
+    hypotheses = [piece.hypothesis for piece in pieces]
+    stretches = list(match(hypotheses, [word.spoken for word in text.words]))
+    first = begin = 0
+    for number in range(1, len(pieces)):
+        before, after = stretches[number - 1], stretches[number]
+        if before is None or after is None or max(before.cer, after.cer) >= _GOOD:
+            continue
+        if before.last == after.first > first:
+            yield first, before.last, pieces[begin:number]
+            first, begin = before.last, number
+    yield first, len(text.words), pieces[begin:]
+
+
+def _joined(pieces: Sequence[Piece], text: Text) -> Tensor:
+    """Return the frames of pieces on a common time axis.
+
+    Where nobody speaks, words may end, and nothing else is there.
+    """
+    starts = [round((piece.start - pieces[0].start) * FRAMES_PER_SECOND) for piece in pieces]
+    joined = torch.full((starts[-1] + len(pieces[-1].frames), len(text.symbols)), _NEVER)
+    joined[:, text.silent_columns] = 0
+    for start, piece in zip(starts, pieces, strict=True):
+        joined[start : start + len(piece.frames)] = piece.frames
+    return joined

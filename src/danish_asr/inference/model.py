@@ -1,23 +1,30 @@
-"""A trained model: from audio to log-probabilities and transcripts."""
+"""A trained model: from audio of any length to words with times, in constant memory.
+
+A sound comes in; windows of its speech go through the model, each is decoded alone, and its words
+get times. Out come `Heard` windows, segments of them, or a transcript.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
+import numpy as np
 import torch
 from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
+from torch import Tensor
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.decoding.decoders import BEAM, GREEDY, make_decoder
-from danish_asr.decoding.transcript import Segment, Transcript
+from danish_asr.decoding.alignment import SpokenText
+from danish_asr.decoding.decoders import BEAM, GREEDY, decode, make_decoder
+from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.inference.recognise import ShowProgress, hear, segments
-from danish_asr.inference.sound import Audio, open_sound
+from danish_asr.inference.sound import Audio, ShowProgress, Sound, open_sound
+from danish_asr.inference.windows import Cutter, VoiceActivity, Window
 from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.train import ending
@@ -29,6 +36,12 @@ _LONGEST_AT_LEAST: Final = 6.0
 
 _STEP: Final = SAMPLE_RATE // 2
 """Samples of which a batch is a multiple: oneDNN keeps memory for each shape that it sees."""
+
+_LONGEST_SEGMENT: Final = 30.0
+
+UNKNOWN: Final = "⁇"
+"""How SentencePiece writes the unknown symbol, which a model can have learnt to emit for letters
+that its tokenizer lacks; a transcript leaves it out."""
 
 
 def load_model(
@@ -56,10 +69,7 @@ def load_model(
     """
     torch_device = _device(device)
     if int8 and torch_device.type != "cpu":
-        raise RunError(
-            f"int8 is for a CPU, and the device is {torch_device}; leave int8 out, or choose the "
-            "device cpu"
-        )
+        raise RunError("int8 is for a CPU: leave it out, or choose the device cpu")
     opened = open_model(model)
     config = dict(decoder_config or {})
     about: dict[str, Any] = {"model": str(model), "decoder": decoder}
@@ -91,6 +101,15 @@ def _device(name: str) -> torch.device:
         raise RunError(
             f"device '{name}' cannot be used here; there are auto, cpu and {gpus} GPUs (cuda:N)"
         ) from error
+
+
+class Heard(NamedTuple):
+    """What a model hears in a window of speech."""
+
+    start: float  # seconds from the beginning of the recording
+    continues: bool  # whether its speech continues that of the window before
+    log_probs: Tensor  # (S, V)
+    words: list[Word]
 
 
 class Model(TrainedModel):
@@ -158,8 +177,8 @@ class Model(TrainedModel):
         spoken: list[Segment] = []
         for number in numbers:
             with open_sound(audio, rate=rate, channel=number) as sound:
-                heard = hear(self, sound, batch_seconds=batch_seconds, progress=progress)
-                spoken += segments(heard, number)
+                heard = self.hear(sound, batch_seconds=batch_seconds, progress=progress)
+                spoken += _segments(heard, number)
         spoken.sort(key=lambda segment: segment.start)
         return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
 
@@ -169,4 +188,56 @@ class Model(TrainedModel):
         Channels are mixed; other arguments and errors are those of `transcribe`.
         """
         with open_sound(audio, rate=rate) as sound:
-            yield from segments(hear(self, sound, **options))
+            yield from _segments(self.hear(sound, **options))
+
+    def hear(
+        self,
+        sound: Sound,
+        *,
+        batch_seconds: float | None = None,
+        progress: ShowProgress | None = None,
+    ) -> Iterator[Heard]:
+        """Yield the windows of a sound, which share forward passes of about ``batch_seconds``.
+
+        Raises TranscriptionError if it is damaged or empty.
+        """
+        batch: list[Window] = []
+        seconds, limit = 0.0, self.seconds_of_batch(batch_seconds)
+        for window in self._windows(sound, progress):
+            batch.append(window)
+            seconds += len(window.samples) / SAMPLE_RATE
+            if seconds >= limit:
+                yield from self._hear_batch(batch, limit)
+                batch, seconds = [], 0.0
+        yield from self._hear_batch(batch, limit)
+
+    def _windows(self, sound: Sound, progress: ShowProgress | None) -> Iterator[Window]:
+        cutter = Cutter(self.longest, VoiceActivity())
+        for block in sound:
+            yield from cutter(block)
+            if progress is not None:
+                progress(sound.seconds, sound.total)
+        yield from cutter(np.empty(0, np.float32), last=True)
+
+    def _hear_batch(self, batch: Sequence[Window], batch_seconds: float) -> Iterator[Heard]:
+        """Run the model on the windows of a batch, and decode each of them alone."""
+        rows = self.log_probs([window.samples for window in batch], batch_seconds=batch_seconds)
+        texts = decode(self.decoder, rows)
+        for window, log_probs, text in zip(batch, rows, texts, strict=True):
+            start = window.start / SAMPLE_RATE
+            spoken = SpokenText.of(text.replace(UNKNOWN, ""), self.tokenizer)
+            words = spoken.align(log_probs, offset=start)
+            yield Heard(start, window.continues, log_probs, words)
+
+
+def _segments(heard: Iterable[Heard], channel: int | None = None) -> Iterator[Segment]:
+    """Join windows to segments, up to a pause of 0.6 s and at most 30 s, as soon as they end."""
+    words: list[Word] = []  # of the segment so far
+    for item in heard:
+        end = item.words[-1].end if item.words else item.start
+        if words and not (item.continues and end - words[0].start <= _LONGEST_SEGMENT):
+            yield Segment.of(words, channel)
+            words = []
+        words += item.words
+    if words:
+        yield Segment.of(words, channel)

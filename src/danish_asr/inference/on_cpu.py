@@ -24,11 +24,10 @@ def prepare_for_cpu(module: Wav2Vec2AsrModel, *, int8: bool) -> None:
     comes (dynamic quantisation). The convolutions and the last layer stay in float32.
     """
     frontend = module.encoder_frontend
-    if isinstance(extractor := frontend.feature_extractor, Wav2Vec2FeatureExtractor):
-        layers = extractor.layers
-        for number, layer in enumerate(cast(list[Wav2Vec2FeatureExtractionLayer], layers)):
-            if layer.layer_norm is not None:
-                layers[number] = _MatrixProduct(layer)
+    layers = cast(Wav2Vec2FeatureExtractor, frontend.feature_extractor).layers
+    for number, layer in enumerate(cast(list[Wav2Vec2FeatureExtractionLayer], layers)):
+        if layer.layer_norm is not None:
+            layers[number] = _MatrixProduct(layer)
     if int8:
         _quantise(frontend)
         _quantise(module.encoder)

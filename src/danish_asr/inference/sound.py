@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,9 @@ from danish_asr.base.schema import SAMPLE_RATE
 
 Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
+
+ShowProgress: TypeAlias = Callable[[float, float | None], None]
+"""Called with the seconds that are done and those that there are, None if the file does not say."""
 
 BLOCK_SECONDS: Final = 10
 """Audio that is decoded at a time."""

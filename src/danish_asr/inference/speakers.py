@@ -76,13 +76,16 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
     for file in files:
         of_file = read_rttm(file)
         if len(of_file) <= 1:  # whatever the diarizer calls the recording
-            turns[_name(file.relative_to(folder).with_suffix(""))] = Turns(chain(*of_file.values()))
+            name = normalize("NFC", file.relative_to(folder).with_suffix("").as_posix())
+            turns[name] = Turns(chain(*of_file.values()))
         turns |= {name: Turns(own) for name, own in of_file.items()}
     stems = Counter(recording.name.name for recording in recordings)
     of_recordings: dict[Path, Turns] = {}
     missing = []
     for recording in recordings:
-        name, stem = _name(recording.name), _name(Path(recording.name.name))
+        # An å is one letter on some systems and two on others.
+        name = normalize("NFC", recording.name.as_posix())
+        stem = normalize("NFC", recording.name.name)
         if stem in turns and stems[recording.name.name] == 1:
             of_recordings[recording.path] = turns[stem]
         if name in turns:
@@ -96,11 +99,6 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
             "where names occur twice"
         )
     return of_recordings
-
-
-def _name(path: Path) -> str:
-    """A name as it is compared: an å is one letter on some systems and two on others."""
-    return normalize("NFC", path.as_posix())
 
 
 def read_rttm(path: Path) -> dict[str, list[Turn]]:
@@ -117,7 +115,7 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
             name, start, seconds, speaker = turn.groups()
             end = float(start) + float(seconds)
             own = Turn(float(start), end, normalize("NFC", speaker))
-            recordings[_name(Path(name))].append(own)
+            recordings[normalize("NFC", name)].append(own)
         elif not _OTHER.fullmatch(line):
             raise DanishAsrError(
                 f"{path}: line {number} is no RTTM: {line[:80]!r}; expected such as 'SPEAKER "

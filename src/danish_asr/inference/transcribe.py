@@ -20,17 +20,14 @@ from rich.console import Console
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text
 from danish_asr.decoding.transcript import Transcript
-from danish_asr.inference.align import align, report_doubts
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
-from danish_asr.inference.loose_text import read_text
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
+from danish_asr.inference.sound import Audio, ShowProgress
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
-    from danish_asr.inference.recognise import ShowProgress
-    from danish_asr.inference.sound import Audio
 
 _STDIN: Final = Path("-")
 
@@ -127,6 +124,8 @@ def _transcribe_files(
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
+    from danish_asr.inference.loose_text import align, read_text, report_doubts
+
     lines = read_text(request.text) if request.text else []
     model = _load(request)
     silent: list[str] = []

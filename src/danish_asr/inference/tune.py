@@ -1,4 +1,4 @@
-"""``danish-asr lm tune``: alpha, beta and beam of a language model, chosen on the dev split.
+"""``danish-asr lm tune``: alpha and beta of a language model, chosen on the dev split.
 
 The model runs once over dev; each point of a grid is decoded from the log-probabilities that it
 gave. The best values are written to the ``lm.json`` of the language model.
@@ -6,7 +6,7 @@ gave. The best values are written to the ``lm.json`` of the language model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -21,7 +21,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_json
 from danish_asr.base.progress import Progress
 from danish_asr.decoding.beam import BeamDecoder
-from danish_asr.decoding.beam_settings import FROM_LANGUAGE_MODEL, SearchSettings
+from danish_asr.decoding.beam_settings import SearchSettings
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.inference.model import Model, load_model
@@ -31,12 +31,8 @@ from danish_asr.text.profiles import normalize
 
 ALPHAS: Final = (0.0, 0.15, 0.3, 0.45, 0.6, 0.9, 1.2)
 BETAS: Final = (-1.0, 0.0, 1.0, 2.0, 3.0)
-WEIGHTS_BEAM: Final = 25
+NARROW: Final = 25
 """The beam while alpha and beta are searched; a quarter of the time of 100."""
-
-BEAMS: Final = (10, 25, 50, 100, 200)
-ENOUGH: Final = 0.0005
-"""The narrowest beam is taken whose WER is at most this much above the lowest."""
 
 _AT_ONCE: Final = 64
 """Rows that are read before the model runs."""
@@ -92,10 +88,18 @@ def tune_language_model(
         return errors
 
     utterances, greedy = _hear(model, decoder, spoken)
-    trials = _search(decoder, utterances, errors_of)
-    lowest = min(trial.errors.wer() for trial in trials)
-    chosen = next(trial for trial in trials if trial.errors.wer() <= lowest + ENOUGH)
-    values = {name: getattr(chosen.settings, name) for name in FROM_LANGUAGE_MODEL}
+    points = [*product(ALPHAS, BETAS)]
+    with Progress("searching", len(points) + 1) as progress:
+
+        def attempt(alpha: float, beta: float, beam: int) -> Trial:
+            progress.advance(f"alpha {alpha:g}, beta {beta:g}")
+            settings = replace(decoder.search_settings, alpha=alpha, beta=beta, beam=beam)
+            texts = [best[0].text for best in decoder.search(utterances, settings)]
+            return Trial(settings, errors_of(texts))
+
+        best = min((attempt(*point, NARROW) for point in points), key=_merit).settings
+        chosen = attempt(best.alpha, best.beta, decoder.search_settings.beam)
+    values = {"alpha": best.alpha, "beta": best.beta}
     tuned = {"run": str(run), "splits": splits, "rows": len(spoken), "profile": profile}
     tuned |= {"wer": chosen.errors.wer(), "cer": chosen.errors.cer()}
     path = files.file.with_name(SETTINGS_FILE)
@@ -105,9 +109,7 @@ def tune_language_model(
     shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
     console.print(f"{len(spoken)} utterances, text profile {profile}; chosen: {shown}")
     table = Table("decoder", "WER %", "CER %", box=SIMPLE_HEAD)
-    decoded = {"greedy": errors_of(greedy)}
-    decoded |= {f"beam {trial.settings.beam}": trial.errors for trial in trials}
-    for name, errors in decoded.items():
+    for name, errors in (("greedy", errors_of(greedy)), ("beam", chosen.errors)):
         table.add_row(name, f"{100 * errors.wer():.2f}", f"{100 * errors.cer():.2f}")
     console.print(table)
     if files.settings.get(HELD_OUT) == 0:
@@ -127,25 +129,6 @@ def _hear(model: Model, decoder: BeamDecoder, rows: Sequence[Row]) -> tuple[list
             texts += greedy(log_probs)
             progress.update(len(texts))
     return utterances, texts
-
-
-def _search(
-    decoder: BeamDecoder,
-    utterances: Sequence[Any],
-    errors_of: Callable[[Sequence[str]], ErrorCounts],
-) -> list[Trial]:
-    """Try alpha and beta with a narrow beam; return the trials of all beams at the best."""
-    first = replace(decoder.search_settings, beam=WEIGHTS_BEAM)
-    points = [replace(first, alpha=alpha, beta=beta) for alpha, beta in product(ALPHAS, BETAS)]
-    with Progress("searching", len(points) + len(BEAMS)) as progress:
-
-        def attempt(settings: SearchSettings) -> Trial:
-            progress.advance(f"alpha {settings.alpha:g}, beta {settings.beta:g}")
-            texts = [best[0].text for best in decoder.search(utterances, settings)]
-            return Trial(settings, errors_of(texts))
-
-        best = min(map(attempt, points), key=_merit).settings
-        return [attempt(replace(best, beam=beam)) for beam in BEAMS]
 
 
 def _merit(trial: Trial) -> tuple[float, ...]:

@@ -2,5 +2,5 @@
 
 In: a configuration, and a card by name; the dataset's lengths if it is here. Out: a plan (memory,
 disk, steps, hours, hints) and what would stop the run on this machine; downloads; a sweep's runs.
-Read ``plan.make_plan`` first; ``memory`` is a formula, ``show`` prints and checks.
+Read ``plan`` first; ``memory`` is a formula.
 """

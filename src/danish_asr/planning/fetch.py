@@ -25,7 +25,7 @@ class Download(NamedTuple):
     name: str
     kind: str  # "model" or "tokenizer"
     uri: Uri
-    url: str
+    url: str  # without fairseq2's own parameters
     folder: Path
 
     @property
@@ -54,11 +54,9 @@ def fetch(request: Request) -> None:
                 _fetch(file, console)
             path = assets.download(file.kind, file.uri, file.name)
         except (UnreachableError, AssetDownloadError) as error:
-            raise DownloadError(
-                f"{file.name} cannot be downloaded: {error.__cause__ or error}\nRun the command "
-                "where there is internet access (on a cluster: a login node), with the same "
-                "$FAIRSEQ2_CACHE_DIR as the training; or give a model of your own as model.path"
-            ) from None
+            fix = "Run it where there is internet access, on a cluster on a login node"
+            fault = f"{file.name} cannot be downloaded: {error.__cause__ or error}\n{fix}"
+            raise DownloadError(fault) from None
         console.print(f"{file.name}: {path}")
 
 
@@ -73,11 +71,10 @@ def downloads(assets: Assets, config: AsrConfig) -> Iterator[Download]:
     if tokenizer and config.tokenizer.path is None:  # else it is the dataset's own
         cards["tokenizer.name"] = assets.find("tokenizer.name", tokenizer)
     for key, card in cards.items():
-        kind, field = ("model", "checkpoint")
-        if key == "tokenizer.name":
-            kind, field = ("tokenizer", "tokenizer")
+        kind = "tokenizer" if key == "tokenizer.name" else "model"
+        field = "tokenizer" if key == "tokenizer.name" else "checkpoint"
         if card.has_field(field) and (uri := card.field(field).as_uri()).scheme != "file":
-            url = str(uri).partition(";")[0]  # without fairseq2's own parameters
+            url = str(uri).partition(";")[0]
             yield Download(card.name, kind, uri, url, download_folder(url, assets.cache))
 
 

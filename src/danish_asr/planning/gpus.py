@@ -16,16 +16,10 @@ class Card(NamedTuple):
     bandwidth: int = 0  # of its memory, GB/s
     bfloat16: bool = True
 
-    @property
-    def free(self) -> int:
-        """Bytes that a process can use."""
-        return int(self.gib * 2**30)
-
 
 CARDS: Final = {
     card.name: card
     for card in (
-        Card("v100-16", 15.7, 125, 900, bfloat16=False),
         Card("v100-32", 31.7, 125, 900, bfloat16=False),
         Card("t4", 14.6, 65, 320, bfloat16=False),
         Card("l4", 22.0, 121, 300),
@@ -40,9 +34,7 @@ CARDS: Final = {
         Card("rtx3060-12", 11.7, 25, 360),
         Card("rtx3060ti", 7.7, 32, 448),
         Card("rtx3090", 23.6, 71, 936),
-        Card("rtx4070", 11.6, 58, 504),
         Card("rtx4090", 23.6, 165, 1_008),
-        Card("rtx5080", 15.5, 113, 960),
         Card("rtx5090", 31.3, 210, 1_792),
     )
 }
@@ -72,20 +64,16 @@ def here() -> Card | None:
     return Card(device.name, device.total_memory / 2**30, bfloat16=bfloat16)
 
 
-_PRESETS: Final = {
-    70.0: ("standard", "a100-80"),
-    38.0: ("standard", "a100"),
-    23.5: ("standard",),
-    0.0: ("standard", "lean"),
-}
-"""GiB of the card from which on these files of ``configs/`` fit it."""
-
-
 def preset_for(card: Card | None) -> tuple[list[Path], str]:
     """Return the files for a card, or for a machine without one, and why they are chosen."""
     if card is None:
-        reason = "no GPU is here: a tiny model from scratch, to try each step"
-        return [Path("configs/demo.yaml")], reason
-    names = next(names for least, names in _PRESETS.items() if card.gib >= least)
+        return [Path("configs/demo.yaml")], "no GPU is here: a tiny model, to try each step"
+    names = ["standard"]
+    if card.gib >= 70:
+        names.append("a100-80")
+    elif card.gib >= 38:
+        names.append("a100")
+    elif card.gib < 23.5:
+        names.append("lean")
     files = [Path("configs", f"{name}.yaml") for name in names]
     return files, f"for {card.name} with {card.gib:.1f} GiB"

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, cast
 import torch
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
-from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from torch.nn import Module, Parameter
 
@@ -20,6 +19,7 @@ from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.reader import EpochSize
 from danish_asr.recipe.data.sampler import ATTENTION, BatchLimits
+from danish_asr.recipe.models.cards import ModelDescription
 from danish_asr.recipe.train.learning import Freezing, keep_layers
 
 CUDA_BYTES: Final = 2**30 * 3 // 4
@@ -37,20 +37,13 @@ class Batch(NamedTuple):
     samples: int
 
 
-class Model(NamedTuple):
-    """A model before it is built."""
-
-    family: ModelFamily
-    config: Wav2Vec2AsrConfig
-
-    def build(self, config: AsrConfig) -> Wav2Vec2AsrModel:
-        """Build it without memory; what never learns requires no gradient."""
-        gangs, dtype = create_fake_gangs(CPU), torch.float32
-        new_model = self.family.create_new_model
-        module = cast(Wav2Vec2AsrModel, new_model(self.config, gangs, dtype, meta=True))
-        keep_layers(module, config.model.keep_layers)
-        Freezing(config).freeze_permanently(module)
-        return module
+def build(model: ModelDescription, config: AsrConfig) -> Wav2Vec2AsrModel:
+    """Build a model without memory; what never learns requires no gradient."""
+    gangs, new_model = create_fake_gangs(CPU), model.family.create_new_model
+    module = cast(Wav2Vec2AsrModel, new_model(model.config, gangs, torch.float32, meta=True))
+    keep_layers(module, config.model.keep_layers)
+    Freezing(config).freeze_permanently(module)
+    return module
 
 
 def largest_batch(config: AsrConfig, epoch: EpochSize | None) -> Batch:
@@ -71,13 +64,15 @@ def largest_batch(config: AsrConfig, epoch: EpochSize | None) -> Batch:
     return max(batches, key=lambda b: b.rows * b.samples * (1 + b.samples / ATTENTION))
 
 
-def step_memory(config: AsrConfig, model: Model, batch: Batch, *, gpus: int = 1) -> dict[str, int]:
+def step_memory(
+    config: AsrConfig, model: ModelDescription, batch: Batch, *, gpus: int = 1
+) -> dict[str, int]:
     """Return the bytes of each component at the peak of a training step, on one of ``gpus``.
 
     The peak is in the forward and backward pass of the second batch of a step, when all gradients
     exist; what learns is that of the last stage of ``trainer.unfreeze``.
     """
-    module, trainer, freezing = model.build(config), config.trainer, Freezing(config)
+    module, trainer, freezing = build(model, config), config.trainer, Freezing(config)
     freezing.begin(max(freezing.stages), module)
     learning = [p for p in module.parameters() if p.requires_grad]
     weights, gradients = _bytes(module.parameters()), _bytes(learning)

@@ -1,26 +1,33 @@
-"""What a run needs, before it is queued: memory, disk, steps, hours; and what makes it fit.
+"""``danish-asr plan``: what a run needs, before it is queued, and what would stop it here.
 
-`make_plan` needs neither weights nor a GPU, and names what it cannot know without the dataset.
+`make_plan` needs neither weights nor a GPU, and names what it cannot know without the dataset;
+`show_plan` prints memory, disk, steps, hours and what makes a run fit. Checks are of this machine.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_fake_gangs
+from rich.console import Console
 
 from danish_asr.base.config_tree import Tree, flatten, merge, nested, read_yaml
 from danish_asr.base.errors import ConfigError, DanishAsrError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.planning.gpus import CARDS, Card
+from danish_asr.planning.fetch import downloads
+from danish_asr.planning.gpus import CARDS, Card, card_of, here
 from danish_asr.planning.memory import (
+    CUDA_BYTES,
     Batch,
-    Model,
+    build,
     count_learning,
     half_precision,
     largest_batch,
@@ -30,6 +37,7 @@ from danish_asr.recipe.config.load import load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.index import Index, training_rows
 from danish_asr.recipe.data.reader import EpochSize, ReaderSetup, open_reader
+from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.models.cards import (
     Assets,
     ModelDescription,
@@ -38,9 +46,13 @@ from danish_asr.recipe.models.cards import (
     with_named_model,
 )
 from danish_asr.recipe.run.advice import long_warmup
-from danish_asr.recipe.train.preflight import with_accumulation
+from danish_asr.recipe.train.preflight import resolve, with_accumulation
 from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
+
+_GIB: Final = 2**30
+
+_CONSOLE: Final = Console(markup=False, highlight=False, soft_wrap=True)
 
 _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""
@@ -48,6 +60,111 @@ _DANISH_SYMBOLS: Final = 100
 _AUDIO: Final = 3.7e11
 """Hours of audio in an hour on an A100 of 40 GB, times the parameters: the runs of the guide's own
 project (1,150 h for 300M, 350 h for 1B, 135 h for 3B on 80 GB), which are within 13 % of it."""
+
+
+def show_plan(
+    request: Request, gpu: str | None, gpus: int, *, price_per_hour: float | None = None
+) -> bool:
+    """Print a plan for ``gpus`` cards ``gpu``; without ``gpu`` for this machine, and check it.
+
+    Returns whether the run fits and would work. Raises ConfigError.
+    """
+    card = card_of(gpu) if gpu else here()
+    plan = make_plan(read_configuration(request), where=request.where, card=card, gpus=gpus)
+    for name, size in plan.memory.items():
+        _CONSOLE.print(f"{size / _GIB:8.2f} GiB  {name}")
+    _CONSOLE.print(f"{plan.total / _GIB:8.2f} GiB  on each GPU at its peak, estimated\n")
+    for name, text in _facts(plan, price_per_hour):
+        _CONSOLE.print(f"{name:14}{text}")
+    for text in [*(f"note: {note}" for note in plan.notes), *_verdict(plan)]:
+        _CONSOLE.print(text)
+    works = gpu is not None or check_machine(plan)
+    return works and plan.fits is not False
+
+
+def _facts(plan: Plan, price_per_hour: float | None) -> Iterator[tuple[str, str]]:
+    counts = f"{plan.parameters / 1e6:,.1f} M, of which {plan.learning / 1e6:,.1f} M learn"
+    yield "parameters", counts
+    yield "largest batch", f"{plan.batch.rows} x {plan.batch.samples / SAMPLE_RATE:.1f} s"
+    most = "" if plan.epoch else "at most "
+    batches = f"{plan.gpus} x {plan.config.trainer.grad_accumulation.num_batches:,}"
+    yield "a step", f"{most}{plan.minutes:.3g} min of audio (GPUs x batches: {batches})"
+    if epoch := plan.epoch:
+        size = f"{epoch.steps:,} steps, {epoch.hours:,.3g} h, {epoch.padding:.1%} padding"
+        yield "an epoch", size
+    if plan.audio_hours:
+        steps = f"{plan.config.regime.num_steps:,} steps, {most}{plan.audio_hours:,.0f} h of audio"
+        if plan.epochs:  # those of published runs: docs/background/measurements.md
+            steps += f", {plan.epochs:,.1f} epochs (usual: 1 to 5 of 2,000 h, 6 to 80 of 470 h)"
+        yield "in all", steps
+    disk = plan.disk
+    sizes = f"{disk.one / _GIB:.2f}, of which the model is {disk.model / _GIB:.2f}"
+    yield "disk", f"{disk.total / _GIB:.2f} GiB: {disk.number} checkpoints of {sizes}"
+    if plan.hours is None:
+        yield "hours", "not known: they need a card by name, 300M or more, and num_steps"
+        return
+    scaling = f", if {plan.gpus} GPUs are {plan.gpus} times as fast" if plan.gpus > 1 else ""
+    yield "hours", f"{_range(plan.hours)}, without validations{scaling}"
+    if price_per_hour is not None:
+        cost = _range([hours * plan.gpus * price_per_hour for hours in plan.hours])
+        yield "cost", f"{cost}, at {price_per_hour:g} per GPU and hour"
+
+
+def _range(values: Sequence[float]) -> str:
+    return " to ".join(f"{value:,.2g}" if value < 10 else f"{value:,.0f}" for value in values)
+
+
+def _verdict(plan: Plan) -> Iterator[str]:
+    """Yield whether it fits, and what makes it fit."""
+    if plan.card is None:
+        return
+    total, gib = f"{plan.total / _GIB:.1f}", plan.card.gib
+    fits = "It fits" if plan.fits else "It does not fit"
+    yield f"{fits} {plan.card.name}: {total} of {gib:.1f} GiB."
+    for hint in plan.hints:
+        fits = "fits" if hint.total <= gib * _GIB else "does not fit"
+        yield f"  {hint.name}: {hint.values}"
+        yield f"      {total} becomes {hint.total / _GIB:.1f} GiB, which {fits}; costs {hint.cost}"
+
+
+def check_machine(plan: Plan | None = None) -> bool:
+    """Print what would stop a run on this machine, or a plan's; return whether it would work.
+
+    Raises ConfigError for a name in the plan's configuration that does not exist here.
+    """
+    levels = set()
+    for level, text in [*_checks(plan)]:
+        levels.add(level)
+        _CONSOLE.print(f"{level:8}{text}", style="red" if level == "error" else None)
+    return "error" not in levels
+
+
+def _checks(plan: Plan | None) -> Iterator[tuple[str, str]]:
+    """Check the GPU, and of a plan what it names, and free memory and disk."""
+    if torch.cuda.is_available():
+        yield "ok", f"gpu: {torch.cuda.get_device_name()}; CUDA {torch.version.cuda}"
+    else:
+        level = "error" if os.environ.get("CUDA_VISIBLE_DEVICES") else "warning"
+        fix = "request one, with a driver of CUDA 12.8 or later; a CPU is enough for the demo"
+        yield level, f"gpu: torch {torch.__version__} finds none; {fix}"
+    if plan is None:
+        return
+    resolve(plan.config, where="the plan")
+    assets = Assets(plan.config.common.assets)
+    missing = [file.name for file in downloads(assets, plan.config) if not file.is_here]
+    if missing:
+        fix = "`danish-asr fetch --config ...` gets it where there is internet access"
+        yield "warning", f"weights: no {' and no '.join(missing)} in fairseq2's cache; {fix}"
+    if plan.fits and torch.cuda.is_available():
+        # What CUDA takes for this process is free for the run, whose plan counts it.
+        free = torch.cuda.mem_get_info()[0] + CUDA_BYTES
+        if plan.total > free:
+            yield "error", f"memory: other programs leave {free / _GIB:.1f} GiB; end them"
+    run = Path(os.environ.get("ASR_RUN") or ".").expanduser().resolve()
+    folder = next(folder for folder in [run, *run.parents] if folder.is_dir())
+    free, need = shutil.disk_usage(folder).free, plan.disk.total
+    text = f"disk: checkpoints need {need / _GIB:.2f} GiB, {free / _GIB:.1f} are free in {folder}"
+    yield ("ok" if free >= need else "error"), f"{text}; a quota may be less"
 
 
 class Hint(NamedTuple):
@@ -84,7 +201,7 @@ class Plan:
     @property
     def fits(self) -> bool | None:
         """Whether the card has room; None: no card was named."""
-        return None if self.card is None else self.total <= self.card.free
+        return None if self.card is None else self.total <= self.card.gib * _GIB
 
     @property
     def epochs(self) -> float:
@@ -135,10 +252,9 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         epoch = open_reader(setup, config, rows, training=True).epoch_size()
     except (DanishAsrError, OSError) as error:
         fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
-        reason = fault.split(";")[0]  # without the names of all other cards
-        notes.append(f"{reason}. Steps and padding of an epoch are unknown")
-    model = _model(description, config, symbols)
-    module = model.build(config)
+        notes.append(f"{fault.split(';')[0]}. Steps and padding of an epoch are unknown")
+    model = _with_head(description, config, symbols)
+    module = build(model, config)
     batch = largest_batch(config, epoch)
     samples = config.dataset.asr_task_config.max_num_elements
     minutes = gpus * config.trainer.grad_accumulation.num_batches * samples / SAMPLE_RATE / 60
@@ -178,30 +294,27 @@ def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
     return max(stages, key=len), open_tokenizer(assets.tokenizer_file(tokenizer))
 
 
-def _model(description: ModelDescription, config: AsrConfig, symbols: int) -> Model:
+def _with_head(description: ModelDescription, config: AsrConfig, symbols: int) -> ModelDescription:
     """Return the model of a configuration; a new head gets so many ``symbols``."""
     size, overrides = description.config.target_vocab_size, config.model.config_overrides or {}
     if description.has_new_head and "target_vocab_size" not in overrides:
         size = symbols
     if config.model.head != FULL:
         size = min(size, _DANISH_SYMBOLS)
-    return Model(description.family, replace(description.config, target_vocab_size=size))
+    return description._replace(config=replace(description.config, target_vocab_size=size))
 
 
 def _notes(plan: Plan) -> Iterator[str]:
     card, epoch = plan.card, plan.epoch
     if card and not card.bfloat16 and half_precision(plan.config) == "bfloat16":
-        yield (
-            f"{card.name} has no bfloat16: set trainer.mixed_precision.dtype=float16 "
-            "evaluator.amp_dtype=float16"
-        )
+        values = "trainer.mixed_precision.dtype=float16 evaluator.amp_dtype=float16"
+        yield f"{card.name} has no bfloat16: set {values}"
     if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
         yield warmup
     if epoch and plan.epochs > 200:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
-            f"30 epochs are regime.num_steps={30 * epoch.steps}. With less audio in a step "
-            "(trainer.effective_audio_minutes) an epoch has more steps"
+            f"30 epochs are regime.num_steps={30 * epoch.steps}"
         )
 
 
@@ -211,31 +324,25 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
     if description.has_new_head:
         del lean["model"]  # whose symbols are those of its tokenizer
     layerwise = {"trainer.activation_checkpointing.mode": "layerwise"}
+    task, batches = plan.config.dataset.asr_task_config, plan.config.trainer.grad_accumulation
+    half_batch = {
+        "dataset.asr_task_config.max_num_elements": task.max_num_elements // 2,
+        "trainer.grad_accumulation.num_batches": 2 * batches.num_batches,
+    }
+    if task.max_num_elements // 2 < task.max_audio_len:  # the longest row would not fit
+        half_batch = {}
     for name, change, cost in (
         ("configs/lean.yaml", dict(flatten(lean)), "a third more time"),
         ("layerwise", layerwise, "a third more time"),
-        ("half the batch", _half_batch(plan.config), "little: the step stays as large"),
+        ("half the batch", half_batch, "little: the step stays as large"),
     ):
         changed = merge(tree, *(nested(key, value) for key, value in change.items()))
         try:
             config = _load(changed, name, plan.gpus)
         except ConfigError:  # other values forbid it
             continue
-        model, batch = _model(description, config, symbols), largest_batch(config, plan.epoch)
+        model, batch = _with_head(description, config, symbols), largest_batch(config, plan.epoch)
         total = sum(step_memory(config, model, batch, gpus=plan.gpus).values())
         if total < plan.total:
             values = " ".join(f"{key}={value}" for key, value in change.items())
             yield Hint(name, values, cost, total)
-
-
-def _half_batch(config: AsrConfig) -> dict[str, object]:
-    """Half the batch with twice the accumulation; nothing if the longest row would not fit."""
-    task, trainer = config.dataset.asr_task_config, config.trainer
-    half = task.max_num_elements // 2
-    if half < task.max_audio_len:
-        return {}
-    change: dict[str, object] = {"dataset.asr_task_config.max_num_elements": half}
-    if trainer.effective_audio_minutes is None:  # which sets it
-        batches = 2 * trainer.grad_accumulation.num_batches
-        change["trainer.grad_accumulation.num_batches"] = batches
-    return change

@@ -9,7 +9,7 @@ from torch import Tensor
 from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding import alignment
 from danish_asr.decoding.alignment import SpokenText
-from danish_asr.decoding.ctc import BLANK, GreedyDecoder
+from danish_asr.decoding.ctc import BLANK
 from danish_asr.decoding.transcript import Word
 
 SURE = 0.9
@@ -43,13 +43,6 @@ def test_words_have_the_times_of_their_symbols(tokenizer: Tokenizer) -> None:
 def test_words_stay_within_the_audio_and_do_not_overlap(tokenizer: Tokenizer) -> None:
     first, second = align(log_probs_of("h_e_j_ dag", tokenizer), "hej dag", tokenizer)
     assert np.allclose([first.start, first.end, second.start, second.end], [0, 0.12, 0.12, 0.2])
-
-
-def test_a_greedy_text_is_aligned_with_the_path_that_it_is_read_from(tokenizer: Tokenizer) -> None:
-    log_probs = log_probs_of("__d_ee_t__ e_r_ _dd_d_", tokenizer)
-    (text,) = GreedyDecoder(tokenizer)([log_probs])
-    words = align(log_probs, text, tokenizer)
-    assert text == " ".join(word.text for word in words) == "det er dd"
 
 
 def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> None:

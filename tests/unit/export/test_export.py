@@ -46,10 +46,8 @@ def audio(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     for number, (seconds, level) in enumerate([(0.6, 0.1), (2.9, 0.003), (4, 0.2), (1, 0)]):
         times = np.arange(int(seconds * RATE)) / RATE
-        pitch = 2 * np.pi * np.cumsum(120 + 30 * np.sin(3 * times)) / RATE
-        voice = sum(np.sin(pitch * k) / k for k in range(1, 20))
-        sound = voice * np.clip(np.sin(2 * np.pi * 4 * times), 0, None)
-        sound = level * (sound + 0.05 * rng.standard_normal(len(times)))
+        syllables = np.clip(np.sin(2 * np.pi * 4 * times), 0.05, None)
+        sound = level * syllables * rng.standard_normal(len(times))
         soundfile.write(folder / f"{number}.flac", sound, RATE, subtype="PCM_24")
     return folder
 
@@ -93,16 +91,6 @@ def test_the_lines_of_the_card_write_the_same_texts_without_this_project(
     expected = fairseq2_texts(model, audio)
     assert len("".join(expected.values())) > 50
     assert json.loads(output.read_text()) == expected
-
-
-@pytest.mark.parametrize(("to", "library"), [("hf", "transformers"), ("onnx", "onnxruntime")])
-def test_an_export_is_compared_in_its_library(exports: Path, to: str, library: str) -> None:
-    """TRAPS, validation and scoring: transformers normalises audio with another constant."""
-    card = (exports / to / "README.md").read_text("utf-8")
-    (largest,) = re.findall(
-        rf"on 4 utterances, in {library} .*log-probability (\S+), 0 texts", card
-    )
-    assert float(largest) < 1e-4
 
 
 def test_the_pipeline_of_transformers_times_words_as_the_card_says(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import ModelCard
 
 from danish_asr.base.files import to_yaml
@@ -26,7 +27,7 @@ def run(tmp_path: Path) -> Path:
     danish.rename(danish.with_name("language=nob_Latn"))
     weights = run / "checkpoints" / "step_4" / "model" / "pp_00" / "model.pt"
     weights.parent.mkdir(parents=True)
-    weights.write_bytes(b"weights")
+    torch.save({}, weights)
     overrides = {"data": str(data / "version=0")}
     config = {
         "model": {"name": "omniASR_CTC_300M"},

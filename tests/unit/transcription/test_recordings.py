@@ -56,17 +56,12 @@ def test_a_missing_path_and_a_folder_without_audio_are_refused(path: str, messag
         find_recordings([Path(path)])
 
 
-def test_links_to_a_recording_are_that_recording() -> None:
+def test_links_to_a_recording_are_that_recording_and_broken_ones_end_no_folder() -> None:
     tree(Path("in"), "real.wav", "elsewhere.wav")
-    Path("in", "z.wav").symlink_to("real.wav")
-    assert targets([Path("in"), Path("in/real.wav")]) == ["in/elsewhere", "in/real"]
-
-
-def test_broken_links_and_links_to_themselves_end_no_folder() -> None:
-    tree(Path("in"), "real.wav")
-    Path("in", "loop.wav").symlink_to("loop.wav")
-    Path("in", "gone.wav").symlink_to("nowhere.wav")
-    assert targets([Path("in")]) == ["in/gone", "in/loop", "in/real"]
+    for link, target in (("z", "real"), ("loop", "loop"), ("gone", "nowhere")):
+        Path("in", f"{link}.wav").symlink_to(f"{target}.wav")
+    names = ["in/elsewhere", "in/gone", "in/loop", "in/real"]
+    assert targets([Path("in"), Path("in/real.wav")]) == names
 
 
 _RUN = """
