@@ -64,7 +64,7 @@ def values_of(row: Mapping[str, Any], theirs: str) -> Any:
 
 
 def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Raise `SourceError` if text or audio is missing, or a choice between texts has to be made."""
+    """Raise `SourceError` if text or audio is missing."""
     for ours in ("text", "audio"):
         if ours not in columns:
             shown = ", ".join(name[:60] for name in names[:20])
@@ -72,12 +72,6 @@ def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) 
                 f"{where}: no column of {ours}; found {shown}. Name it: --column {ours}=COLUMN. If "
                 "the first line is a row, write a header above it, such as path,text,speaker"
             )
-    texts = [name for name in names if name.lower() in USUAL_NAMES["text"]]
-    if len(texts) > 1 and columns["text"] == texts[0]:
-        raise SourceError(
-            f"{where}: found several columns of text: {', '.join(texts)}; choose one: "
-            f"--column text={texts[0]}"
-        )
 
 
 def record_key(ours: str, theirs: str) -> str:

@@ -282,10 +282,8 @@ def _too_many(dropped: Sequence[Mapping[str, Any]], most: int, read: int, rows: 
         (own,) = rows.filter(pc.and_(is_file, pc.equal(rows["row"], row["row"]))).to_pylist()
         audio = f", {own['audio']}" if own["audio"] else ""
         examples.append(f"{place_of(own)}{audio} ({row['reason']})")
-    advice = "Fix the source, or go on with a larger --max-drop"
-    if reasons["past the end of its audio"]:
-        advice += ". Times in milliseconds are read from columns start_ms and end_ms"
     return (
         f"rows dropped: {len(dropped):,} of the first {read:,}; --max-drop allows {most} of this "
-        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. {advice}"
+        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. Fix the "
+        "source, or go on with a larger --max-drop"
     )

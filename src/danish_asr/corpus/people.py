@@ -73,18 +73,16 @@ def speaker_of(value: Any) -> str | None:
     return None if name.casefold() in _NOBODY else re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
-def country_of(birth: str | None, *, codes: bool = False) -> str | None:
-    """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
+def country_of(birth: str | None) -> str | None:
+    """``DK`` for Danish spellings, two letters in capitals, None for any other text.
 
-    With ``codes``, as in CoRal, any other text is a country abroad. In other corpora only two
-    letters are: a name may be a misspelt Danish town.
+    A longer name may be that of a Danish town.
     """
     spelling = (birth or "").casefold()
     if spelling in _DANISH:
         return DENMARK
     is_code = len(spelling) == 2 and spelling.isalpha()
-    is_missing = spelling in _NOBODY or spelling == "na"  # which is not Namibia
-    return spelling.upper() if (is_code or codes) and not is_missing else None
+    return spelling.upper() if is_code and spelling != "na" else None  # which is not Namibia
 
 
 def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:

@@ -109,9 +109,6 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         damage.append(f"{VERSION_DIR}: {len(repeated):,} ids occur more than once: {first}")
     leaks = leaks_of(rows)
     notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
-    if inventory.suspects:
-        reasons = ", ".join(f"{reason} ({rows:,})" for reason, rows in inventory.suspects.items())
-        notes.append(f"rows to check, in {SUSPECTS_FILE} and on `--page FILE`: {reasons}")
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
         damage=sorted(damage),

@@ -79,8 +79,7 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
             chosen = {"id": _CORAL[coral], "speaker_id": "id_speaker"} if coral else options.columns
             of_file = columns_of(own, chosen, _USUAL)
             check_columns(file, own, of_file)
-            records = _records(parquet, file, of_file, coral)
-            tables.append(table_of(records, options, country_codes=coral is not None))
+            tables.append(table_of(_records(parquet, file, of_file, coral), options))
         names |= dict.fromkeys(own)
         columns |= of_file
         audio[file] = of_file["audio"]

@@ -109,10 +109,11 @@ class _Reader:
                 keys_of[own_names] = self._keys(own_names)
                 _check_nested(f"{file}: line {line}", values, keys_of[own_names])
             own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
-            own["audio"] = _path(own.get("audio"), folder)
+            if isinstance(own.get("audio"), str) and own["audio"]:
+                own["audio"] = (folder / own["audio"]).as_posix()
             split = str(own.get("split") or "").strip()
             if by_folder and "split" not in own:
-                split = _split_folder(str(own["audio"]))
+                split = _split_folder(str(own.get("audio")))
             yield record | own | {"split": split}
         if names:
             columns = columns_of([*names], self.options.columns)
@@ -127,12 +128,6 @@ class _Reader:
         keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
         split = [name for name in names if name.lower() == "split"]
         return keys | ({"split": split[0]} if split else {})
-
-
-def _path(value: Any, folder: Path) -> Any:
-    if isinstance(value, dict):  # as `datasets` writes it
-        value = value.get("path")
-    return (folder / value).as_posix() if value and isinstance(value, str) else value or None
 
 
 def _split_folder(path: str) -> str:
