@@ -21,8 +21,8 @@ from danish_asr.base.audio_beyond_libsndfile import (
     ForwardDecoder,
     Media,
     Mp3,
+    decode_flac,
     is_media,
-    open_flac,
 )
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
@@ -95,11 +95,9 @@ def decode(
     is_part = bool(start) or seconds is not None
     if isinstance(audio, bytes) and not is_part and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
-        with open_flac(audio) as flac:
-            if flac is not None and flac.samples <= flac.rate * max_seconds:
-                mono = np.empty(flac.samples, np.float32)
-                if flac.read(mono) == len(mono):
-                    return mono, flac.rate
+        decoded = decode_flac(audio, max_seconds)
+        if decoded is not None:
+            return decoded
     try:
         if last is None or isinstance(audio, bytes) or not is_part:
             opened: AbstractContextManager[Decoder] = open_audio(audio)
@@ -205,6 +203,15 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
         return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
 
 
+class _Bytes(io.BytesIO):
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Damaged audio can ask for a negative position; soundfile would print a traceback."""
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+
 Decoder = _SoundFile | ForwardDecoder
 
 
@@ -220,12 +227,12 @@ def open_audio(audio: bytes | Path) -> Decoder:
         return Media(audio)
     if not head.startswith(_OF_LIBSNDFILE):  # or an MP3 with anything before its first frame
         return Mp3(audio)
-    file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     if file.format in _WAV and not file.frames:
         # A program that wrote into a pipe left the length 0; libsndfile reads on if it is too long.
         file.close()
         content = audio if isinstance(audio, bytes) else audio.read_bytes()
-        return _SoundFile(io.BytesIO(content.replace(b"data" + bytes(4), b"data" + b"\xff" * 4, 1)))
+        return _SoundFile(_Bytes(content.replace(b"data" + bytes(4), b"data" + b"\xff" * 4, 1)))
     return file
 
 

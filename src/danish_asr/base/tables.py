@@ -20,8 +20,7 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
     ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
 }
-"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`; with ``|``, quotes count
-if its header has some."""
+"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`."""
 
 _DELIMITERS: Final = (",", ";", "\t", "|")
 """The one that the header has most of; the first if it has none."""
@@ -130,8 +129,6 @@ def _utf8_fault(error: UnicodeDecodeError) -> str:
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
         values = json.loads(line.decode("utf-8-sig"))
-        if b"\\ud" in line.lower():
-            json.dumps(values, ensure_ascii=False).encode()  # fails for half of a character
     except UnicodeDecodeError as reason:
         return TableRow(number, None, _utf8_fault(reason))
     except ValueError as reason:
@@ -181,8 +178,6 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
-    if form["delimiter"] == "|" and '"' not in header:  # as LJ Speech has it
-        form = form | {"quoting": csv.QUOTE_NONE}
     merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
     table = csv.reader(chain([header], lines), **form)
     line = 1

@@ -74,15 +74,12 @@ def speaker_of(value: Any) -> str | None:
 
 
 def country_of(birth: str | None) -> str | None:
-    """``DK`` for Danish spellings, two letters in capitals, None for any other text.
-
-    A longer name may be that of a Danish town.
-    """
+    """``DK`` for Danish spellings, any other country in capitals, None for an unknown one."""
     spelling = (birth or "").casefold()
     if spelling in _DANISH:
         return DENMARK
-    is_code = len(spelling) == 2 and spelling.isalpha()
-    return spelling.upper() if is_code and spelling != "na" else None  # which is not Namibia
+    is_missing = spelling in _NOBODY or spelling == "na"  # which is not Namibia
+    return None if is_missing else spelling.upper()
 
 
 def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:

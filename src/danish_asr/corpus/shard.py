@@ -302,6 +302,5 @@ def oddities(text: str, *, in_train: bool) -> dict[str, float]:
     for name, count in odd.items():
         if count and in_train:
             raise AudioError(name)
-    odd["only capitals"] = len(text) if len(text) > 3 and text.isupper() else 0
     odd["markup or a missing value as text"] = len(text) if _MARKUP.fullmatch(stripped) else 0
     return {name: count for name, count in odd.items() if count}

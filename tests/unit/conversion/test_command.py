@@ -31,7 +31,7 @@ def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
     out = tmp_path / "ds"
     output = invoke("convert", tmp_path / "in", "--out", out, "--name", "x", "--max-drop", 0.1)
     assert f"{tmp_path / 'in'}: read as parquet" in output
-    assert "x: 10 rows, 6.7 seconds; 1 of 11 source rows are in the ledger" in output
+    assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
     assert "in the ledger: empty text (1 rows)" in output
     assert "dialect: færøsk is read as no known dialect, kept as it is (1 rows)" in output
 
