@@ -59,6 +59,7 @@ def test_an_age_is_a_number_of_years_or_unknown() -> None:
         ),
         (["001"], "001"),
         (["v1.0"], "v1.0"),
+        (["NA"], "NA"),  # initials
         (["unknown", "Ukendt", "n/a", "-", "?", "", " ", None, float("nan")], None),
     ],
 )

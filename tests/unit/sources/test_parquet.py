@@ -70,14 +70,6 @@ def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
     assert [row["refused"] for row in rows_in(tmp_path)] == ["rejected", None, None, None]
 
 
-def test_null_values_stay_null(tmp_path: Path) -> None:
-    row = coral_row(0, text=None, age=None, dialect=None, id_recording=None)
-    write_parquet(tmp_path / "train.parquet", [row | {"audio": None}])
-    (found,) = rows_in(tmp_path)
-    assert [found[name] for name in ("text", "audio", "age", "dialect")] == [None] * 4
-    assert found["id"] == "train.parquet:0"
-
-
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
 )

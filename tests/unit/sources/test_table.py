@@ -261,12 +261,6 @@ def test_ids_in_a_column_of_capitals_are_unique_and_may_be_of_several_columns(
     assert ids == ["u0_0", "u0_1", "u1_2", "u1_3", "train.csv:4"]
 
 
-def test_initials_are_speakers(tmp_path: Path) -> None:
-    lines = [f"{n}.wav,ja,{who}" for n, who in enumerate(("NA", "na", "n/a"))]
-    rows = rows_of(write_csv(tmp_path / "train.csv", "path,text,speaker", *lines))
-    assert [row["speaker_id"] for row in rows] == ["NA", "na", None]
-
-
 @pytest.mark.parametrize("there", ["NFD", "NFC"])
 @pytest.mark.parametrize("folder", ["in", "in/øre å", "ude"])
 @pytest.mark.parametrize("is_absolute", [True, False])

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import (
@@ -113,7 +112,7 @@ class _Reader:
                 own["audio"] = (folder / own["audio"]).as_posix()
             split = str(own.get("split") or "").strip()
             if by_folder and "split" not in own:
-                split = _split_folder(str(own.get("audio")))
+                split = split_of_path(PurePosixPath(str(own.get("audio"))).parent) or ""
             yield record | own | {"split": split}
         if names:
             columns = columns_of([*names], self.options.columns)
@@ -128,12 +127,6 @@ class _Reader:
         keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
         split = [name for name in names if name.lower() == "split"]
         return keys | ({"split": split[0]} if split else {})
-
-
-def _split_folder(path: str) -> str:
-    """The folder of a path that names a split, or ''."""
-    folders = PurePosixPath(path).parts[:-1]
-    return next((name for name in folders if name.lower() in {*SPLITS, *SPLIT_ALIASES}), "")
 
 
 def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
