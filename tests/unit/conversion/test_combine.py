@@ -117,7 +117,7 @@ ALL_OF_A = "dev_0 dev_1 test_0 test_1 test_2 train_0 train_1 train_2 train_3 tra
 def test_the_ledgers_and_suspects_of_the_parts_are_kept(tmp_path: Path) -> None:
     build_part(
         tmp_path / "d",
-        text="HEJ MED DIG",
+        text="nan",
         rows={"train": 6, "test": 9},
         max_seconds=0.8,
         max_drop=1,
