@@ -74,6 +74,11 @@ def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) 
             )
 
 
-def record_key(ours: str, theirs: str) -> str:
-    """The key of a value in a record: that of a time says if its column has milliseconds."""
-    return f"{ours}_ms" if ours in TIMES and _MILLISECONDS.fullmatch(theirs) else ours
+def record_keys(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """The names that are read by the keys of a record: ``start_ms`` is that of milliseconds."""
+    own_split = next((name for name in names if name.lower() == "split"), None)
+    keys = {"split": own_split} if own_split else {}
+    for ours, theirs in columns.items():
+        in_milliseconds = ours in TIMES and _MILLISECONDS.fullmatch(theirs)
+        keys[f"{ours}_ms" if in_milliseconds else ours] = theirs
+    return keys

@@ -34,7 +34,7 @@ from danish_asr.corpus.columns import (
     check_chosen,
     check_columns,
     columns_of,
-    record_key,
+    record_keys,
     values_of,
 )
 from danish_asr.corpus.rows import Audio, Source, table_of
@@ -111,9 +111,8 @@ def _records(
     """The records of a file."""
     schema = parquet.schema_arrow
     _check_audio(file, schema.field(columns["audio"]))
-    read = {record_key(ours, theirs): theirs for ours, theirs in columns.items() if ours != "audio"}
-    if corpus is None and "split" in schema.names:
-        read["split"] = "split"
+    read = record_keys(schema.names, columns)
+    del read["audio"]
     wanted = [*dict.fromkeys(name for theirs in read.values() for name in theirs.split(","))]
     labels = class_names(schema.metadata or {})
     row = 0

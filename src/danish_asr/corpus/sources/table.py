@@ -7,7 +7,7 @@ are found (`columns.USUAL_NAMES`). Splits come from a column ``split``, in ``met
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -22,7 +22,7 @@ from danish_asr.corpus.columns import (
     check_chosen,
     check_columns,
     columns_of,
-    record_key,
+    record_keys,
     values_of,
 )
 from danish_asr.corpus.rows import Source, check_recordings, split_of_path, table_of
@@ -105,7 +105,8 @@ class _Reader:
             own_names = tuple(values)
             if own_names not in keys_of:
                 names |= dict.fromkeys(own_names)
-                keys_of[own_names] = self._keys(own_names)
+                columns = columns_of(own_names, self.options.columns)
+                keys_of[own_names] = record_keys(own_names, columns)
                 _check_nested(f"{file}: line {line}", values, keys_of[own_names])
             own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
             if isinstance(own.get("audio"), str) and own["audio"]:
@@ -120,13 +121,6 @@ class _Reader:
             _check_times(file, columns, self.options)
             self.names |= names
             self.columns |= columns
-
-    def _keys(self, names: Sequence[str]) -> dict[str, str]:
-        """The names of a row's columns by the keys of a record."""
-        columns = columns_of(names, self.options.columns)
-        keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
-        split = [name for name in names if name.lower() == "split"]
-        return keys | ({"split": split[0]} if split else {})
 
 
 def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
