@@ -7,7 +7,7 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus import COLUMNS
 
-USUAL_NAMES: Final = {
+THEIR_NAMES: Final = {
     "audio": (
         *("audio", "audio_filepath", "path", "audio_path", "file", "filename", "file_name"),
         *("wav", "wav_filename", "lydfil"),
@@ -30,7 +30,7 @@ _MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
 def columns_of(
     names: Sequence[str],
     chosen: Mapping[str, str],
-    names_of: Mapping[str, Sequence[str]] = USUAL_NAMES,
+    names_of: Mapping[str, Sequence[str]] = THEIR_NAMES,
 ) -> dict[str, str]:
     """The names that a table has for our columns, by ours: the chosen ones, or those of corpora.
 

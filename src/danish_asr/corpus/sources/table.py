@@ -1,7 +1,7 @@
 """Tables of recordings: CSV (with commas or semicolons), TSV and JSON lines.
 
 Comes in: a file, or all tables of a folder. Paths are relative to the table. Usual names of columns
-are found (`columns.USUAL_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
+are found (`columns.THEIR_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
 ``metadata.jsonl``, as `datasets` has them in an audiofolder, from the recording's folder.
 """
 
@@ -18,7 +18,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import (
-    USUAL_NAMES,
+    THEIR_NAMES,
     check_chosen,
     check_columns,
     columns_of,
@@ -78,7 +78,7 @@ def _is_table(path: Path) -> bool:
     names = {
         name.lower() for row in islice(read_rows(path, SourceError), 3) for name in row.values or ()
     }
-    return not names.isdisjoint(USUAL_NAMES["audio"]) and not is_transcript(path)
+    return not names.isdisjoint(THEIR_NAMES["audio"]) and not is_transcript(path)
 
 
 @dataclass

@@ -144,8 +144,8 @@ def chosen_tiers(
     if ours:
         return [(tier, tier.name.removesuffix("segments").strip() or None) for tier in ours]
     people = {tier.speaker for tier in full} - {None}
-    is_tier_each = len({tier.kind for tier in full}) == 1 and len(people) == len(full)
-    if len(full) < 2 or is_tier_each:
+    has_own_tier = len({tier.kind for tier in full}) == 1 and len(people) == len(full)
+    if len(full) < 2 or has_own_tier:
         return [(tier, tier.speaker) for tier in full]
     listed = "; ".join(
         f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "
