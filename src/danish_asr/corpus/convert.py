@@ -76,7 +76,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
     tasks = plan_tasks(rows, options)
     key = key_of(rows, corpus.version, options)
     with locked(root):
-        if inventory := _finished(root, key):
+        if inventory := finished(root, key):
             return inventory
         claim(root, key)
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
@@ -194,7 +194,7 @@ def locked(out: Path) -> Iterator[None]:
         lease.release()
 
 
-def _finished(out: Path, key: str) -> Inventory | None:
+def finished(out: Path, key: str) -> Inventory | None:
     """The inventory, if the dataset is finished; `DatasetError` if it is another one."""
     if not (out / INVENTORY_FILE).is_file():
         return None
