@@ -252,7 +252,7 @@ def planned_memory(
     family = library_container().resolve(ModelFamily, key=WAV2VEC2_ASR_FAMILY)
     lengths = lengths_of(settings, row)
     batch = Batch(len(lengths), max(lengths))
-    model = ModelDescription(family, config, config, has_new_head=False)
+    model = ModelDescription(family, config, has_new_head=False)
     return step_memory(recipe_config(settings, row), model, batch)
 
 

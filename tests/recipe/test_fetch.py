@@ -67,7 +67,6 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def cards(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAIRSEQ2_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("time.sleep", lambda _: None)
     model = {"name": "far", "model_family": "wav2vec2_asr", "model_arch": "300m"}
     model |= {"checkpoint": f"{server.url}/model.pt", "tokenizer_ref": "far_tokenizer"}
     tokenizer = {"name": "far_tokenizer", "tokenizer_family": "char_tokenizer"}
@@ -103,15 +102,18 @@ def test_weights_and_tokenizer_are_fetched_once_and_found_without_a_network(
 
 
 def test_a_download_goes_on_where_its_connection_ended(cards: Path, server: Server) -> None:
-    server.cuts = [1_000_000, 2_000_000, 0, 500_000]
+    server.cuts = [1_000_000, 2_000_000, 0]
+    for _ in range(3):
+        with pytest.raises(DownloadError):
+            fetch_far(cards)
     fetch_far(cards)
-    begins = [0, 1_000_000, 3_000_000, 3_000_000, 3_500_000]
-    assert server.asked[:5] == [f"model.pt bytes={n}-" if n else "model.pt" for n in begins]
+    begins = [0, 1_000_000, 3_000_000, 3_000_000]
+    assert server.asked[:4] == [f"model.pt bytes={n}-" if n else "model.pt" for n in begins]
     assert weights(cards) == WEIGHTS
 
 
 def test_what_has_arrived_is_kept_for_the_next_start(cards: Path, server: Server) -> None:
-    server.cuts = [1_000_000, 0, 0, 0, 0, 0]
+    server.cuts = [1_000_000]
     with pytest.raises(DownloadError, match=r"1\.0 MB have arrived and are kept[\s\S]*login node"):
         fetch_far(cards)
     fetch_far(cards)

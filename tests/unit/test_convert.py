@@ -183,7 +183,7 @@ ODD_TEXTS = {
 def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
     tmp_path: Path,
 ) -> None:
-    texts = [*ODD_TEXTS, "DET ER SENT", "det var\x07 sent", "blå bær & Århus"]
+    texts = [*ODD_TEXTS, "blå bær & Århus"]
     for split in ("train", "test"):
         rows = [coral_row(number, split=split, text=text) for number, text in enumerate(texts)]
         write_parquet(tmp_path / "in" / f"{split}.parquet", rows)
@@ -192,8 +192,7 @@ def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
     dropped = [entry["reason"] for entry in ledger(tmp_path / "ds")]
     assert sorted(dropped) == sorted([*ODD_TEXTS.values(), *wordless])
     suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
-    odd = ["only capitals", "control characters"]
-    expected = {"train": odd, "test": ["mojibake", "HTML entities", "replacement characters", *odd]}
+    expected = {"train": [], "test": ["mojibake", "HTML entities", "replacement characters"]}
     for split, reasons in expected.items():
         own = [row["reason"] for row in suspects if row["split"] == split]
         assert [reason for reason in own if "second" not in reason] == reasons
@@ -268,8 +267,6 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     run(tmp_path / "train.jsonl", tmp_path / "ds", max_drop=0.5)
-    (suspect,) = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
-    assert (suspect["reason"], suspect["value"]) == ("seconds missing at the end", 0.05)
     table = pq.read_table(shards(tmp_path / "ds")[0])
     assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
     reasons = [entry["reason"] for entry in ledger(tmp_path / "ds")]

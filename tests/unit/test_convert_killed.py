@@ -23,11 +23,16 @@ ROWS = 150
 
 
 def command(source: Path, out: Path, workers: int) -> list[str]:
-    arguments = f"convert {source} --out {out} --name tiny --shard-rows {SHARD_ROWS}"
     # A shell that starts tests in the background has them ignore Ctrl-C, and so their children.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{listen}; from danish_asr.cli import main; main()"
-    return [sys.executable, "-c", program, *arguments.split(), "--workers", str(workers)]
+    imports = (
+        "from pathlib import Path; from danish_asr.cli import main; "
+        "from danish_asr.corpus import ConvertOptions; "
+        "from danish_asr.corpus.command import convert_command"
+    )
+    options = f"ConvertOptions(name='tiny', shard_rows={SHARD_ROWS}, workers={workers})"
+    call = f"main(lambda: convert_command({str(source)!r}, Path({str(out)!r}), {options}))"
+    return [sys.executable, "-c", f"{listen}; {imports}; {call}"]
 
 
 def finished_shards(out: Path) -> int:

@@ -13,7 +13,6 @@ import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
-from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import from_yaml
 from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -157,13 +156,6 @@ def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(normalize("NFD", table.decode()).encode())
     convert(tmp_path / "t.csv", tmp_path / "ds", ConvertOptions(name="x", split="train"))
     assert [*pd.read_parquet(tmp_path / "ds" / "version=0")["text"]] == ["på Ærø"]
-
-
-def test_a_folder_with_files_of_a_source_is_no_place_for_a_dataset(tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(tone(0.5))
-    (tmp_path / "t.csv").write_text("path,text\na.wav,ja")
-    with pytest.raises(DatasetError, match=r"t\.csv"):
-        convert(tmp_path / "t.csv", tmp_path, ConvertOptions(name="x", split="train"))
 
 
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:

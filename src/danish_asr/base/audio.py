@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from math import log10
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +21,8 @@ from danish_asr.base.audio_beyond_libsndfile import (
     ForwardDecoder,
     Media,
     Mp3,
+    decode_flac,
     is_media,
-    open_flac,
 )
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SAMPLE_RATE
@@ -40,15 +39,6 @@ _SLACK: Final = 0.1
 
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are processed at a time."""
-
-_MIXED_APART: Final = 2.0
-"""dB that the mean of channels is quieter than they are. Two speakers who take turns, each on a
-channel of his own, lose 3 dB; one speaker before two microphones less than 1 dB."""
-
-Findings = list[tuple[str, float]]
-"""What a person should know of an utterance: a reason of ``suspects.parquet``, and a value."""
-
-SECONDS_LEFT: Final = "seconds after the given length"
 
 
 class AudioError(Exception):
@@ -89,14 +79,12 @@ def decode(
     seconds: float | None = None,
     max_seconds: float = 7200.0,
     channel: int | None = None,
-    findings: Findings | None = None,
     last: LastRecording | None = None,
 ) -> tuple[NDArray[np.float32], int]:
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
-    ``channel`` (from 1) takes one of them. ``findings`` gets what is left behind the part, and the
-    level that the mean loses. ``last`` keeps a file open of which parts are read. Channels are
-    averaged block by block, so memory stays bounded.
+    ``channel`` (from 1) takes one of them. ``last`` keeps a file open of which parts are read.
+    Channels are averaged block by block, so memory stays bounded.
 
     Raises:
         AudioError: The audio is missing, undecodable, empty or too long, or it ends 0.1 s or more
@@ -107,11 +95,9 @@ def decode(
     is_part = bool(start) or seconds is not None
     if isinstance(audio, bytes) and not is_part and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
-        with open_flac(audio) as flac:
-            if flac is not None and flac.samples <= flac.rate * max_seconds:
-                mono = np.empty(flac.samples, np.float32)
-                if flac.read(mono) == len(mono):
-                    return mono, flac.rate
+        decoded = decode_flac(audio, max_seconds)
+        if decoded is not None:
+            return decoded
     try:
         if last is None or isinstance(audio, bytes) or not is_part:
             opened: AbstractContextManager[Decoder] = open_audio(audio)
@@ -122,9 +108,7 @@ def decode(
                 raise AudioError(f"no channel {channel}")
             if seconds is None and (fault := header_fault(file)):
                 raise AudioError(fault)
-            mono = _decode_part(
-                file, start, seconds, max_seconds, channel=channel, findings=findings
-            )
+            mono = _decode_part(file, start, seconds, max_seconds, channel)
             return mono, int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
@@ -135,9 +119,7 @@ def _decode_part(
     start: float,
     seconds: float | None,
     max_seconds: float,
-    *,
     channel: int | None,
-    findings: Findings | None,
 ) -> NDArray[np.float32]:
     rate = int(file.samplerate)
     has_length = file.frames < UNKNOWN_LENGTH
@@ -150,7 +132,7 @@ def _decode_part(
     if start or seconds is not None:
         file.seek(first)  # also to 0: the decoder may have been used before
     # One frame more than is allowed shows that there is more.
-    mono = _read_mono(file, min(wanted, most + 1), channel, findings)
+    mono = _read_mono(file, min(wanted, most + 1), channel)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
     if has_length and 0 < len(mono) < wanted - _SLACK * rate:
@@ -159,10 +141,6 @@ def _decode_part(
         raise AudioError("past the end of its audio")
     if not len(mono):
         raise AudioError("zero samples")
-    if seconds is not None and findings is not None and has_length:
-        rest = left / rate - seconds
-        if rest >= _SLACK:
-            findings.append((SECONDS_LEFT, rest))
     return mono
 
 
@@ -197,30 +175,18 @@ class LastRecording:
         self._path = self._file = None
 
 
-def _read_mono(
-    file: Decoder, frames: int, channel: int | None, findings: Findings | None
-) -> NDArray[np.float32]:
+def _read_mono(file: Decoder, frames: int, channel: int | None) -> NDArray[np.float32]:
     mono = np.empty(frames, np.float32)
     size = max(1, _BLOCK // file.channels)
     done = 0
-    sums = squares = np.zeros(file.channels)
     while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
         if file.channels == 1 or channel is not None:
             mean = block[:, (channel or 1) - 1]
         else:
             mean = block.mean(axis=1)
-            if findings is not None:
-                sums = sums + block.sum(axis=0, dtype=np.float64)
-                squares = squares + np.einsum("ij,ij->j", block, block)
         mono[done : done + len(block)] = mean
         done += len(block)
-    mono = mono[:done]
-    if findings is not None and squares.any():
-        powers = float((squares - sums**2 / done).mean())  # without DC offset, as every level
-        power = float(np.dot(mono, mono)) - float(sums.mean()) ** 2 / done
-        if power > 0 and powers > power * 10 ** (_MIXED_APART / 10):
-            findings.append(("dB lost by mixing the channels", 10 * log10(powers / power)))
-    return mono
+    return mono[:done]
 
 
 _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC", b"OggS")

@@ -1,7 +1,7 @@
 """Audio formats that libsndfile does not read well: FLAC, MP3, MP4, WebM and others.
 
 Decoding FLAC is most of the work of a conversion and of a training reader: miniaudio gives
-libsndfile's samples in half the time, and writes into the caller's array. Of an MP3 without a
+libsndfile's samples in half the time. Of an MP3 without a
 length tag libsndfile guesses the length from the bit rate of the first frame, and can stop long
 before the end; miniaudio counts the frames. PyAV, the extra ``media``, brings FFmpeg and is
 imported only for MP4, WebM, Matroska, ADTS, WMA, AMR, AVI and FLAC within OGG.
@@ -10,7 +10,6 @@ imported only for MP4, WebM, Matroska, ADTS, WMA, AMR, AVI and FLAC within OGG.
 import io
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,30 +27,26 @@ UNKNOWN_LENGTH: Final = 1 << 62
 _BLOCK: Final = 1 << 16  # frames
 
 
-class Flac:
-    """A FLAC file of one channel with a known length, in samples."""
+def decode_flac(encoded: bytes, max_seconds: float) -> tuple[NDArray[np.float32], int] | None:
+    """Return the samples in [-1, 1] and the rate of a FLAC file of one channel.
 
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-        self.rate = int(handle.sampleRate)
-        self.samples = int(handle.totalPCMFrameCount)
-
-    def read(self, out: NDArray[np.float32]) -> int:
-        """Decode into ``out``, in [-1, 1]; returns fewer samples than it has for a damaged file."""
-        place = ffi.from_buffer("float[]", out)
-        return int(lib.ma_dr_flac_read_pcm_frames_f32(self._handle, len(out), place))
-
-
-@contextmanager
-def open_flac(encoded: bytes) -> Iterator[Flac | None]:
-    """Open a file; None if it is not FLAC, has several channels or has no length in its header."""
-    flac = encoded.startswith(b"fLaC")
-    handle = flac and lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
+    None if it is something else, damaged, too long, or has no length in its header.
+    """
+    if not encoded.startswith(b"fLaC"):
+        return None
+    flac = lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
     try:
-        simple = handle and handle.channels == 1 and handle.totalPCMFrameCount
-        yield Flac(handle) if simple else None
+        if not flac or flac.channels != 1:
+            return None
+        rate, samples = int(flac.sampleRate), int(flac.totalPCMFrameCount)
+        if not 0 < samples <= rate * max_seconds:
+            return None
+        mono = np.empty(samples, np.float32)
+        place = ffi.from_buffer("float[]", mono)
+        count = lib.ma_dr_flac_read_pcm_frames_f32(flac, samples, place)
+        return (mono, rate) if count == samples else None
     finally:
-        lib.ma_dr_flac_close(handle or ffi.NULL)
+        lib.ma_dr_flac_close(flac)
 
 
 class ForwardDecoder:

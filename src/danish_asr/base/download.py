@@ -1,6 +1,5 @@
 """Download a file so that an interrupted download continues where it ended."""
 
-import time
 from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
@@ -10,9 +9,6 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from danish_asr.base.errors import DownloadError, UnreachableError
-
-_TRIES: Final = 5
-"""Connections in a row that bring nothing, before a download is given up."""
 
 _AGENT: Final = "Mozilla/5.0 (X11; Linux x86_64)"
 """Hosts of models answer 403 to programs that they do not know, so fairseq2 0.6 does the same."""
@@ -33,25 +29,18 @@ def download(url: str, folder: Path, show: Show) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / "part"
-    size = failures = 0
-    while True:
-        try:
-            return _receive(url, part, show)
-        except HTTPError as error:
-            error.close()
-            if error.code < 500:
-                answer = f"the server answers {error.code} {error.reason}"
-                raise DownloadError(f"{url}: {answer}; check the address in the card") from None
-            problem: object = error
-        except (URLError, ConnectionError, TimeoutError, HTTPException) as error:
-            problem = getattr(error, "reason", error)
-        arrived = _size_of(part)
-        failures = 0 if arrived > size else failures + 1
-        size = arrived
-        if not size or failures == _TRIES:
-            kept = f"; {size / 1e6:,.1f} MB have arrived and are kept" if size else ""
-            raise UnreachableError(f"{url}: {problem}{kept}")
-        time.sleep(failures)
+    try:
+        return _receive(url, part, show)
+    except HTTPError as error:
+        error.close()
+        answer = f"the server answers {error.code} {error.reason}"
+        raise DownloadError(f"{url}: {answer}; check the address in the card") from None
+    except (URLError, ConnectionError, TimeoutError, HTTPException) as error:
+        arrived = _size_of(part) / 1e6
+        problem = getattr(error, "reason", error)
+        raise UnreachableError(
+            f"{url}: {problem}; {arrived:,.1f} MB have arrived and are kept"
+        ) from None
 
 
 def _receive(url: str, part: Path, show: Show) -> Path:

@@ -24,22 +24,20 @@ def is_audio(name: str) -> bool:
 def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
     """Yield each folder below one and the names of its files, sorted; hidden ones are left out.
 
-    Links to folders are followed last, and no folder is walked twice: a link may lead to a folder
-    above it. Datasets of this program are left out: what was converted is no source.
+    No folder is walked twice: a link may lead to one above it. Datasets of this program are left
+    out: what was converted is no source.
 
     Raises DanishAsrError for a folder that cannot be read.
     """
-    waiting, walked = [folder], set[Path]()
-    while waiting:
-        for parent, folders, names in os.walk(waiting.pop(0), onerror=_refuse):
-            own = Path(parent).resolve()
-            if own in walked or is_ours(own):
-                folders.clear()  # not walked then
-                continue
-            walked.add(own)
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            waiting += filter(Path.is_symlink, (Path(parent, name) for name in folders))
-            yield Path(parent), sorted(name for name in names if not name.startswith("."))
+    walked = set[Path]()
+    for parent, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
+        own = Path(parent).resolve()
+        if own in walked or is_ours(own):
+            folders.clear()  # not walked then
+            continue
+        walked.add(own)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield Path(parent), sorted(name for name in names if not name.startswith("."))
 
 
 def _refuse(error: OSError) -> None:

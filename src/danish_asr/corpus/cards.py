@@ -39,13 +39,11 @@ ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by def
 _TEXT: Final = """\
 # {name}
 
-Speech ({languages}) for automatic speech recognition, made by `danish-asr {command}` from
-`{source}`: {splits}. {dropped:,} of {source_rows:,} source rows were not converted;
-`ledger.parquet` has the reason of each.
+Speech for automatic speech recognition, made by danish-asr from `{source}`: {rows:,} utterances,
+{hours:.2f} hours of FLAC, mono, 16 kHz. {dropped:,} rows were left out; `ledger.parquet` says why.
 
-The audio is FLAC, mono, 16 kHz (`audio_bytes`); `audio_size` is its number of samples,
-`encoded_size` its number of bytes. `datasets.load_dataset("ROOT")`, with the directory of this
-file, loads all corpora by split; `cast_column("audio_bytes", datasets.Audio())` decodes the audio.
+`datasets.load_dataset("ROOT")`, with the directory of this file, loads all corpora by split;
+`cast_column("audio_bytes", datasets.Audio())` decodes the audio.
 
 ## Licence
 
@@ -150,41 +148,36 @@ def _write_cards(root: Path, name: str, characters: Collection[str]) -> None:
 
 
 def _readme(inventory: Inventory) -> str:
-    shards = inventory.shards
-    languages = sorted({shard.partition("language") for shard in shards})
-    lengths = []
-    for split in _splits_of(shards):
-        own = [shard for shard in shards if shard.partition("split") == split]
-        length = duration(sum(shard.seconds for shard in own))
-        lengths.append(f"{split} {sum(shard.rows for shard in own):,} utterances, {length}")
+    languages = sorted({shard.partition("language") for shard in inventory.shards})
     metadata = {
-        "pretty_name": inventory.name,
         "language": [hub_code(name) for name in languages],
         "task_categories": ["automatic-speech-recognition"],
-        "configs": _configs(shards),
+        "configs": _configs(inventory.shards),
     }
     text = _TEXT.format(
         name=inventory.name,
-        command="combine" if inventory.parts else "convert",
-        languages=", ".join(languages) or "no language",
         source=inventory.source,
-        splits="; ".join(lengths) or "no utterances",
+        rows=inventory.rows,
+        hours=inventory.hours,
         dropped=inventory.dropped_rows,
-        source_rows=inventory.source_rows,
     )
     return f"---\n{to_yaml(metadata)}---\n\n{text}"
 
 
 def _configs(shards: Sequence[ShardEntry]) -> list[dict[str, Any]]:
     """The configurations that `datasets` and the hub read at the top of ``README.md``."""
+    splits_of: dict[str, set[str]] = {ALL_CORPORA: set()}
+    for shard in shards:
+        for name in (ALL_CORPORA, shard.partition("corpus")):
+            splits_of.setdefault(name, set()).add(shard.partition("split"))
     configs = []
-    for name in (ALL_CORPORA, *sorted({shard.partition("corpus") for shard in shards})):
+    for name, splits in splits_of.items():
         is_all = name == ALL_CORPORA
-        own = [shard for shard in shards if is_all or shard.partition("corpus") == name]
         folder = f"{VERSION_DIR}/corpus={'*' if is_all else name}"
         files = [
             {"split": split, "path": f"{folder}/split={split}/**/*.parquet"}
-            for split in _splits_of(own)
+            for split in SPLITS
+            if split in splits
         ]
         configs.append({"config_name": name, "default": is_all, "data_files": files})
     return configs
@@ -195,12 +188,6 @@ def hub_code(language: str) -> str:
     return "da" if language == DANISH else language.partition("_")[0]
 
 
-def _splits_of(shards: Iterable[ShardEntry]) -> list[str]:
-    """The splits that have rows, in the order of `SPLITS`."""
-    present = {shard.partition("split") for shard in shards}
-    return [split for split in SPLITS if split in present]
-
-
 def unit_of(seconds: float) -> tuple[str, int]:
     """The unit that suits a total length, and its seconds."""
     if seconds >= 3600:
@@ -208,9 +195,3 @@ def unit_of(seconds: float) -> tuple[str, int]:
     if seconds >= 60:
         return "minutes", 60
     return "seconds", 1
-
-
-def duration(seconds: float) -> str:
-    """A length with its unit, such as ``3.2 minutes``."""
-    unit, size = unit_of(seconds)
-    return f"{seconds / size:,.1f} {unit}"

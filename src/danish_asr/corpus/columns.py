@@ -7,7 +7,7 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus import COLUMNS
 
-USUAL_NAMES: Final = {
+THEIR_NAMES: Final = {
     "audio": (
         *("audio", "audio_filepath", "path", "audio_path", "file", "filename", "file_name"),
         *("wav", "wav_filename", "lydfil"),
@@ -30,7 +30,7 @@ _MILLISECONDS: Final = re.compile(r"(?i).*(_ms|millis\w*)|.*[a-z]Ms")
 def columns_of(
     names: Sequence[str],
     chosen: Mapping[str, str],
-    names_of: Mapping[str, Sequence[str]] = USUAL_NAMES,
+    names_of: Mapping[str, Sequence[str]] = THEIR_NAMES,
 ) -> dict[str, str]:
     """The names that a table has for our columns, by ours: the chosen ones, or those of corpora.
 
@@ -64,7 +64,7 @@ def values_of(row: Mapping[str, Any], theirs: str) -> Any:
 
 
 def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) -> None:
-    """Raise `SourceError` if text or audio is missing, or a choice between texts has to be made."""
+    """Raise `SourceError` if text or audio is missing."""
     for ours in ("text", "audio"):
         if ours not in columns:
             shown = ", ".join(name[:60] for name in names[:20])
@@ -72,14 +72,13 @@ def check_columns(where: str, names: Sequence[str], columns: Mapping[str, str]) 
                 f"{where}: no column of {ours}; found {shown}. Name it: --column {ours}=COLUMN. If "
                 "the first line is a row, write a header above it, such as path,text,speaker"
             )
-    texts = [name for name in names if name.lower() in USUAL_NAMES["text"]]
-    if len(texts) > 1 and columns["text"] == texts[0]:
-        raise SourceError(
-            f"{where}: found several columns of text: {', '.join(texts)}; choose one: "
-            f"--column text={texts[0]}"
-        )
 
 
-def record_key(ours: str, theirs: str) -> str:
-    """The key of a value in a record: that of a time says if its column has milliseconds."""
-    return f"{ours}_ms" if ours in TIMES and _MILLISECONDS.fullmatch(theirs) else ours
+def record_keys(names: Sequence[str], columns: Mapping[str, str]) -> dict[str, str]:
+    """The names that are read by the keys of a record: ``start_ms`` is that of milliseconds."""
+    own_split = next((name for name in names if name.lower() == "split"), None)
+    keys = {"split": own_split} if own_split else {}
+    for ours, theirs in columns.items():
+        in_milliseconds = ours in TIMES and _MILLISECONDS.fullmatch(theirs)
+        keys[f"{ours}_ms" if in_milliseconds else ours] = theirs
+    return keys

@@ -32,7 +32,7 @@ from danish_asr.base.schema import (
 )
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
-from danish_asr.corpus.convert import OURS, claim, locked
+from danish_asr.corpus.convert import OURS, claim, finished, locked
 from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
@@ -83,8 +83,9 @@ def combine(
         dropped = pa.Table.from_pylist([_dropped(row, reason) for row in gone], LEDGER_SCHEMA)
     suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
     is_gone = is_listed(suspects, {(row["corpus"], row["id"]) for row in gone})
+    key = f"combine {name}"
     with locked(out):
-        claim(out, f"combine {name}", anew=_is_combination(out, name))
+        claim(out, key, anew=finished(out, key) is not None)
         for place in (INVENTORY_FILE, *OURS):
             if (out / place).is_dir():
                 shutil.rmtree(out / place)
@@ -93,7 +94,7 @@ def combine(
             out,
             name=name,
             source=", ".join(part.name for part in sources),
-            key="",
+            key=key,
             source_rows=sum(part.inventory.source_rows for part in sources),
             shards=_place_shards(sources, out, gone),
             ledger=pa.concat_tables([*map(_ledger, sources), dropped]),
@@ -104,14 +105,6 @@ def combine(
         )
         shutil.rmtree(out / WORK_DIR)
     return inventory
-
-
-def _is_combination(out: Path, name: str) -> bool:
-    """Whether a directory holds the combined dataset of this name."""
-    if not (out / INVENTORY_FILE).is_file():
-        return False
-    inventory = read_inventory(out)
-    return bool(inventory.parts) and inventory.name == name
 
 
 def _rows_of(part: _Part) -> pa.Table:

@@ -13,7 +13,7 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import SPLITS, SUSPECTS_FILE
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import duration, unit_of
+from danish_asr.corpus.cards import unit_of
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import Inventory
@@ -68,7 +68,7 @@ def _print_summary(inventory: Inventory, console: Console) -> None:
 
 def _print_total(inventory: Inventory, console: Console) -> None:
     console.print(
-        f"{inventory.name}: {inventory.rows:,} rows, {duration(inventory.hours * 3600)}; "
+        f"{inventory.name}: {inventory.rows:,} rows, {inventory.hours:,.2f} hours; "
         f"{inventory.dropped_rows:,} of {inventory.source_rows:,} source rows are in the ledger"
     )
 

@@ -76,7 +76,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
     tasks = plan_tasks(rows, options)
     key = key_of(rows, corpus.version, options)
     with locked(root):
-        if inventory := _finished(root, key):
+        if inventory := finished(root, key):
             return inventory
         claim(root, key)
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
@@ -194,7 +194,7 @@ def locked(out: Path) -> Iterator[None]:
         lease.release()
 
 
-def _finished(out: Path, key: str) -> Inventory | None:
+def finished(out: Path, key: str) -> Inventory | None:
     """The inventory, if the dataset is finished; `DatasetError` if it is another one."""
     if not (out / INVENTORY_FILE).is_file():
         return None
@@ -282,10 +282,8 @@ def _too_many(dropped: Sequence[Mapping[str, Any]], most: int, read: int, rows: 
         (own,) = rows.filter(pc.and_(is_file, pc.equal(rows["row"], row["row"]))).to_pylist()
         audio = f", {own['audio']}" if own["audio"] else ""
         examples.append(f"{place_of(own)}{audio} ({row['reason']})")
-    advice = "Fix the source, or go on with a larger --max-drop"
-    if reasons["past the end of its audio"]:
-        advice += ". Times in milliseconds are read from columns start_ms and end_ms"
     return (
         f"rows dropped: {len(dropped):,} of the first {read:,}; --max-drop allows {most} of this "
-        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. {advice}"
+        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. Fix the "
+        "source, or go on with a larger --max-drop"
     )

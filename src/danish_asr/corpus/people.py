@@ -73,18 +73,13 @@ def speaker_of(value: Any) -> str | None:
     return None if name.casefold() in _NOBODY else re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
-def country_of(birth: str | None, *, codes: bool = False) -> str | None:
-    """``DK`` for Danish spellings, a country abroad in capitals, None for an unknown one.
-
-    With ``codes``, as in CoRal, any other text is a country abroad. In other corpora only two
-    letters are: a name may be a misspelt Danish town.
-    """
+def country_of(birth: str | None) -> str | None:
+    """``DK`` for Danish spellings, any other country in capitals, None for an unknown one."""
     spelling = (birth or "").casefold()
     if spelling in _DANISH:
         return DENMARK
-    is_code = len(spelling) == 2 and spelling.isalpha()
     is_missing = spelling in _NOBODY or spelling == "na"  # which is not Namibia
-    return spelling.upper() if (is_code or codes) and not is_missing else None
+    return None if is_missing else spelling.upper()
 
 
 def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:

@@ -59,20 +59,15 @@ LISTED: Final = "listed in"
 """Reasons in the ledger; the name of the list follows."""
 
 
-def table_of(
-    records: Iterable[Mapping[str, Any]], options: ConvertOptions, *, country_codes: bool = False
-) -> pa.Table:
-    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
-
-    ``country_codes``: see `people.country_of`.
-    """
-    rows, batches = (_row(record, options, country_codes) for record in records), []
+def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
+    rows, batches = (_row(record, options) for record in records), []
     while chunk := [*islice(rows, _CHUNK)]:
         batches.append(pa.RecordBatch.from_pylist(chunk, ROWS))
     return pa.Table.from_batches(batches, ROWS)
 
 
-def _row(record: Mapping[str, Any], options: ConvertOptions, country_codes: bool) -> dict[str, Any]:
+def _row(record: Mapping[str, Any], options: ConvertOptions) -> dict[str, Any]:
     """A row of `ROWS`; one of which a value cannot be read is refused."""
     faults = [record["refused"]] if record.get("refused") else []
 
@@ -105,7 +100,7 @@ def _row(record: Mapping[str, Any], options: ConvertOptions, country_codes: bool
         if seconds < 0:
             faults.append("end before its start")
     own_dialect, birth, own_gender, own_age = (read(name, people.clean) for name in _LABELS)
-    country = people.country_of(birth, codes=country_codes)
+    country = people.country_of(birth)
     age, gender = people.age_of(own_age), people.gender_of(own_gender)
     is_danish = options.language == DANISH
     if str(record.get("validated")).strip().lower() == "rejected":
@@ -188,7 +183,7 @@ def place_of(row: Mapping[str, Any]) -> str:
     return f"{row['file']}, {where}"
 
 
-def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.Table:
+def with_splits(rows: pa.Table, options: ConvertOptions) -> pa.Table:
     """The table with our names of splits: of ``--split``, or of the rows, or of their files.
 
     Raises:
@@ -198,7 +193,7 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
         return replaced(rows, split=pa.repeat(pa.scalar(options.split), len(rows)))
     counted = rows.group_by(["file", "split"], use_threads=False).aggregate([([], "count_all")])
     split_of = {
-        (file, own): _split_of(file, own or "", count, options, root)
+        (file, own): _split_of(file, own or "", count, options)
         for file, own, count in zip(*counted.to_pydict().values(), strict=True)
     }
     held_out = sorted({*split_of.values()} - {"train"})
@@ -211,19 +206,17 @@ def with_splits(rows: pa.Table, options: ConvertOptions, root: str = "") -> pa.T
     return replaced(rows, split=pa.array([split_of[key] for key in keys], pa.string()))
 
 
-def _split_of(file: str, own: str, count: int, options: ConvertOptions, root: str) -> str:
+def _split_of(file: str, own: str, count: int, options: ConvertOptions) -> str:
     """The split of the rows of one file that have one value in their column of splits."""
-    names = (*SPLITS, *SPLIT_ALIASES)
     own = own.strip().lower()
-    split = split_of_path(PurePosixPath(root if root.lower() in names else "", file))
-    if own:
-        split = SPLIT_ALIASES.get(own, own)
-    elif split is None and options.split_by_speaker:
+    split = SPLIT_ALIASES.get(own, own) or split_of_path(PurePosixPath(file))
+    if split is None and options.split_by_speaker:
         split = "train"
     if split not in SPLITS:
+        names = ", ".join((*SPLITS, *SPLIT_ALIASES))
         raise SourceError(
             f"{file}: {count:,} rows have {f'the split {own!r}' if own else 'no split'}; name a "
-            f"file or a folder {', '.join(names)}, write such names into a column split, or add "
+            f"file or a folder {names}, write such names into a column split, or add "
             "--split train or --split-by-speaker 80/10/10"
         )
     return split

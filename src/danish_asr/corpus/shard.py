@@ -3,11 +3,8 @@
 The record is written last, so it marks the shards as finished.
 """
 
-import html
 import json
 import re
-import unicodedata
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -22,9 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import (
-    SECONDS_LEFT,
     AudioError,
-    Findings,
     LastRecording,
     decode,
     encode_flac,
@@ -32,9 +27,7 @@ from danish_asr.base.audio import (
     resampled,
 )
 from danish_asr.base.files import publish, publish_text, sha256_of
-from danish_asr.base.folders import AUDIO_SUFFIXES
 from danish_asr.base.schema import (
-    FLAC_MD5,
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
@@ -60,15 +53,12 @@ PARQUET_FORMAT: Final[dict[str, Any]] = {
 # in 23.8 s (Sean Shannon, 655 words a minute, Guinness World Records 1995): 44 letters a second.
 _IMPOSSIBLE: Final = 50  # letters and digits per second
 _PLAUSIBLE: Final = (1.0, 30.0)  # the same
-_ROUNDING: Final = 0.01  # seconds by which a manifest may round a duration up
-_MAX_AGE: Final = 110
 _NO_SCALE: Final = 10.0  # times full scale: samples of a float file that were never scaled to it
 _FULL_SCALE: Final = 0.999
 _CLIPPED: Final = 0.001  # share of the samples at full scale
 _OFFSET: Final = 0.2  # share of the power that is DC, no sound
 _QUIET: Final = -60.0  # dBFS, RMS
 _LONG_SILENCE: Final = 3.0  # seconds
-_OTHER_TEXT: Final = "audio of an earlier row with another text"
 _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
 _FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
@@ -110,7 +100,7 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
     """Convert one task and publish its shards, then its record."""
     record = Record(task=task.number)
     profiles = [normalizer(name) for name in text_profiles(options.language)]
-    characters, texts_of = set[str](), defaultdict[bytes, set[str]](set)  # the latter by the audio
+    characters = set[str]()
     shards: dict[tuple[str, str], _Shard] = {}
     recordings = iter(fetch(task.rows.filter(pc.is_null(task.rows["refused"]))))
     with ExitStack() as files:
@@ -123,12 +113,8 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
                 record.dropped.append(about | {"source": row["file"], "reason": str(error)})
                 continue
             text, partition = written["text"], (row["corpus"], row["split"])
-            of_audio = texts_of[written["audio_bytes"][FLAC_MD5]]
-            if others := of_audio - {text}:
-                findings.append((_OTHER_TEXT, len(others)))
-            of_audio.add(text)
             about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
-            for reason, value in findings:
+            for reason, value in findings.items():
                 record.suspects.append(about | {"reason": reason, "value": round(value, 3)})
             record.rates[str(rate)] = record.rates.get(str(rate), 0) + 1
             if row["split"] == "train":
@@ -192,8 +178,8 @@ class _Shard:
 
 def to_row(
     row: Mapping[str, Any], audio: Audio, options: ConvertOptions
-) -> tuple[dict[str, Any], Findings, int]:
-    """A row of `UTTERANCE_SCHEMA`, what a person should know of it, and the rate of its source.
+) -> tuple[dict[str, Any], dict[str, float], int]:
+    """A row of `UTTERANCE_SCHEMA`, the reasons to suspect it, and the rate of its source.
 
     Raises:
         AudioError: The row cannot be used; the message is its reason in the ledger.
@@ -201,14 +187,11 @@ def to_row(
     if row["refused"]:
         raise AudioError(row["refused"])
     text = row["text"] or ""
-    odd = oddities(text, row["audio"], in_train=row["split"] == "train")
-    if (age := row["age"]) is not None and age > _MAX_AGE:
-        odd[f"an age outside 0 to {_MAX_AGE}"] = age
+    findings = oddities(text, in_train=row["split"] == "train")
     if isinstance(audio, AudioError):
         raise audio
     if not audio:
         raise AudioError("no audio")
-    of_file: Findings = []
     with uninterrupted():
         mono, rate = decode(
             audio,
@@ -216,13 +199,10 @@ def to_row(
             seconds=row["seconds"],
             max_seconds=options.max_seconds,
             channel=row["channel"] or options.channel,
-            findings=of_file,
             last=_LAST,
         )
         mono = resampled(mono, rate)
-        if not row["uncut"]:  # other utterances may follow in the file
-            of_file = [finding for finding in of_file if finding[0] != SECONDS_LEFT]
-        findings = [*odd.items(), *of_file, *examine(mono, text, row["seconds"])]
+        findings.update(examine(mono, text))
         flac = encode_flac(mono)
     written = {
         "id": row["id"],
@@ -236,12 +216,10 @@ def to_row(
     return written, findings, rate
 
 
-def examine(
-    mono: NDArray[np.float32], text: str, asked: float | None
-) -> Iterator[tuple[str, float]]:
+def examine(mono: NDArray[np.float32], text: str) -> Iterator[tuple[str, float]]:
     """Yield the reasons to suspect an utterance of 16 kHz, with what was measured.
 
-    ``asked`` is the length in seconds that the corpus gives. Levels are those without DC offset.
+    Levels are those without DC offset.
 
     Raises:
         AudioError: It cannot be speech.
@@ -257,8 +235,6 @@ def examine(
         raise AudioError(f"more than {_IMPOSSIBLE} letters per second")
     if not _PLAUSIBLE[0] <= speed <= _PLAUSIBLE[1]:
         yield "letters per second", speed
-    if asked is not None and asked - seconds > _ROUNDING:
-        yield "seconds missing at the end", asked - seconds
     if max(high, -low) >= _FULL_SCALE:
         clipped = np.count_nonzero(np.abs(mono) >= _FULL_SCALE) / len(mono)
         if clipped > _CLIPPED:
@@ -299,11 +275,6 @@ _BROKEN: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Texts that are not what was said; in training they are left out. ftfy mends the first two."""
 
-_NAME: Final = re.compile(
-    r"(?i)[^\W\d][\w-]*[_-]\d[\w-]*|(spk|speaker|taler|person)\d+|\S*[/\\]\S*\.\w{2,4}"
-)
-"""``spk_012``, ``p225-001``, ``speaker3``, ``clips/0001.wav``."""
-
 _MARKUP: Final = re.compile(r"(?is).*</?\w[^<>]*>.*|\[[^]]*\]|\{.*\}|#?n/a|nan|null|none")
 """``<p>ja</p>``, ``<unk>``, ``[støj]``, ``{"text": "ja"}``, ``nan``, ``#N/A``."""
 
@@ -313,10 +284,8 @@ def text_profiles(language: str) -> tuple[str, ...]:
     return ("coral", "danish") if language == DANISH else ("plain",)
 
 
-def oddities(text: str, recording: str | None, *, in_train: bool) -> dict[str, float]:
+def oddities(text: str, *, in_train: bool) -> dict[str, float]:
     """What is odd about a text, with the number of characters or places that are.
-
-    ``recording`` is the name of its audio, if it has one.
 
     Raises:
         AudioError: The text cannot be used. Broken ones are kept out of training only, so that
@@ -330,22 +299,8 @@ def oddities(text: str, recording: str | None, *, in_train: bool) -> dict[str, f
     if not any(map(str.isalnum, text)):  # a dash, or invisible characters
         raise AudioError("no letter or digit")
     odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
-    if odd["HTML entities"] and html.unescape(text) == text:  # "R&D;" is none
-        odd["HTML entities"] = 0
     for name, count in odd.items():
         if count and in_train:
             raise AudioError(name)
-    odd["only capitals"] = len(text) if len(text) > 3 and text.isupper() else 0
-    odd["file name or id as text"] = len(text) if _is_name(stripped, recording) else 0
     odd["markup or a missing value as text"] = len(text) if _MARKUP.fullmatch(stripped) else 0
-    if not text.isprintable():
-        odd["control characters"] = sum(unicodedata.category(char)[0] == "C" for char in text)
     return {name: count for name, count in odd.items() if count}
-
-
-def _is_name(text: str, recording: str | None) -> bool:
-    """Whether a text is an id, or the name of a recording; ``hest.wav`` may be of a word."""
-    path = Path(recording or "")
-    is_own = bool(recording) and text in {path.name, path.stem} and not text.isalpha()
-    is_file = text.lower().endswith(AUDIO_SUFFIXES) and " " not in text
-    return is_own or is_file or _NAME.fullmatch(text) is not None

@@ -30,7 +30,7 @@ class Inventory:
 
     name: str  # of its card
     source: str  # in the user's words
-    key: str  # digest of source and options; empty if it is combined
+    key: str  # digest of source and options; "combine NAME" if it is combined
     source_rows: int
     dropped: dict[str, int]  # rows per reason in the ledger, most frequent first
     suspects: dict[str, int]  # rows per reason to listen to them

@@ -17,7 +17,7 @@ _COLUMNS: Final = (
     *("audio", "text", "speaker_id", "dialect", "age", "gender", "country_birth"),
     *("start", "seconds", "channel"),
 )
-_ONE_EACH: Final = frozenset(("audio", "start", "seconds"))
+_DISTINCT: Final = frozenset(("audio", "start", "seconds"))
 """Columns whose values tell nothing."""
 
 _MOST: Final = 4  # values of a column
@@ -58,7 +58,7 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[dict[str, Any]]:
             "values": {
                 str(value["values"])[:60]: value["counts"]
                 for value in counts.take(order).to_pylist()
-                if name not in _ONE_EACH and (name != "text" or value["counts"] > 1)
+                if name not in _DISTINCT and (name != "text" or value["counts"] > 1)
             },
         }
 

@@ -20,7 +20,7 @@ from danish_asr.base.errors import LanguageModelError
 from danish_asr.base.files import publish, publish_json, publish_text
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
-from danish_asr.corpus.columns import USUAL_NAMES
+from danish_asr.corpus.columns import THEIR_NAMES
 from danish_asr.corpus.shards import find_shards
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
@@ -114,7 +114,7 @@ def read_texts(file: Path) -> Iterator[str]:
     if suffix_of(file) not in TABLE_SUFFIXES:
         yield from read_lines(file, LanguageModelError)
         return
-    names = [*USUAL_NAMES["text"]]
+    names = [*THEIR_NAMES["text"]]
     for line, row in read_valid_rows(file, LanguageModelError, columns=names):
         name = next((name for name in names if name in row), None)
         if name is None:

@@ -117,7 +117,7 @@ ALL_OF_A = "dev_0 dev_1 test_0 test_1 test_2 train_0 train_1 train_2 train_3 tra
 def test_the_ledgers_and_suspects_of_the_parts_are_kept(tmp_path: Path) -> None:
     build_part(
         tmp_path / "d",
-        text="HEJ MED DIG",
+        text="nan",
         rows={"train": 6, "test": 9},
         max_seconds=0.8,
         max_drop=1,
@@ -208,7 +208,7 @@ def test_a_directory_that_holds_something_else_is_refused_and_kept(
     parts: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(parts / "a", tmp_path / "a")
-    with pytest.raises(DatasetError, match=r"holds README\.md"):
+    with pytest.raises(DatasetError, match="holds the finished dataset 'a'"):
         combined(parts, "bc", tmp_path / "a")
     (tmp_path / "recordings").mkdir()
     (tmp_path / "recordings" / "radio.wav").write_text("mine")
@@ -217,5 +217,5 @@ def test_a_directory_that_holds_something_else_is_refused_and_kept(
     with pytest.raises(ConfigError, match="--name: a is the name of a part"):
         combine([parts / "a", parts / "b"], tmp_path / "new", name="a")
     combined(parts, "ab", tmp_path / "all")
-    with pytest.raises(DatasetError, match=r"holds README\.md"):
+    with pytest.raises(DatasetError, match="holds the finished dataset 'all'"):
         combine([parts / "c"], tmp_path / "all", name="everything")

@@ -27,17 +27,13 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
 
 DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", " DK\n"]
 UNKNOWN: list[Any] = ["", " ", None, float("nan"), "ukendt", "Ukendt", "?", "NA", "-", "unknown"]
-NAMES: list[Any] = ["45", "Sverige", "SWE", "Brønshøj"]
 
 
-@pytest.mark.parametrize("coral", [True, False])
-def test_only_a_country_that_lies_abroad_makes_a_speaker_non_native(*, coral: bool) -> None:
-    """In CoRal all others are countries; elsewhere only codes are."""
+def test_only_a_country_that_lies_abroad_makes_a_speaker_non_native() -> None:
     expected: dict[Any, str | None] = dict.fromkeys(DENMARK, "DK") | dict.fromkeys(UNKNOWN)
-    expected |= {"SE": "SE", "de": "DE"}
-    expected |= {name: name.upper() if coral else None for name in NAMES}
+    expected |= {"SE": "SE", "de": "DE", "Sverige": "SVERIGE"}
     for birth, country in expected.items():
-        assert country_of(clean(birth), codes=coral) == country
+        assert country_of(clean(birth)) == country
         assert dialect_of("fynsk", country) == ("Fynsk" if country in {"DK", None} else NON_NATIVE)
 
 
@@ -63,6 +59,7 @@ def test_an_age_is_a_number_of_years_or_unknown() -> None:
         ),
         (["001"], "001"),
         (["v1.0"], "v1.0"),
+        (["NA"], "NA"),  # initials
         (["unknown", "Ukendt", "n/a", "-", "?", "", " ", None, float("nan")], None),
     ],
 )

@@ -28,7 +28,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
     program = "from danish_asr.cli import main; main()"
-    options = ("--name", "tiny", "--out", str(out), "--shard-rows", "10", "--workers", "2", *more)
+    options = ("--name", "tiny", "--out", str(out), "--workers", "2", *more)
     return subprocess.run(
         [sys.executable, "-c", program, "convert", source, *options],
         env=os.environ | {"HF_ENDPOINT": url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
@@ -64,7 +64,7 @@ def test_the_corpora_of_the_page_are_read_from_the_hub(
 def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path) -> None:
     done = run_convert(hub.url, tmp_path / "hub", f"hf:{REPO}@main")
     assert done.returncode == 0, done.stderr
-    convert(hub.folder, tmp_path / "here", options(name="tiny", shard_rows=10))
+    convert(hub.folder, tmp_path / "here", options(name="tiny"))
     there, here = (
         {
             name: sha

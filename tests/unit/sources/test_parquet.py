@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.builders import conversation_row, coral_row, tone, write_parquet
 from tests.corpora import options, read_rows
@@ -69,21 +68,6 @@ def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
     rows = [coral_row(number, validated=value) for number, value in enumerate(values)]
     write_parquet(tmp_path / "train.parquet", rows)
     assert [row["refused"] for row in rows_in(tmp_path)] == ["rejected", None, None, None]
-
-
-def test_null_values_stay_null(tmp_path: Path) -> None:
-    row = coral_row(0, text=None, age=None, dialect=None, id_recording=None)
-    write_parquet(tmp_path / "train.parquet", [row | {"audio": None}])
-    (found,) = rows_in(tmp_path)
-    assert [found[name] for name in ("text", "audio", "age", "dialect")] == [None] * 4
-    assert found["id"] == "train.parquet:0"
-
-
-def test_another_country_name_is_abroad_in_coral_only(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "train.parquet", [coral_row(0, country_birth="Sverige")])
-    (in_coral,), (elsewhere,) = rows_in(tmp_path), rows_in(tmp_path, corpus="x")
-    assert in_coral["dialect"] == "Non-native"
-    assert elsewhere["dialect"] != "Non-native"
 
 
 @pytest.mark.parametrize(
@@ -179,20 +163,6 @@ def test_a_column_without_encoded_audio_is_refused_with_the_way_out(
     pq.write_table(pa.table({"audio": [audio], "text": ["ja"]}), tmp_path / "train.parquet")
     with pytest.raises(SourceError, match=f"audio holds no encoded audio.*{way}"):
         rows_in(tmp_path)
-
-
-def test_encrypted_parquet_is_said_to_have_a_key(tmp_path: Path) -> None:
-    (tmp_path / "train.parquet").write_bytes(b"PARE" + bytes(100) + b"PARE")
-    with pytest.raises(SourceError, match="without a key"):
-        rows_in(tmp_path)
-
-
-def test_several_texts_of_one_audio_are_suspects(tmp_path: Path) -> None:
-    audio = {"bytes": tone(0.5), "path": "a.wav"}
-    rows = [{"audio": audio, "text": text} for text in ("en", "to", "en", "tre")]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
-    inventory = convert(tmp_path, tmp_path / "out", options())
-    assert inventory.suspects["audio of an earlier row with another text"] == 3
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -159,13 +159,6 @@ def test_an_audiofolder_has_its_splits_from_folders(
     assert sorted(row["audio"] for row in found) == sorted(tmp_path / name for name in names)
 
 
-def test_one_part_of_an_audiofolder_has_its_split_from_its_own_name(tmp_path: Path) -> None:
-    audio(tmp_path / "train" / "0.wav")
-    (tmp_path / "train" / "metadata.csv").write_text("file_name,transcription\n0.wav,ja\n")
-    source = open_source(str(tmp_path / "train"), options())
-    assert source.rows["split"].to_pylist() == ["train"]
-
-
 def test_common_voices_folder_is_read_by_its_columns(tmp_path: Path) -> None:
     head = "client_id\tpath\tsentence\tage\tgender\taccents"
     for split in ("train", "dev", "test"):

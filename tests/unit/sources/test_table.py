@@ -203,7 +203,6 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(
         (b"text,audio_filepath,text", "csv:1: .* text"),
         ((HEADER + b"a,ja\n").replace(b"\n", b"\r"), r"train\.csv:1: .*new-line"),
         (b"a.wav,ja\nb.wav,nej\n", r"first line is a row, .* path,text"),
-        (b"path,text,Sentence\na.wav,ja,nej\n", "text, Sentence.*--column text="),
     ],
 )
 def test_an_unusable_table_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -225,7 +224,7 @@ def test_columns_are_chosen_where_some_file_has_them(tmp_path: Path) -> None:
 
 
 def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:
-    last = {"audio": {"bytes": None, "path": "b.wav"}, "text": "nej"}
+    last = {"audio": "b.wav", "text": "nej"}
     path = tmp_path / "train.json"
     path.write_text(json.dumps([json.loads(GOOD), 7, last], indent=1))
     for location in (path, tmp_path):
@@ -235,14 +234,7 @@ def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        '{"a": 1}',
-        "{\n}",
-        "[1, 2]",
-        "",
-        '{"text": "ja"}',
-        '{"file": "a", "text": "", "segments": []}',
-    ],
+    ["[1, 2]", "", '{"text": "ja"}', '{"file": "a", "text": "", "segments": []}'],
 )
 def test_other_json_in_a_folder_is_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / "train.jsonl").write_text(GOOD)
@@ -251,7 +243,7 @@ def test_other_json_in_a_folder_is_ignored(tmp_path: Path, content: str) -> None
 
 
 def test_quotes_are_text_where_fields_are_separated_by_a_bar(tmp_path: Path) -> None:
-    texts = ["ja", '"kan du', "nej", 'her"', 'en "god" dag', '"ja" og "nej"']
+    texts = ["ja", '"kan du', 'en "god" dag']
     lines = [f"wav/{number}.wav|{text}" for number, text in enumerate(texts)]
     path = write_csv(tmp_path / "train.csv", "path|text", *lines)
     assert [row["text"] for row in rows_of(path)] == texts
@@ -271,12 +263,6 @@ def test_ids_in_a_column_of_capitals_are_unique_and_may_be_of_several_columns(
     assert ids == ["u0_0", "u0_1", "u1_2", "u1_3", "train.csv:4"]
 
 
-def test_initials_are_speakers(tmp_path: Path) -> None:
-    lines = [f"{n}.wav,ja,{who}" for n, who in enumerate(("NA", "na", "n/a"))]
-    rows = rows_of(write_csv(tmp_path / "train.csv", "path,text,speaker", *lines))
-    assert [row["speaker_id"] for row in rows] == ["NA", "na", None]
-
-
 @pytest.mark.parametrize("there", ["NFD", "NFC"])
 @pytest.mark.parametrize("folder", ["in", "in/øre å", "ude"])
 @pytest.mark.parametrize("is_absolute", [True, False])
@@ -290,14 +276,6 @@ def test_a_name_in_another_unicode_form_is_that_file(
     name = tmp_path / named if is_absolute else Path("..", named)
     (row,) = rows_of(write_csv(tmp_path / "in" / "train.csv", "path,text", f"{name},ja"))
     assert row["audio"].samefile(audio)
-
-
-def test_a_name_of_mixed_unicode_forms_is_that_file(tmp_path: Path) -> None:
-    folder = tmp_path / normalize("NFD", "øre å")
-    folder.mkdir()
-    (folder / "blå bær.wav").write_bytes(tone(0.2))
-    (row,) = rows_of(write_csv(tmp_path / "train.csv", "path,text", "øre å/blå bær,ja"))
-    assert row["audio"] == folder / "blå bær.wav"
 
 
 def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_path: Path) -> None:
@@ -337,21 +315,6 @@ def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
     assert peaks == pytest.approx([0.25, 0.5] * 2 if as_column else [0.5] * 5, abs=1e-2)
     ledger = pq.read_table(tmp_path / "out" / "ledger.parquet").to_pylist()
     assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])
-
-
-@pytest.mark.parametrize(
-    ("extra", "listed"), [({}, 0.4), ({"offset": 0.0}, None), ({"duration": 0.95}, None)]
-)
-def test_what_a_duration_leaves_of_a_file_is_counted(
-    tmp_path: Path, extra: dict[str, float], listed: float | None
-) -> None:
-    (tmp_path / "a.wav").write_bytes(tone(1.0))
-    row = {"audio": "a.wav", "text": "ja tak du", "duration": 0.6} | extra
-    write_lines(tmp_path / "train.jsonl", [row])
-    inventory = convert(tmp_path, tmp_path / "out", options())
-    assert inventory.suspects == ({} if listed is None else {"seconds after the given length": 1})
-    values = pq.read_table(tmp_path / "out" / "suspects.parquet")["value"].to_pylist()
-    assert values == ([] if listed is None else [pytest.approx(listed)])
 
 
 def test_listed_rows_are_left_out(tmp_path: Path) -> None:

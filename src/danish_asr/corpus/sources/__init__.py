@@ -71,16 +71,15 @@ _BY_SUFFIX: Final = (
 
 _EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,text,speaker"
 
-_PACKED: Final = (".zip", ".7z", ".rar", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 _TIMED_TEXT: Final = (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp")
 
 _WAYS_OUT: Final = {
     **dict.fromkeys(_TIMED_TEXT, _EXPORT),
     ".json": f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
     ".tsv": "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
-    **dict.fromkeys(_PACKED, "unpack it first"),
-    **dict.fromkeys((".xlsx", ".xls", ".ods", ".numbers"), "save it as CSV in UTF-8"),
-    **dict.fromkeys((".docx", ".doc", ".odt", ".rtf", ".pdf"), "save a text as UTF-8 in a .txt"),
+    **dict.fromkeys((".zip", ".gz", ".tar"), "unpack it first"),
+    ".xlsx": "save it as CSV in UTF-8",
+    ".docx": "save a text as UTF-8 in a .txt",
     ".arrow": "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
     **dict.fromkeys(AUDIO_SUFFIXES, "write a table of the recordings, with path,text,speaker"),
 }
@@ -103,10 +102,7 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     source = opener(location, options)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
-    root = Path(location).resolve()
-    name = root.name if root.is_dir() else root.parent.name
-    rows = with_splits(source.rows, options, name)
-    return replace(source, rows=without_duplicates(rows))
+    return replace(source, rows=without_duplicates(with_splits(source.rows, options)))
 
 
 def resolve_source(spec: str) -> tuple[str, str]:

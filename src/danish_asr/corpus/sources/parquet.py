@@ -29,12 +29,12 @@ from danish_asr.base.folders import walk
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import (
+    THEIR_NAMES,
     TIMES,
-    USUAL_NAMES,
     check_chosen,
     check_columns,
     columns_of,
-    record_key,
+    record_keys,
     values_of,
 )
 from danish_asr.corpus.rows import Audio, Source, table_of
@@ -49,7 +49,7 @@ _BATCH_ROWS: Final = 16
 """Bytes on average and rows with audio that are read at a time, at most."""
 
 _ROWS_AT_ONCE: Final = 10_000
-_USUAL: Final = USUAL_NAMES | dict.fromkeys(TIMES, ())
+_NAMES: Final = THEIR_NAMES | dict.fromkeys(TIMES, ())
 """A time beside embedded audio may be that of another recording, so it has to be chosen."""
 
 _CORAL: Final = {
@@ -77,10 +77,9 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
             own = parquet.schema_arrow.names
             coral = _coral_of(own, options)
             chosen = {"id": _CORAL[coral], "speaker_id": "id_speaker"} if coral else options.columns
-            of_file = columns_of(own, chosen, _USUAL)
+            of_file = columns_of(own, chosen, _NAMES)
             check_columns(file, own, of_file)
-            records = _records(parquet, file, of_file, coral)
-            tables.append(table_of(records, options, country_codes=coral is not None))
+            tables.append(table_of(_records(parquet, file, of_file, coral), options))
         names |= dict.fromkeys(own)
         columns |= of_file
         audio[file] = of_file["audio"]
@@ -112,9 +111,8 @@ def _records(
     """The records of a file."""
     schema = parquet.schema_arrow
     _check_audio(file, schema.field(columns["audio"]))
-    read = {record_key(ours, theirs): theirs for ours, theirs in columns.items() if ours != "audio"}
-    if corpus is None and "split" in schema.names:
-        read["split"] = "split"
+    read = record_keys(schema.names, columns)
+    del read["audio"]
     wanted = [*dict.fromkeys(name for theirs in read.values() for name in theirs.split(","))]
     labels = class_names(schema.metadata or {})
     row = 0

@@ -1,13 +1,13 @@
 """Tables of recordings: CSV (with commas or semicolons), TSV and JSON lines.
 
 Comes in: a file, or all tables of a folder. Paths are relative to the table. Usual names of columns
-are found (`columns.USUAL_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
+are found (`columns.THEIR_NAMES`). Splits come from a column ``split``, in ``metadata.csv`` and
 ``metadata.jsonl``, as `datasets` has them in an audiofolder, from the recording's folder.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -15,15 +15,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import (
-    USUAL_NAMES,
+    THEIR_NAMES,
     check_chosen,
     check_columns,
     columns_of,
-    record_key,
+    record_keys,
     values_of,
 )
 from danish_asr.corpus.rows import Source, check_recordings, split_of_path, table_of
@@ -79,7 +78,7 @@ def _is_table(path: Path) -> bool:
     names = {
         name.lower() for row in islice(read_rows(path, SourceError), 3) for name in row.values or ()
     }
-    return not names.isdisjoint(USUAL_NAMES["audio"]) and not is_transcript(path)
+    return not names.isdisjoint(THEIR_NAMES["audio"]) and not is_transcript(path)
 
 
 @dataclass
@@ -106,13 +105,15 @@ class _Reader:
             own_names = tuple(values)
             if own_names not in keys_of:
                 names |= dict.fromkeys(own_names)
-                keys_of[own_names] = self._keys(own_names)
+                columns = columns_of(own_names, self.options.columns)
+                keys_of[own_names] = record_keys(own_names, columns)
                 _check_nested(f"{file}: line {line}", values, keys_of[own_names])
             own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
-            own["audio"] = _path(own.get("audio"), folder)
+            if isinstance(own.get("audio"), str) and own["audio"]:
+                own["audio"] = (folder / own["audio"]).as_posix()
             split = str(own.get("split") or "").strip()
             if by_folder and "split" not in own:
-                split = _split_folder(str(own["audio"]))
+                split = split_of_path(PurePosixPath(str(own.get("audio"))).parent) or ""
             yield record | own | {"split": split}
         if names:
             columns = columns_of([*names], self.options.columns)
@@ -120,25 +121,6 @@ class _Reader:
             _check_times(file, columns, self.options)
             self.names |= names
             self.columns |= columns
-
-    def _keys(self, names: Sequence[str]) -> dict[str, str]:
-        """The names of a row's columns by the keys of a record."""
-        columns = columns_of(names, self.options.columns)
-        keys = {record_key(ours, theirs): theirs for ours, theirs in columns.items()}
-        split = [name for name in names if name.lower() == "split"]
-        return keys | ({"split": split[0]} if split else {})
-
-
-def _path(value: Any, folder: Path) -> Any:
-    if isinstance(value, dict):  # as `datasets` writes it
-        value = value.get("path")
-    return (folder / value).as_posix() if value and isinstance(value, str) else value or None
-
-
-def _split_folder(path: str) -> str:
-    """The folder of a path that names a split, or ''."""
-    folders = PurePosixPath(path).parts[:-1]
-    return next((name for name in folders if name.lower() in {*SPLITS, *SPLIT_ALIASES}), "")
 
 
 def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:

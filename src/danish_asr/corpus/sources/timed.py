@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import is_audio, walk
+from danish_asr.base.folders import is_audio
 from danish_asr.base.progress import track
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen, values_of
@@ -67,10 +67,6 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     if place.is_dir():
         everywhere = {audio for same in recordings(folder).values() for audio in same}
         counts["recordings without a text"] = len(everywhere - texts_of.keys())
-        if suffix == ".txt":
-            below = (name for _, names in walk(folder) for name in names)
-            texts_below = sum(name.lower().endswith(".txt") for name in below)
-            counts["text files without a recording"] = texts_below - len(paths)
     silent = no_speech(texts)
     records: list[dict[str, Any]] = []
     for audio, path in texts_of.items():
@@ -148,8 +144,8 @@ def chosen_tiers(
     if ours:
         return [(tier, tier.name.removesuffix("segments").strip() or None) for tier in ours]
     people = {tier.speaker for tier in full} - {None}
-    is_tier_each = len({tier.kind for tier in full}) == 1 and len(people) == len(full)
-    if len(full) < 2 or is_tier_each:
+    has_own_tier = len({tier.kind for tier in full}) == 1 and len(people) == len(full)
+    if len(full) < 2 or has_own_tier:
         return [(tier, tier.speaker) for tier in full]
     listed = "; ".join(
         f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "

@@ -66,14 +66,8 @@ _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
 _LABELLED: Final = 3
 """Cues, at least, in which names before the texts are those of speakers."""
 
-_ROLLING: Final = 0.25
-"""Share of cues that repeat a line; people repeat themselves less."""
-
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
-
-_TRIGRAPHS: Final = {r"\ae": "æ", r"\Ae": "Æ", r"\o/": "ø", r"\O/": "Ø", r"\ao": "å", r"\Ao": "Å"}
-"""How Praat writes letters in old TextGrids of ASCII."""
 
 _TOKEN: Final = re.compile(
     r'"((?:[^"]|"")*)"|<(\w+)>|(?<!\S)(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)|!.*'
@@ -134,7 +128,7 @@ def read_subtitles(path: Path) -> TimedFile:
     lines = re.split(r"\r\n|\r|\n", _text(path))
     timings = [(n, _TIMING.fullmatch(line)) for n, line in enumerate(lines) if "->" in line]
     removed: Counter[str] = Counter()
-    spans, bodies = [], []
+    spans = []
     for (number, timing), (following, _) in pairwise([*timings, (len(lines), None)]):
         if timing is None:
             if re.match(r"\s*\d", lines[number]):
@@ -147,16 +141,9 @@ def read_subtitles(path: Path) -> TimedFile:
             own = own[:-1]
         voices = _VOICE.findall("\n".join(own))
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
-        bodies.append(body)
         start, end = _seconds(timing.groups()[:4]), _seconds(timing.groups()[4:])
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
-    rolling = sum(one[-1:] == other[:1] != [] for one, other in pairwise(bodies))
-    if rolling > max(1, _ROLLING * len(spans)):
-        raise ValueError(
-            f"{rolling:,} of {len(spans):,} cues begin with the line of the one before, as "
-            "YouTube's automatic captions do; make cues without repetition of them"
-        )
     return TimedFile([Tier("", _labelled(spans))], removed=removed)
 
 
@@ -275,10 +262,7 @@ def _intervals(tokens: Iterator[str]) -> list[Tier]:
 def _entry(kind: str, tokens: Iterator[str]) -> Span:
     start = float(next(tokens))
     end = float(next(tokens)) if kind == "IntervalTier" else start
-    label = next(tokens)
-    for written, letter in _TRIGRAPHS.items():
-        label = label.replace(written, letter)
-    return Span(start, end, " ".join(label.split()))
+    return Span(start, end, " ".join(next(tokens).split()))
 
 
 def read_elan(path: Path) -> TimedFile:
