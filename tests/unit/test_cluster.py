@@ -7,19 +7,16 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base.cluster import (
-    check_tasks,
     usable_cpus,
     usable_gpus,
     wait_for_first_rank,
 )
-from danish_asr.base.errors import ConfigError
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE")
 
@@ -28,22 +25,6 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_
 def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "hosts", "launched", "refused"),
-    [(1, 1, False, False), (2, 1, False, True), (2, 2, False, True), (2, 2, True, False)],
-)
-def test_srun_starts_one_process_on_a_host(
-    monkeypatch: pytest.MonkeyPatch, tasks: int, hosts: int, *, launched: bool, refused: bool
-) -> None:
-    """TRAPS, training: several processes of srun on a host would share a GPU."""
-    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", str(tasks))
-    monkeypatch.setenv("SLURM_STEP_NUM_NODES", str(hosts))
-    if launched:
-        monkeypatch.setenv("RANK", "0")
-    with pytest.raises(ConfigError, match=f"{tasks} processes") if refused else nullcontext():
-        check_tasks()
 
 
 @pytest.mark.parametrize(

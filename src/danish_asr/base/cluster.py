@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, ConfigError
+from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED
 from danish_asr.base.stops import STOP_SIGNALS
 
 
@@ -34,18 +34,6 @@ class RankInfo(NamedTuple):
 def rank_info() -> RankInfo:
     """Return the rank that ``torchrun`` gave this process; without it, the process is alone."""
     return RankInfo(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
-
-
-def check_tasks() -> None:
-    """Refuse, with ConfigError, a process that ``srun`` started several times on a host.
-
-    Each of them would be a run of its own.
-    """
-    tasks, hosts = (int(os.environ.get(f"SLURM_STEP_NUM_{n}") or 1) for n in ("TASKS", "NODES"))
-    if tasks > (hosts if "RANK" in os.environ else 1):
-        fix = "one, `python -m danish_asr.base.cluster ...`, starts the others"
-        fault = f"srun started {tasks} processes on {hosts} host(s); {fix}"
-        raise ConfigError([fault], where="the job")
 
 
 def stop_with_parent() -> None:

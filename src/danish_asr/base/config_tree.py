@@ -3,7 +3,7 @@
 The syntax is fairseq2's. Neither torch nor fairseq2 is imported, which takes seconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,12 +32,10 @@ def read_yaml(file: Path) -> Tree:
     if file == Path("configs", file.name) and not file.exists() and shipped.exists():
         file = shipped
     try:
-        content = from_yaml(file.read_text(encoding="utf-8"))
+        content = from_yaml(file.read_text(encoding="utf-8")) or {}  # all may be commented out
     except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
         reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError([f"cannot be read as YAML: {reason}"], where=str(file)) from None
-    if content is None:  # all of it may be commented out
-        content = {}
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
     tree: Tree = content
@@ -112,15 +110,6 @@ def short_names(keys: Iterable[str]) -> dict[str, str]:
     parts = {key: key.rpartition(".")[2] for key in keys}
     names = [*parts.values()]
     return {key: name if names.count(name) == 1 else key for key, name in parts.items()}
-
-
-def unknown_key(key: str, near: Sequence[str]) -> str:
-    """Return the fault of a dotted key that does not exist; ``near`` are those it may mean."""
-    section = key.rpartition(".")[0].partition("[")[0] or "SECTION"
-    hint = f"`danish-asr train --help-keys {section}` describes those that are"
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    return f"{key} is not a key of this configuration; {hint}"
 
 
 def join(path: str, key: object) -> str:

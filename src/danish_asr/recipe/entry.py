@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from danish_asr.base import stops
-from danish_asr.base.cluster import check_tasks, rank_info, stop_with_launcher
+from danish_asr.base.cluster import rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, merge, parse_override, read_yaml, value_of
 from danish_asr.base.errors import (
     EXIT_FAILED,
@@ -63,7 +63,6 @@ def run(recipe: str, request: Request) -> Path | None:
         if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported
             os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
         try:
-            check_tasks()
             tree = read_configuration(request)
             load(_checked_early(recipe, tree), where=request.where)
         except ConfigError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from danish_asr.base.config_tree import Tree, flatten, join, unknown_key, value_of
+from danish_asr.base.config_tree import Tree, flatten, join, value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.keys import near_keys
@@ -132,7 +132,9 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
     for detail in details:
         key = _dotted_key(value, detail["loc"], path)
         if detail["type"] == "unexpected_keyword_argument":
-            faults[key] = unknown_key(key, near_keys(key))
+            near = " or ".join(near_keys(key))
+            hint = f"did you mean {near}?" if near else "`train --help-keys SECTION` lists them"
+            faults[key] = f"{key} is not a key of this configuration; {hint}"
         elif detail["type"] == "missing":
             faults[key] = f"{key}.{detail['loc'][-1]} is missing"
         elif detail["type"] == "value_error":
