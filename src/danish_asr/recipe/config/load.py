@@ -133,7 +133,8 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
         key = _dotted_key(value, detail["loc"], path)
         if detail["type"] == "unexpected_keyword_argument":
             near = " or ".join(near_keys(key))
-            hint = f"did you mean {near}?" if near else "`train --help-keys SECTION` lists them"
+            section = key.partition(".")[0]
+            hint = f"did you mean {near}?" if near else f"see `train --help-keys {section}`"
             faults[key] = f"{key} is not a key of this configuration; {hint}"
         elif detail["type"] == "missing":
             faults[key] = f"{key}.{detail['loc'][-1]} is missing"
