@@ -67,7 +67,7 @@ class Run:
         missing = [file for file in (CONFIG_FILE, ENVIRONMENT) if not (folder / file).is_file()]
         self.refused = bool(missing) and (folder / FAILED).is_file()
         if missing and not self.refused:
-            raise RunError(f"{folder}: expected OUTDIR of a training; no {' and no '.join(missing)}")
+            raise RunError(f"{folder}: no run of a training; no {' and no '.join(missing)}")
         self.folder = folder.resolve()
         self.name = name or self.folder.name
         self.fault = ""  # why its test split has no score, once `test` was read
