@@ -102,7 +102,7 @@ def check_faults(root: Path, result: Verification) -> None:
         if result.leaks:
             advice += (
                 " with --split-by-speaker, --drop-shared-sentences or --without; or accept what "
-                f"splits share with --allow-shared ({', '.join(LEAKS)})"
+                f"splits share with --allow-shared {' or '.join(LEAKS)}"
             )
         raise DatasetError(f"{lines}\n{advice}")
     _console().print(f"{root}: no faults")

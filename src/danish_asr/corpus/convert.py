@@ -202,7 +202,7 @@ def finished(out: Path, key: str) -> Inventory | None:
     if inventory.key != key:
         raise DatasetError(
             f"{out}: holds the finished dataset '{inventory.name}', made from {inventory.source}; "
-            "its source or its options differ. Choose another --out, or convert anew after rm -r "
+            "its source, its options or this program differ. Choose another --out, or remove "
             f"'{out}'"
         )
     shutil.rmtree(out / WORK_DIR, ignore_errors=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from zipfile import ZipFile
 
 from danish_asr.base.cluster import wait_for_first_rank
-from danish_asr.base.config_tree import flatten, read_yaml
+from danish_asr.base.config_tree import Tree, flatten, read_yaml
 from danish_asr.base.errors import DanishAsrError, PredictionsError, RunError
 from danish_asr.base.files import publish_text, sha256_of, take
 from danish_asr.recipe.run.advice import LOSS
@@ -271,15 +271,17 @@ def noted(output_dir: Path) -> Iterator[None]:
         raise
 
 
-def check_continuation(output_dir: Path, config: Mapping[str, Any]) -> None:
+def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
     """Refuse, with RunError, to continue a run with another configuration.
 
-    Before the first checkpoint anything may change.
+    Before the first checkpoint anything may change. A key newer than the run has its default.
     """
     steps = resumable_steps(output_dir)
     if not steps:
         return
-    now, before = dict(flatten(config)), dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
+    now = dict(flatten(config))
+    before = {key: value for key, value in flatten(defaults) if key in now}
+    before |= dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
     changed = [
         f"  - {key} was {before.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())

@@ -55,7 +55,9 @@ def run(request: cli.Request, tree: Tree) -> None:
         config = resolved.config
         rank, processes = rank_info()
         if rank == 0:
-            run_directory.check_continuation(output_dir, unstructure(config))
+            run_directory.check_continuation(
+                output_dir, unstructure(config), unstructure(AsrConfig())
+            )
             if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
         with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
