@@ -1,10 +1,15 @@
 """A run's directory when the run continues in it, also after a kill."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from danish_asr.base.config_tree import Tree, merge
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.run_directory import (
+    check_continuation,
     checkpoint_scores,
     checkpoint_steps,
     resumable_steps,
@@ -24,6 +29,32 @@ def run(tmp_path: Path) -> Path:
 
 def row(step: int) -> str:
     return f'{{"Step": {step}, "Word Error Rate (WER)": {10 - step}, "Lapse Time": 2.5}}\n'
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({}, None),
+        ({"trainer": {"newer": 0}}, None),
+        ({"trainer": {"newer": 1}}, "trainer.newer was 0 and is now 1"),
+        ({"regime": {"num_steps": 3}}, None),
+        ({"regime": {"num_steps": 1}}, "regime.num_steps must be at least 2"),
+        ({"dataset": {"name": "other"}}, "dataset.name was 'mine' and is now 'other'"),
+    ],
+)
+def test_a_run_continues_with_its_configuration_and_the_defaults_of_newer_keys(
+    run: Path, changes: Tree, refused: str | None
+) -> None:
+    before = {"regime": {"num_steps": 2}, "dataset": {"name": "mine"}}
+    (run / "config.yaml").write_text(to_yaml(before))
+    with pytest.raises(RunError, match=refused) if refused else nullcontext():
+        check_continuation(run, merge(before, changes), {"trainer": {"newer": 0}})
+
+
+def test_a_folder_with_other_files_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "anna.wav").touch()
+    with pytest.raises(RunError, match=str(tmp_path)):
+        check_continuation(tmp_path, {}, {})
 
 
 @pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])

@@ -98,13 +98,9 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     """Return an ``evaluation.json``; PredictionsError if it is broken."""
     advice = "evaluate again, or remove the file to score without it"
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
-    if not isinstance(about, dict):
-        kind = type(about).__name__
-        raise PredictionsError(f"{path}: expected a JSON object, found {kind}; {advice}")
-    return about
 
 
 def evaluation_of(predictions: Path) -> dict[str, Any]:
@@ -120,9 +116,8 @@ def evaluation_of(predictions: Path) -> dict[str, Any]:
         return {}
     if about.get(PREDICTIONS_SHA256) != sha256_of(predictions):
         raise PredictionsError(
-            f"{file}: {PREDICTIONS_SHA256} is not that of {predictions.name}: the file is not the "
-            f"one that was evaluated; evaluate again, restore the file, or remove {EVALUATION} to "
-            "score without it"
+            f"{file}: {PREDICTIONS_SHA256} is not that of {predictions.name}, which was changed; "
+            f"evaluate again, restore the file, or remove {EVALUATION} to score without it"
         )
     return about
 
@@ -144,10 +139,7 @@ class Evaluation(NamedTuple):
 
     @property
     def rank(self) -> tuple[bool, ...]:
-        """What evaluations of a run are sorted by: those of its own test split come first.
-
-        Of several, the best checkpoint's come first; those with a condition or a decoder last.
-        """
+        """What evaluations are sorted by: that of its own test by the best checkpoint is first."""
         about = self.about
         is_best = about.get("checkpoint") == "best"
         return not self.is_of_own_test, "where" in about, "decoder" in about, not is_best
@@ -155,11 +147,10 @@ class Evaluation(NamedTuple):
 
 def evaluations(run: Path) -> list[Evaluation]:
     """Return the finished evaluations of a run, sorted by their rank."""
-    files = [
-        file for file in (run / "eval").rglob(EVALUATION) if file.with_name(PREDICTIONS).is_file()
-    ]
     made = [
-        Evaluation(file.with_name(PREDICTIONS), read_evaluation(file)) for file in sorted(files)
+        Evaluation(file.with_name(PREDICTIONS), read_evaluation(file))
+        for file in sorted((run / "eval").rglob(EVALUATION))
+        if file.with_name(PREDICTIONS).is_file()
     ]
     return sorted(made, key=lambda evaluation: evaluation.rank)
 
@@ -278,8 +269,12 @@ def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
     """
     steps = resumable_steps(output_dir)
     if not steps:
+        if not (output_dir / ENVIRONMENT).exists() and [*output_dir.glob("[!.]*")]:
+            raise RunError(f"{output_dir} has files, and is no run; name a new directory")
         return
     now = dict(flatten(config))
+    if (now["regime.num_steps"] or steps[-1]) < steps[-1]:
+        raise RunError(f"regime.num_steps must be at least {steps[-1]}, which the run has reached")
     before = {key: value for key, value in flatten(defaults) if key in now}
     before |= dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
     changed = [
