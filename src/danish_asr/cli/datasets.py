@@ -63,7 +63,7 @@ def convert(
         list[str] | None, Option(metavar="OURS=THEIRS", help="Such as text=sentence. Repeatable.")
     ] = None,
     split: Annotated[
-        str | None, Option(help="Split; default: from file names; else train, to be divided.")
+        str | None, Option(help="Split of all rows, unless names of files or a column say it.")
     ] = None,
     language: Annotated[str, Option(help="omniASR's code of its language.")] = _CONVERT.language,
     tier: Annotated[

@@ -107,7 +107,7 @@ def _print(request: Request, audio: Audio, name: str, turns: Turns | None) -> No
         sys.stdout.write(to_txt(transcript))
         sys.stdout.flush()
     if not spoken:
-        sys.stderr.write("no speech was found\n")
+        sys.stderr.write("no speech was found, or the model wrote no text\n")
 
 
 def _with_speakers(transcript: Transcript, turns: Turns | None, request: Request) -> Transcript:

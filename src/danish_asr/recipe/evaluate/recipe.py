@@ -154,7 +154,7 @@ def _step_of(run_dir: Path, steps: Sequence[int], checkpoint: str, where: str) -
         fault = (
             f"evaluator.checkpoint: '{checkpoint}' is not in {run_dir}, which has: "
             f"{', '.join(names) or 'no checkpoint'}. Name the directory of a run, or set "
-            f"evaluator.checkpoint={NO_CHECKPOINT} and model.name to score that model as it is"
+            f"evaluator.checkpoint={NO_CHECKPOINT} and model.name or model.path to score a model"
         )
         raise ConfigError([fault], where=where)
     return names[checkpoint]
