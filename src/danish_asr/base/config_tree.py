@@ -15,8 +15,6 @@ from danish_asr.base.files import from_yaml
 Tree = dict[str, Any]
 """A configuration as YAML has it: nested mappings of plain values."""
 
-_SHIPPED: Final = Path(__file__).parents[1] / "recipe" / "configs"
-
 _QUOTE: Final = "quote a value that has spaces: 'optimizer={name: adamw_8bit}'"
 
 
@@ -28,7 +26,7 @@ def read_yaml(file: Path) -> Tree:
     Raises:
         ConfigError: The file cannot be read, is not YAML, or does not hold a mapping.
     """
-    shipped = _SHIPPED / file.name
+    shipped = Path(__file__).parents[1] / "recipe" / "configs" / file.name
     if file == Path("configs", file.name) and not file.exists() and shipped.exists():
         file = shipped
     try:

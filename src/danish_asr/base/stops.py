@@ -5,6 +5,7 @@ takes steps (`recipe.train.ending`). Imports are few and light: an entry point c
 before it imports anything else.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ def exit_at_stops() -> None:
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
         os._exit(EXIT_STOPPED)
 
+    # The interpreter ends with default handlers, and takes seconds: then nothing is left to stop.
+    atexit.register(_handle_by, signal.SIG_IGN)
     _handle_by(leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 
