@@ -35,8 +35,7 @@ def exit_at_stops() -> None:
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
         os._exit(EXIT_STOPPED)
 
-    # The interpreter ends with default handlers, and takes seconds: then nothing is left to stop.
-    atexit.register(_handle_by, signal.SIG_IGN)
+    atexit.register(_handle_by, signal.SIG_IGN)  # the interpreter's end takes seconds
     _handle_by(leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # which a launcher has blocked
 

@@ -26,8 +26,15 @@ from danish_asr.base.progress import track
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
-from danish_asr.corpus.sources import voices
 from danish_asr.corpus.sources.parquet import open_parquet
+from danish_asr.corpus.sources.voices import (
+    AGES,
+    DIALECT_VOICES,
+    Espeak,
+    SyntheticSpeaker,
+    draw_speaker,
+    find_espeak,
+)
 from danish_asr.text.numerals import spell_numerals
 
 OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
@@ -117,12 +124,12 @@ class _File(NamedTuple):
     subset: str
     split: str
     seed: str
-    utterances: list[tuple[int, voices.SyntheticSpeaker]]
+    utterances: list[tuple[int, SyntheticSpeaker]]
 
 
 def synthesise(folder: Path, *, sizes: Mapping[str, int] = SIZES, workers: int = 1) -> None:
     """Make the files of the corpus that are missing; another size needs another folder."""
-    voices.find_espeak()
+    find_espeak()
     files = [file for file in _plan(folder, sizes) if not file.path.is_file()]
     made = run_in_processes(_write_file, files, workers, fresh=True)
     for _ in track(made, "synthesising files", len(files)):
@@ -149,21 +156,19 @@ def _plan(folder: Path, sizes: Mapping[str, int]) -> Iterator[_File]:
                 yield _File(path, subset, split, seed, utterances[part::parts])
 
 
-def _draw_speakers(
-    random: Random, subset: str, split: str, rows: float
-) -> list[voices.SyntheticSpeaker]:
+def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
     """The speaker of each utterance; in dev and test, every dialect has 3 % of the rows."""
     least = 0.0 if split == "train" else rows * 0.03
-    own_voices = voices.DIALECT_VOICES
+    own_voices = DIALECT_VOICES
     total = sum(voice.share for voice in own_voices.values())
     # Every age group is in dev and test.
-    groups = [] if split == "train" else list(range(len(voices.AGES)))
-    drawn: list[voices.SyntheticSpeaker] = []
+    groups = [] if split == "train" else list(range(len(AGES)))
+    drawn: list[SyntheticSpeaker] = []
     for number, (dialect, voice) in enumerate(own_voices.items()):
         own = max(1, round(max(rows * voice.share / total, least)))
         count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = [
-            voices.draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
+            draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
             for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
         ]
         drawn += [speakers[index % count] for index in range(own)]
@@ -172,15 +177,13 @@ def _draw_speakers(
 
 
 def _write_file(file: _File) -> None:
-    espeak = voices.Espeak()
+    espeak = Espeak()
     rows = [_row(espeak, file, number, speaker) for number, speaker in file.utterances]
     with publish(file.path) as stream:
         pq.write_table(pa.Table.from_pylist(rows), stream, row_group_size=100)
 
 
-def _row(
-    espeak: voices.Espeak, file: _File, number: int, speaker: voices.SyntheticSpeaker
-) -> dict[str, Any]:
+def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) -> dict[str, Any]:
     random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
     text = draw_sentence(random, file.split, conversation=conversation)
