@@ -44,7 +44,7 @@ def preset(*names: str) -> dict[str, Any]:
 def test_the_formula_is_near_a_trace_of_the_models_own_code(
     size: str, files: list[str], gib: float
 ) -> None:
-    """The bytes beside weights, gradients and moments, in docs/background/memory.md."""
+    """The bytes beside weights, gradients and moments, in docs/background/measurements.md."""
     plan = planned(preset(*files), {"model": {"name": f"omniASR_CTC_{size}_v2"}})
     parts = dict(plan.memory)
     for name in ("weights", "gradients", "optimizer's moments"):
