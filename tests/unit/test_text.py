@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from num2words import num2words
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.text.danish import RULES, say
 from danish_asr.text.numerals import spell_integer
 from danish_asr.text.profiles import PROFILES, normalize, profile_version
 
@@ -36,6 +37,16 @@ def test_danish_writes_its_texts_as_a_dane_reads_them() -> None:
     pairs = dict(line.split("\t") for line in lines)
     assert len(pairs) == 338
     assert {written: normalize(written, "danish") for written in pairs} == pairs
+
+
+@given(st.text(alphabet="akrc. /'x½²+5"))
+@example("ca to")
+@example("kr/kg")
+def test_a_text_that_is_not_looked_at_further_is_one_that_no_rule_changes(text: str) -> None:
+    expected = text
+    for pattern, words in RULES:
+        expected = pattern.sub(words, expected)
+    assert say(text) == expected
 
 
 @given(st.text(alphabet="0123456789.,:;-–/% krdenkltms'½²°€x+=§ADN"))

