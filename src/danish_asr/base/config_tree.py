@@ -33,7 +33,7 @@ def read_yaml(file: Path) -> Tree:
         content = from_yaml(file.read_text(encoding="utf-8")) or {}  # all may be commented out
     except (OSError, YAMLError, ValueError) as error:  # ValueError: not UTF-8, or month 13
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError([f"cannot be read as YAML: {reason}"], where=str(file)) from None
+        raise ConfigError([f"cannot be read: {reason}"], where=str(file)) from None
     if not isinstance(content, dict):
         raise ConfigError(["must hold a mapping of sections"], where=str(file))
     tree: Tree = content

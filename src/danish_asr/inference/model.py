@@ -138,7 +138,9 @@ class Model(TrainedModel):
             normalize_audio=opened.normalize_audio,
             amp_dtype=opened.amp_dtype,
             step=_STEP,
-            one_by_one=bool(about.get("int8")),  # other rows would change its rounding
+            # Windows differ in length: on a CPU, padding takes more time than a batch saves. With
+            # int8, other rows would change the rounding.
+            one_by_one=next(module.parameters()).device.type == "cpu",
         )
         self.name, self.about = str(about["model"]), about
         self.tokenizer, self.decoder = opened.tokenizer, decoder
@@ -162,8 +164,8 @@ class Model(TrainedModel):
                 any length.
             rate: The samples per second of an array.
             channels: ``mix`` transcribes the mean of the channels, ``split`` each of them.
-            batch_seconds: Speech in a forward pass, about; more needs more memory and may be
-                faster.
+            batch_seconds: Speech in a forward pass of a GPU, about; more needs more memory and may
+                be faster. A CPU takes the windows one by one.
             progress: Called with the seconds that are done, and all of them, None if the file does
                 not say.
 
@@ -197,7 +199,7 @@ class Model(TrainedModel):
         batch_seconds: float | None = None,
         progress: ShowProgress | None = None,
     ) -> Iterator[Heard]:
-        """Yield the windows of a sound, which share forward passes of about ``batch_seconds``.
+        """Yield the windows of a sound, of which about ``batch_seconds`` are decoded together.
 
         Raises TranscriptionError if it is damaged or empty.
         """

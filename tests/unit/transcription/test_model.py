@@ -67,7 +67,10 @@ def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
 
 
-def test_the_result_of_a_waveform_does_not_depend_on_its_batch(model: Model) -> None:
+def test_the_result_of_a_waveform_does_not_depend_on_its_batch(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
     rng = np.random.default_rng(0)
     sizes = (48_000, 160, 80_077, 0, 400, 31_999)
     waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
@@ -273,6 +276,7 @@ def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
 
     monkeypatch.setattr(model, "_forward", forward)
     monkeypatch.setattr(model, "_most_seconds", inf)
+    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
     seconds = [np.zeros(RATE, np.float32)] * 30
     for _ in range(2):
         assert len(model.log_probs(seconds)) == 30
