@@ -54,34 +54,27 @@ def start(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def stop_in_training(folder: Path, number: signal.Signals, status: int) -> None:
+def interrupt_training(folder: Path) -> None:
     process = start(folder)
     deadline = time.monotonic() + 600
     steps = folder / "run" / "metrics" / "train.jsonl"
-    lines = len(steps.read_text().splitlines()) if steps.is_file() else 0
-    while not steps.is_file() or len(steps.read_text().splitlines()) <= lines:
+    while not steps.is_file() or not steps.read_text():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    if number == signal.SIGINT:  # as a terminal sends it
-        os.killpg(process.pid, number)
-    else:
-        process.send_signal(number)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal sends it
     # The output ends when the last process has ended.
     output, _ = process.communicate(timeout=300)
-    assert process.returncode == status, output
+    assert process.returncode == 130, output
     assert "Traceback" not in output
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A demo that two signals stopped in its training, and that the same command finished."""
+    """A demo that Ctrl-C stopped in its training, and that the same command finished."""
     folder = tmp_path_factory.mktemp("demo") / "a, b"
-    reached = 0
-    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
-        stop_in_training(folder, number, status)
-        before, reached = reached, checkpoint_steps(folder / "run")[-1]
-        assert before < reached < 12
+    interrupt_training(folder)
+    assert 0 < checkpoint_steps(folder / "run")[-1] < 12
     process = start(folder)
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output

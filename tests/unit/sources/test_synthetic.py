@@ -21,7 +21,7 @@ from danish_asr.corpus.sources.voices import DIALECT_VOICES, Espeak, draw_speake
 from danish_asr.text.profiles import normalize
 from tests.builders import tree
 
-SIZES = {"train": 120, "dev": 40, "test": 80}
+SIZES = {"train": 60, "dev": 20, "test": 40}
 
 
 @pytest.fixture(scope="module")
