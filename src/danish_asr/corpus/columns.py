@@ -35,8 +35,8 @@ class Columns:
 
     chosen: Mapping[str, str]  # the source's names by ours, of ``--column``
     their_names: Mapping[str, Sequence[str]]  # such as `THEIR_NAMES`
-    names: dict[str, None] = field(default_factory=dict)
-    read: dict[str, str] = field(default_factory=dict)  # those of `names` that are read, by ours
+    names: dict[str, bool] = field(default_factory=dict)  # all, and whether they are read
+    read: dict[str, str] = field(default_factory=dict)  # by ours, of the last file that has one
 
     def of(self, names: Sequence[str]) -> dict[str, str]:
         """The names that are read, by the keys of a record: ``start_ms`` is one of milliseconds.
@@ -70,15 +70,16 @@ class Columns:
                     f"{file}: no column {missing}; found {shown}. Name it: --column {ours}=COLUMN. "
                     "If the first line is a row, write a header above it: path,text,speaker"
                 )
-        self.names |= dict.fromkeys(names)
+        read = ",".join(keys.values()).split(",")
+        self.names |= {name: self.names.get(name, False) or name in read for name in names}
         self.read |= {key.removesuffix("_ms"): theirs for key, theirs in keys.items()}
         return keys
 
     def ignored(self) -> tuple[str, ...]:
         """The names that are not read. SourceError if a chosen one is in no file."""
         check_chosen([*self.names], self.chosen)
-        read = ",".join(self.read.values()).split(",")
-        return tuple(name or "a column without a name" for name in self.names if name not in read)
+        ignored = (name for name, is_read in self.names.items() if not is_read)
+        return tuple(name or "a column without a name" for name in ignored)
 
 
 def check_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> None:

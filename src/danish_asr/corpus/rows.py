@@ -258,8 +258,9 @@ def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     is_spoken = pc.match_substring_regex(rows["text"], r"\S")
     is_usable = pc.and_(pc.and_(rows["uncut"], is_spoken), pc.is_null(rows["refused"]))
-    places = rows.select(["audio", "channel", "text", "file", "row", "line"])
-    usable = places.filter(pc.and_(is_usable, pc.is_valid(rows["audio"])))
+    counts = rows["audio"].filter(is_usable).drop_null().value_counts()
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    usable = rows.filter(pc.and_(is_usable, pc.is_in(rows["audio"], repeated)))  # mostly none
     texts = _firsts(usable, "audio", "channel", "text").group_by(["audio", "channel"])
     counted = texts.aggregate([("number", "count"), ("number", "min"), ("number", "max")])
     several = counted.filter(pc.greater(counted["number_count"], 1))
