@@ -10,7 +10,7 @@ from typing import Any, Final
 _UNKNOWN: Final = {"", "?", "-", "–", "n/a", "nan", "none", "null", "unknown", "ukendt", "uoplyst"}
 """What stands for no value, in lower case. ``NA`` may be a speaker's initials."""
 
-_NATIVE: Final = _UNKNOWN | {"na", "dk", "dnk", "da", "danmark", "denmark", "dansk", "danish"}
+_DANES: Final = _UNKNOWN | {"na", "dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"}
 """Countries of birth of native speakers, in lower case; ``NA`` is not Namibia."""
 
 _GENDERS: Final = dict.fromkeys(
@@ -73,7 +73,7 @@ def speaker_of(value: Any) -> str | None:
 
 def dialect_of(sub_dialect: str | None, country_birth: str | None) -> str | None:
     """One of `DIALECTS` (`NON_NATIVE` for birth outside Denmark); an unknown name is kept."""
-    if (country_birth or "").casefold() not in _NATIVE:
+    if (country_birth or "").casefold() not in _DANES:
         return NON_NATIVE
     return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)
 

@@ -85,8 +85,8 @@ def _row(record: Mapping[str, Any], options: ConvertOptions) -> dict[str, Any]:
         seconds = end - (start or 0.0)
         if seconds < 0:
             faults.append("end before its start")
-    labels = {name: read(name, people.clean) for name in ("dialect", "age", "country_birth")}
-    own_dialect, own_age, birth = labels.values()
+    own_dialect, own_age = read("dialect", people.clean), read("age", people.clean)
+    birth = read("country_birth", people.clean)
     age = people.age_of(own_age)
     is_danish = options.language == DANISH
     if str(record.get("validated")).strip().lower() == "rejected":

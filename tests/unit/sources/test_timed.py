@@ -252,6 +252,11 @@ def test_each_medium_of_elan_has_a_clock_of_its_own(
         assert rows_of(folder, tiers=("t",))[0]["start"] == start
 
 
+def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
+    folder = record(beside(tmp_path, ".eaf", elan(media=RUM.format(""))), "rum.wav")
+    assert open_source(str(folder), options(split="train", tiers=("t",))).counts == {}
+
+
 def test_a_tier_that_refers_to_others_has_their_times_where_they_are(
     tmp_path: Path,
 ) -> None:

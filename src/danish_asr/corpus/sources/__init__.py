@@ -173,7 +173,7 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
         for number, row in enumerate(rows_of(location, options)):
             if unread := [key for key in row if key not in RECORD_KEYS]:
                 keys = ", ".join(unread)
-                raise SourceError(f"{name}: no keys of a row: {keys}; see docs/howto/extend.md")
+                raise SourceError(f"{name}: unknown keys of a row: {keys}; docs/howto/extend.md")
             yield {"file": file, "row": number, **row}
 
     with user_code(rows_of, f"reading {location}"):
