@@ -192,7 +192,7 @@ def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
         split = f"the split {first['split']!r}" if first["split"] else "no split"
         names = ", ".join((*SPLITS, *SPLIT_ALIASES))
         raise SourceError(
-            f"{place_of(first)} has {split}, one of {len(others):,} rows; name a file or a folder "
+            f"{place_of(first)} has {split} (such rows: {len(others):,}); name a file or a folder "
             f"{names}, write such names into a column split, or add --split train or "
             "--split-by-speaker 80/10/10"
         )
