@@ -13,6 +13,7 @@ import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
+from danish_asr.base.errors import SourceError
 from danish_asr.base.files import from_yaml
 from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -138,16 +139,14 @@ def test_the_function_of_the_page_is_a_source(
     }
 
 
-def test_keys_that_a_function_of_ones_own_has_in_vain_are_named(
+def test_a_key_that_no_row_has_is_refused_in_a_function_of_ones_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "def rows(location, options):\n    yield {'audio': 'a.wav', 'text': 'ja', 'køn': 'k'}\n"
     (tmp_path / "vain.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "a.wav").write_bytes(tone(0.5))
-    options = ConvertOptions(name="x", split="train")
-    inventory = convert(f"vain.rows:{tmp_path}", tmp_path / "ds", options)
-    assert inventory.summary["ignored"] == ["køn"]
+    with pytest.raises(SourceError, match=r"vain\.rows: .* køn;"):
+        convert(f"vain.rows:{tmp_path}", tmp_path / "ds", ConvertOptions(name="x", split="train"))
 
 
 def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-DENMARK: Final = "DK"
+_UNKNOWN: Final = {"", "?", "-", "–", "n/a", "nan", "none", "null", "unknown", "ukendt", "uoplyst"}
+"""What stands for no value, in lower case. ``NA`` may be a speaker's initials."""
 
-_DANISH: Final = {"dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"}
-"""Spellings of Denmark as the country of birth, in lower case."""
-
-_NOBODY: Final = {"", "?", "-", "–", "n/a", "nan", "none", "null", "unknown", "ukendt", "uoplyst"}
-"""What stands for no speaker, in lower case. ``NA`` does not: it may be initials."""
+_DANES: Final = _UNKNOWN | {"na", "dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"}
+"""Countries of birth of native speakers, in lower case; ``NA`` is not Namibia."""
 
 _GENDERS: Final = dict.fromkeys(
     ("male", "m", "man", "mand", "male_masculine"), "male"
@@ -70,21 +68,12 @@ def speaker_of(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     name = clean(value) or ""
-    return None if name.casefold() in _NOBODY else re.sub(r"^(\d+)\.0+$", r"\1", name)
+    return None if name.casefold() in _UNKNOWN else re.sub(r"^(\d+)\.0+$", r"\1", name)
 
 
-def country_of(birth: str | None) -> str | None:
-    """``DK`` for Danish spellings, any other country in capitals, None for an unknown one."""
-    spelling = (birth or "").casefold()
-    if spelling in _DANISH:
-        return DENMARK
-    is_missing = spelling in _NOBODY or spelling == "na"  # which is not Namibia
-    return None if is_missing else spelling.upper()
-
-
-def dialect_of(sub_dialect: str | None, country: str | None) -> str | None:
+def dialect_of(sub_dialect: str | None, country_birth: str | None) -> str | None:
     """One of `DIALECTS` (`NON_NATIVE` for birth outside Denmark); an unknown name is kept."""
-    if country not in {None, DENMARK}:
+    if (country_birth or "").casefold() not in _DANES:
         return NON_NATIVE
     return _DIALECT_OF.get((sub_dialect or "").lower(), sub_dialect)
 
@@ -112,10 +101,7 @@ _DECADES: Final = {
 
 
 def age_group(age: int | None, own: str | None = None) -> str | None:
-    """The age group that results are reported for: ``0-24``, ``25-49`` or ``50+``.
-
-    ``own`` is an age that is no number, such as Common Voice's decades.
-    """
+    """The age group that results are reported for; ``own`` is an age that is no number."""
     if age is None:
         return _DECADES.get(own or "")
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -16,7 +17,6 @@ from unicodedata import normalize
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import SourceError
@@ -39,17 +39,12 @@ ROWS: Final = pa.schema(
         *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
-        # As the corpus has them, where that is something else.
-        *((name, pa.string()) for name in ("own_age", "own_gender", "country")),
         ("refused", pa.string()),
     ]
 )
 """``audio`` is the path of a recording below the source's root, or null if it is embedded."""
 
-_LABELS: Final = ("dialect", "country_birth", "gender", "age")
-_CHUNK: Final = 2_000
-_ROWS_TOGETHER: Final = 100
-_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d\d(?:\.\d+)?)")
+_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d+))?")
 
 RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names))
 """What a record of a reader may have."""
@@ -62,7 +57,7 @@ LISTED: Final = "listed in"
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
     """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
     rows, batches = (_row(record, options) for record in records), []
-    while chunk := [*islice(rows, _CHUNK)]:
+    while chunk := [*islice(rows, 2_000)]:
         batches.append(pa.RecordBatch.from_pylist(chunk, ROWS))
     return pa.Table.from_batches(batches, ROWS)
 
@@ -81,50 +76,44 @@ def _row(record: Mapping[str, Any], options: ConvertOptions) -> dict[str, Any]:
             faults.append(f"malformed {name.removesuffix('_ms')}")
             return None
 
-    def read_time(name: str) -> float | None:
-        milliseconds: float | None = read(f"{name}_ms", _seconds)
-        seconds: float | None = read(name, _seconds)
-        return seconds if milliseconds is None else milliseconds / 1000
+    def read_time(name: str) -> Any:
+        milliseconds = read(f"{name}_ms", seconds_of)
+        return read(name, seconds_of) if milliseconds is None else milliseconds / 1000
 
-    file, row = record["file"], record["row"]
-    content = {
-        "id": read("id", _id) or f"{file}:{row}",
-        "text": read("text", _text),
-        "audio": read("audio", _path),
-        "channel": read("channel", _channel),
-        "speaker_id": read("speaker_id", people.speaker_of),
-    }
     start, end, seconds = map(read_time, TIMES)
     if end is not None:
         seconds = end - (start or 0.0)
         if seconds < 0:
             faults.append("end before its start")
-    own_dialect, birth, own_gender, own_age = (read(name, people.clean) for name in _LABELS)
-    country = people.country_of(birth)
-    age, gender = people.age_of(own_age), people.gender_of(own_gender)
+    own_dialect, own_age = read("dialect", people.clean), read("age", people.clean)
+    birth = read("country_birth", people.clean)
+    age = people.age_of(own_age)
     is_danish = options.language == DANISH
     if str(record.get("validated")).strip().lower() == "rejected":
         faults.insert(0, "rejected")
-    return content | {
+    file, row = record["file"], record["row"]
+    return {
         "corpus": record.get("corpus") or options.corpus_name,
-        "split": record.get("split"),
+        "split": _split_of(record, options),
         "file": file,
         "row": row,
         "line": record.get("line"),
-        "group": record.get("group", row // _ROWS_TOGETHER),
+        "group": record.get("group", row // 100),
+        "id": read("id", _id) or f"{file}:{row}",
+        "text": read("text", _text),
+        "audio": read("audio", _path),
         "start": start or 0.0,
         "seconds": seconds,
+        "channel": read("channel", _channel),
         "uncut": start is None and end is None,
-        "dialect": people.dialect_of(own_dialect, country) if is_danish else own_dialect,
+        "speaker_id": read("speaker_id", people.speaker_of),
+        "dialect": people.dialect_of(own_dialect, birth) if is_danish else own_dialect,
         "sub_dialect": own_dialect,
         "age": age,
         "age_group": people.age_group(age, own_age),
-        "gender": gender,
+        "gender": people.gender_of(read("gender", people.clean)),
         "country_birth": birth,
-        "own_age": own_age if age is None else None,
-        "own_gender": own_gender if gender != own_gender else None,
-        "country": country,
-        "refused": faults[0] if faults else None,
+        "refused": faults[0] if faults else None,  # the last: all values were read
     }
 
 
@@ -148,11 +137,11 @@ def _path(value: Any) -> str | None:
     return str(value) or None
 
 
-def _seconds(value: Any) -> float | None:
+def seconds_of(value: Any) -> float | None:
     """Seconds of a number, or of ``1:02:03,5``."""
-    if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip().replace(",", "."))):
-        hours, minutes, seconds = clock.groups()
-        return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
+    if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip())):
+        hours, minutes, seconds, fraction = clock.groups(default="0")
+        return 3600 * int(hours) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
     number = _number(value)
     if number is None:
         return None
@@ -177,60 +166,48 @@ def _number(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
-def place_of(row: Mapping[str, Any]) -> str:
-    """Where people find a row of the table."""
-    where = f"row {row['row']}" if row["line"] is None else f"line {row['line']}"
-    return f"{row['file']}, {where}"
+def _split_of(record: Mapping[str, Any], options: ConvertOptions) -> str | None:
+    """The split that the options choose, or the row's own, or that of its file's name."""
+    own = str(record.get("split") or "").strip().lower()
+    split = options.split or SPLIT_ALIASES.get(own, own) or split_in(record["file"])
+    return split or ("train" if options.split_by_speaker else None)
 
 
-def with_splits(rows: pa.Table, options: ConvertOptions) -> pa.Table:
-    """The table with our names of splits: of ``--split``, or of the rows, or of their files.
+@lru_cache(maxsize=10_000)
+def split_in(path: str) -> str | None:
+    """The split that the name of a file or of a folder above it begins with, if one does."""
+    for part in reversed(PurePosixPath(path).parts):
+        beginning = re.split("[-_.]", part.lower().removeprefix("split="))[0]  # Hive's split=dev
+        split = SPLIT_ALIASES.get(beginning, beginning)
+        if split in SPLITS:
+            return split
+    return None
 
-    Raises:
-        SourceError: A split is unknown, or cannot be told.
-    """
-    if options.split:
-        return replaced(rows, split=pa.repeat(pa.scalar(options.split), len(rows)))
-    counted = rows.group_by(["file", "split"], use_threads=False).aggregate([([], "count_all")])
-    split_of = {
-        (file, own): _split_of(file, own or "", count, options)
-        for file, own, count in zip(*counted.to_pydict().values(), strict=True)
-    }
-    held_out = sorted({*split_of.values()} - {"train"})
+
+def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
+    """Raise `SourceError` if a split is none of ours, or there is one not to be divided anew."""
+    others = rows.filter(pc.invert(pc.is_in(rows["split"], pa.array(SPLITS))))
+    if len(others):
+        (first,) = others.slice(0, 1).to_pylist()
+        split = f"the split {first['split']!r}" if first["split"] else "no split"
+        names = ", ".join((*SPLITS, *SPLIT_ALIASES))
+        raise SourceError(
+            f"{place_of(first)} has {split} (such rows: {len(others):,}); name a file or a folder "
+            f"{names}, write such names into a column split, or add --split train or "
+            "--split-by-speaker 80/10/10"
+        )
+    held_out = sorted({*rows["split"].unique().to_pylist()} - {"train"})
     if options.split_by_speaker and held_out:
         raise SourceError(
             f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
             "option out to keep them, or divide all rows anew with --split train"
         )
-    keys = zip(rows["file"].to_pylist(), rows["split"].to_pylist(), strict=True)
-    return replaced(rows, split=pa.array([split_of[key] for key in keys], pa.string()))
 
 
-def _split_of(file: str, own: str, count: int, options: ConvertOptions) -> str:
-    """The split of the rows of one file that have one value in their column of splits."""
-    own = own.strip().lower()
-    split = SPLIT_ALIASES.get(own, own) or split_of_path(PurePosixPath(file))
-    if split is None and options.split_by_speaker:
-        split = "train"
-    if split not in SPLITS:
-        names = ", ".join((*SPLITS, *SPLIT_ALIASES))
-        raise SourceError(
-            f"{file}: {count:,} rows have {f'the split {own!r}' if own else 'no split'}; name a "
-            f"file or a folder {names}, write such names into a column split, or add "
-            "--split train or --split-by-speaker 80/10/10"
-        )
-    return split
-
-
-def split_of_path(path: PurePosixPath) -> str | None:
-    """The split that the name of a file or of a folder above it begins with, if one does."""
-    for part in (path.name, *reversed(path.parent.parts)):
-        name = part.lower().removeprefix("split=")  # as in Hive's folders
-        beginning = re.split("[-_.]", name)[0]
-        split = SPLIT_ALIASES.get(beginning, beginning)
-        if split in SPLITS:
-            return split
-    return None
+def place_of(row: Mapping[str, Any]) -> str:
+    """Where people find a row of the table."""
+    where = f"row {row['row']}" if row["line"] is None else f"line {row['line']}"
+    return f"{row['file']}, {where}"
 
 
 def refuse(rows: pa.Table, mask: pa.Array | pa.ChunkedArray, reason: str) -> pa.Table:
@@ -249,31 +226,20 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id are refused."""
     is_repeated = np.ones(len(rows), np.bool_)
-    _, first = np.unique(_hashes(rows, "corpus", "id"), return_index=True)
-    is_repeated[first] = False
+    is_repeated[_firsts(rows, "corpus", "id")["number"]] = False
     return refuse(rows, pa.array(is_repeated), DUPLICATE)
 
 
-def _hashes(rows: pa.Table, *names: str) -> NDArray[np.int64]:
-    """A hash of some columns of each row; Arrow's own grouping would copy all strings."""
-    parts = [np.empty(0, np.int64)]
-    for batch in rows.select(names).to_batches():
-        columns = (column.to_pylist() for column in batch.columns)
-        parts.append(np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(batch)))
-    return np.concatenate(parts)
+def _firsts(rows: pa.Table, *names: str) -> pa.Table:
+    """The first row of all that are the same in some columns: these columns and its ``number``."""
+    numbered = rows.select(names).append_column("number", pa.array(np.arange(len(rows))))
+    grouped = numbered.group_by([*names], use_threads=False).aggregate([("number", "min")])
+    return grouped.rename_columns([*names, "number"])
 
 
-Listed = set[tuple[str | None, str]]
-"""Rows by corpus and id; without a corpus, those of any."""
-
-
-def read_without(path: Path) -> Listed:
-    """The rows of a list of ``--without``.
-
-    Raises:
-        SourceError: It cannot be read, or has no column ``id``.
-    """
-    listed: Listed = set()
+def read_without(path: Path) -> set[tuple[str | None, str]]:
+    """The rows of a list of ``--without`` by corpus and id; without a corpus, those of any."""
+    listed: set[tuple[str | None, str]] = set()
     for line, row in read_valid_rows(path, SourceError):
         if row.get("id") in {None, ""}:
             raise SourceError(f"{path}:{line}: expected the columns corpus and id; has {[*row]}")
@@ -281,7 +247,7 @@ def read_without(path: Path) -> Listed:
     return listed
 
 
-def is_listed(rows: pa.Table, listed: Listed) -> pa.Array:
+def is_listed(rows: pa.Table, listed: set[tuple[str | None, str]]) -> pa.Array:
     """Which rows of a table with the columns ``corpus`` and ``id`` are in a list."""
     names = zip(rows["corpus"].to_pylist(), rows["id"].to_pylist(), strict=True)
     in_list = [(corpus, own) in listed or (None, own) in listed for corpus, own in names]
@@ -290,19 +256,18 @@ def is_listed(rows: pa.Table, listed: Listed) -> pa.Array:
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
-    spoken = pc.match_substring_regex(rows["text"], r"\S")
-    is_usable = pc.and_(pc.and_(rows["uncut"], pc.is_null(rows["refused"])), spoken)
-    is_usable = pc.and_(is_usable, pc.is_valid(rows["audio"]))
-    usable = np.flatnonzero(pc.fill_null(is_usable, fill_value=False))
-    recordings = _hashes(rows, "audio", "channel")[usable]
-    texts = _hashes(rows, "audio", "channel", "text")[usable]
-    _, first = np.unique(texts, return_index=True)
-    distinct, counts = np.unique(recordings[first], return_counts=True)
-    several = distinct[counts > 1]
+    is_spoken = pc.match_substring_regex(rows["text"], r"\S")
+    is_usable = pc.and_(pc.and_(rows["uncut"], is_spoken), pc.is_null(rows["refused"]))
+    counts = rows["audio"].filter(is_usable).drop_null().value_counts()
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    usable = rows.filter(pc.and_(is_usable, pc.is_in(rows["audio"], repeated)))  # mostly none
+    texts = _firsts(usable, "audio", "channel", "text").group_by(["audio", "channel"])
+    counted = texts.aggregate([("number", "count"), ("number", "min"), ("number", "max")])
+    several = counted.filter(pc.greater(counted["number_count"], 1))
     if not len(several):
         return
-    pair = np.sort(first[recordings[first] == several[0]])[:2]
-    one, other = rows.take(usable[pair]).to_pylist()
+    pair = several.slice(0, 1).to_pylist()[0]
+    one, other = usable.take([pair["number_min"], pair["number_max"]]).to_pylist()
     raise SourceError(
         f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
         f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds "

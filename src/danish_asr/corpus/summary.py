@@ -1,4 +1,4 @@
-"""What a conversion read: per column its rows and most frequent values, and what was read as what.
+"""What a conversion read: per column its rows and most frequent values; what dialects became.
 
 Comes in: all rows and the ledger. Goes out: a mapping for ``manifest.json``.
 """
@@ -64,20 +64,12 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def _read_as(rows: pa.Table, language: str) -> list[dict[str, Any]]:
-    """Values of the corpus that became others, the unreadable ones first."""
+    """Names of dialects that became others, the unknown ones first."""
     read: list[dict[str, Any]] = []
-    for column, own, ours in (
-        ("age", "own_age", "age"),
-        ("gender", "own_gender", "gender"),
-        ("country_birth", "country_birth", "country"),
-        ("dialect", "sub_dialect", "dialect"),
-    ):
-        counted = rows.group_by([own, ours]).aggregate([([], "count_all")])
-        for value, made, count in zip(*counted.to_pydict().values(), strict=True):
-            is_unknown = column == "dialect" and language == DANISH and made not in DIALECTS
-            to = "" if made is None or (is_unknown and made == value) else str(made)
-            if value is not None and to != value:
-                read.append({"column": column, "from": value, "to": to, "rows": count})
-    return sorted(
-        read, key=lambda row: (row["to"] != "", row["column"], -row["rows"], row["from"], row["to"])
-    )
+    counted = rows.group_by(["sub_dialect", "dialect"]).aggregate([([], "count_all")])
+    for value, made, count in zip(*counted.to_pydict().values(), strict=True):
+        is_unknown = language == DANISH and made == value and made not in DIALECTS
+        if value is not None and (is_unknown or made != value):
+            to = "" if is_unknown else made
+            read.append({"column": "dialect", "from": value, "to": to, "rows": count})
+    return sorted(read, key=lambda row: (row["to"] != "", -row["rows"], row["from"], row["to"]))

@@ -97,8 +97,8 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
         raise SourceError(f"{path}: is what a model has written (about.decoder), and no transcript")
     if suffix in READERS:
         spans = [
-            (span.start or 0.0, Line(span.text, span.speaker or speaker))
-            for tier, speaker in chosen_tiers(path, read_timed(path), tiers)
+            (span.start or 0.0, Line(span.text, span.speaker or tier.speaker))
+            for tier in chosen_tiers(path, read_timed(path), tiers)
             for span in tier.spans
         ]
         lines = [line for _, line in sorted(spans, key=lambda timed: timed[0])]

@@ -16,7 +16,7 @@ from danish_asr.corpus.convert import key_of, plan_tasks
 from danish_asr.corpus.rows import DUPLICATE, table_of, without_duplicates
 from danish_asr.corpus.sources import open_source
 from tests.builders import build_source
-from tests.corpora import TRAIN, options
+from tests.corpora import options
 
 File = tuple[str, list[str], list[list[str]]]
 """Corpus, the splits of its rows in turn, and the ids of its groups."""
@@ -30,7 +30,7 @@ def table(files: list[File]) -> pa.Table:
             split = splits[row % len(splits)]
             record = {"file": f"{number}.csv", "row": row, "group": group, "id": own}
             rows.append(record | {"corpus": corpus, "split": split})
-    return table_of(rows, TRAIN)
+    return table_of(rows, options())
 
 
 groups = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)

@@ -154,11 +154,11 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("split", "message"),
-    [("eval", "1 rows have the split 'eval'"), ("", "1 rows have no split")],
+    [("eval", "line 4 has the split 'eval'"), ("", "line 4 has no split")],
 )
 def test_a_row_of_no_split_is_refused(tmp_path: Path, split: str, message: str) -> None:
     path = write_csv(tmp_path / "all.csv", "file;text;split", "a;ja;dev", "", f"b;ja;{split}")
-    with pytest.raises(SourceError, match=f"all.csv: {message}.*--split"):
+    with pytest.raises(SourceError, match=f"all.csv, {message}.*--split"):
         own_splits(path)
 
 
@@ -221,6 +221,8 @@ def test_columns_are_chosen_where_some_file_has_them(tmp_path: Path) -> None:
     assert [row["text"] for row in rows_of(train, columns={"text": "sætning"})] == ["b"]
     with pytest.raises(SourceError, match="there is no sex; found"):
         rows_of(tmp_path, columns={"gender": "sex"})
+    with pytest.raises(SourceError, match="no column sentence; found audio_filepath, text"):
+        rows_of(tmp_path, columns={"text": "sentence"})
 
 
 def test_a_list_in_json_has_a_row_for_each_object(tmp_path: Path) -> None:

@@ -252,13 +252,19 @@ def test_each_medium_of_elan_has_a_clock_of_its_own(
         assert rows_of(folder, tiers=("t",))[0]["start"] == start
 
 
-def test_a_tier_that_refers_to_others_has_their_times_and_fails_alone(tmp_path: Path) -> None:
+def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
+    folder = record(beside(tmp_path, ".eaf", elan(media=RUM.format(""))), "rum.wav")
+    assert open_source(str(folder), options(split="train", tiers=("t",))).counts == {}
+
+
+def test_a_tier_that_refers_to_others_has_their_times_where_they_are(
+    tmp_path: Path,
+) -> None:
     folder = beside(tmp_path, ".eaf", elan())
     assert times(rows_of(folder, tiers=("pos",))) == [(0.5, 0.5, "intj"), (1.0, 0.5, "verb")]
     (folder / "anna.eaf").write_text(elan(reference="a23"))
     assert texts(rows_of(folder, tiers=("A",))) == ["goddag & hej"]
-    with pytest.raises(SourceError, match=r"tier pos cannot be read: .*'a23'"):
-        rows_of(folder, tiers=("pos",))
+    assert [row["refused"] for row in rows_of(folder, tiers=("pos",))] == ["no time", None]
 
 
 CUES = """1

@@ -17,7 +17,7 @@ from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import RECORD_KEYS, Source, table_of, with_splits, without_duplicates
+from danish_asr.corpus.rows import RECORD_KEYS, Source, check_splits, table_of, without_duplicates
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
 from danish_asr.corpus.sources.recordings import fetch_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
@@ -32,49 +32,40 @@ class Kind(NamedTuple):
     location: str
     about: str
     open: Callable[[str, ConvertOptions], Source]  # raises `SourceError`
+    suffixes: tuple[str, ...] = ()  # of its files
 
 
-_BESIDE: Final = {
-    "textgrid": (".textgrid", "Praat's anna.TextGrid beside anna.wav; takes --tier"),
-    "elan": (".eaf", "ELAN's anna.eaf beside anna.wav; takes --tier"),
-    "srt": (".srt", "subtitles in SubRip, anna.srt beside anna.wav"),
-    "vtt": (".vtt", "subtitles in WebVTT, anna.vtt beside anna.wav"),
-    "json": (".json", "transcripts of `transcribe` or Whisper, anna.json beside anna.wav"),
-    "pairs": (".txt", "a .txt file beside each recording, 0001.wav and 0001.txt"),
-}
-"""Kinds of texts beside recordings, with their endings."""
+def _beside(suffix: str, about: str) -> Kind:
+    return Kind("FOLDER or FILE", about, partial(open_timed, suffix), (suffix,))
+
 
 SOURCES: Final[dict[str, Kind]] = {
     "parquet": Kind(
         "FOLDER, FILE or hf:OWNER/NAME[:SUBSET][@REVISION]",
         "Parquet with audio, here or on the hub; CoRal v1, v2 and v3 by their columns",
         open_parquet,
+        PARQUET_SUFFIXES,
     ),
     "table": Kind(
         "FILE or FOLDER",
         "CSV, TSV or JSON lines with the paths of recordings: NeMo, audiofolder, Common Voice",
         open_table,
+        SUFFIXES,
     ),
-    **{
-        kind: Kind("FOLDER or FILE", about, partial(open_timed, suffix))
-        for kind, (suffix, about) in _BESIDE.items()
-    },
+    "textgrid": _beside(".textgrid", "Praat's anna.TextGrid beside anna.wav; takes --tier"),
+    "elan": _beside(".eaf", "ELAN's anna.eaf beside anna.wav; takes --tier"),
+    "srt": _beside(".srt", "subtitles in SubRip, anna.srt beside anna.wav"),
+    "vtt": _beside(".vtt", "subtitles in WebVTT, anna.vtt beside anna.wav"),
+    "json": _beside(".json", "transcripts of `transcribe` or Whisper, anna.json beside anna.wav"),
+    "pairs": _beside(".txt", "a .txt file beside each recording, 0001.wav and 0001.txt"),
     "synthetic": Kind("FOLDER", "synthetic Danish speech, made if it is missing", open_synthetic),
 }
 
-_BY_SUFFIX: Final = (
-    dict.fromkeys(SUFFIXES, "table")
-    | dict.fromkeys(PARQUET_SUFFIXES, "parquet")
-    | {suffix: kind for kind, (suffix, _) in _BESIDE.items() if suffix not in {".json", ".txt"}}
-)
-"""The kind of a single file."""
-
 _EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,text,speaker"
 
-_TIMED_TEXT: Final = (".ctm", ".stm", ".cha", ".trs", ".exb", ".ass", ".ssa", ".ttml", ".dfxp")
-
 _WAYS_OUT: Final = {
-    **dict.fromkeys(_TIMED_TEXT, _EXPORT),
+    **dict.fromkeys((".ctm", ".stm", ".cha", ".trs", ".exb"), _EXPORT),
+    **dict.fromkeys((".ass", ".ssa", ".ttml", ".dfxp"), _EXPORT),
     ".json": f"neither a table of recordings nor a transcript of Whisper; {_EXPORT}",
     ".tsv": "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
     **dict.fromkeys((".zip", ".gz", ".tar"), "unpack it first"),
@@ -102,7 +93,8 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     source = opener(location, options)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
-    return replace(source, rows=without_duplicates(with_splits(source.rows, options)))
+    check_splits(source.rows, options)
+    return replace(source, rows=without_duplicates(source.rows))
 
 
 def resolve_source(spec: str) -> tuple[str, str]:
@@ -120,9 +112,10 @@ def resolve_source(spec: str) -> tuple[str, str]:
     suffix = path.suffix.lower()
     if suffix == ".json" and is_transcript(path):
         return "json", spec
-    if suffix not in _BY_SUFFIX:
-        raise SourceError(f"{path}: {_why_no_kind([path])}")
-    return _BY_SUFFIX[suffix], spec
+    for kind, source in SOURCES.items():
+        if suffix in source.suffixes:
+            return kind, spec
+    raise SourceError(f"{path}: {_why_no_kind([path])}")
 
 
 def _kind_of(folder: Path) -> str:
@@ -139,8 +132,11 @@ def _kind_of(folder: Path) -> str:
         return "table"
     kinds = [
         kind
-        for kind, (suffix, _) in _BESIDE.items()
-        if any(suffix != ".json" or is_transcript(path) for path in files_of(suffix, folder))
+        for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
+        if any(
+            kind != "json" or is_transcript(path)
+            for path in files_of(SOURCES[kind].suffixes[0], folder)
+        )
     ]
     if len(kinds) > 1:
         choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
@@ -171,18 +167,15 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
-    file, unread = name.rpartition(".")[2], dict[str, None]()
+    file = name.rpartition(".")[2]
 
-    def noted() -> Iterator[Mapping[str, Any]]:
+    def records() -> Iterator[Mapping[str, Any]]:
         for number, row in enumerate(rows_of(location, options)):
-            unread.update(dict.fromkeys(key for key in row if key not in RECORD_KEYS))
+            if unread := [key for key in row if key not in RECORD_KEYS]:
+                keys = ", ".join(unread)
+                raise SourceError(f"{name}: unknown keys of a row: {keys}; docs/howto/extend.md")
             yield {"file": file, "row": number, **row}
 
     with user_code(rows_of, f"reading {location}"):
-        rows = table_of(noted(), options)
-    return Source(
-        name=location,
-        rows=rows,
-        fetch=partial(fetch_files, Path(location).resolve()),
-        ignored=tuple(unread),
-    )
+        rows = table_of(records(), options)
+    return Source(name=location, rows=rows, fetch=partial(fetch_files, Path(location).resolve()))

@@ -30,13 +30,12 @@ def find_recording(root: Path, name: str) -> Path | AudioError:
         if os.path.isfile(root / spelling):  # noqa: PTH113 - no error for impossible names
             return root / spelling
     path = root / plain
-    ending = path.suffix.lower() if path.suffix.lower() in AUDIO_SUFFIXES else ""
-    wanted = name_key(plain.removesuffix(path.suffix) if ending else plain).lstrip("/")
+    stem = path.stem if is_audio(plain) else path.name
+    wanted = f"/{name_key(plain).lstrip('/')}"
     paths = [
         other
-        for other in recordings(root).get(wanted.rpartition("/")[2], [])
-        if ending in {"", other.suffix.lower()}
-        and name_key(other.with_suffix("").as_posix()).endswith(f"/{wanted}")
+        for other in recordings(root).get(name_key(stem), [])
+        if any(name_key(str(own)).endswith(wanted) for own in (other, other.with_suffix("")))
     ]
     if len({other.parent for other in paths}) > 1:
         return AudioError("several recordings of this name")

@@ -8,24 +8,16 @@ are found (`columns.THEIR_NAMES`). Splits come from a column ``split``, in ``met
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.columns import (
-    THEIR_NAMES,
-    check_chosen,
-    check_columns,
-    columns_of,
-    record_keys,
-    values_of,
-)
-from danish_asr.corpus.rows import Source, check_recordings, split_of_path, table_of
+from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
+from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
 from danish_asr.corpus.sources.recordings import fetch_files, recordings
 from danish_asr.corpus.sources.timed_files import is_transcript
 
@@ -40,19 +32,13 @@ def open_table(location: str, options: ConvertOptions) -> Source:
     recordings.cache_clear()
     root = (path if path.is_dir() else path.parent).resolve()
     tables = tables_in(path) if path.is_dir() else [root / path.name]
-    reader = _Reader(root, options)
-    rows = table_of(chain.from_iterable(map(reader.records, tables)), options)
-    check_chosen([*reader.names], options.columns)
+    columns = Columns(options.columns, THEIR_NAMES)
+    records = chain.from_iterable(_records(table, root, columns) for table in tables)
+    rows = table_of(records, options)
+    ignored = columns.ignored()
     check_recordings(rows)
-    read = ",".join(reader.columns.values()).split(",")
-    ignored = (name for name in reader.names if name.lower() != "split" and name not in read)
-    return Source(
-        name=location,
-        rows=rows,
-        fetch=partial(fetch_files, root),
-        columns=reader.columns,
-        ignored=tuple(name or "a column without a name" for name in ignored),
-    )
+    fetch = partial(fetch_files, root)
+    return Source(name=location, rows=rows, fetch=fetch, columns=columns.read, ignored=ignored)
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -60,7 +46,7 @@ def tables_in(folder: Path) -> list[Path]:
     root = folder.resolve()
     tables = {*root.glob("[!.]*"), *root.glob("*/metadata.*"), *root.glob("*/*/metadata.*")}
     if (root / "clips").is_dir():  # Common Voice: other tables have the same rows
-        tables = {path for path in tables if split_of_path(PurePosixPath(path.name))}
+        tables = {path for path in tables if split_in(path.name)}
     return sorted(
         path
         for path in tables
@@ -81,46 +67,30 @@ def _is_table(path: Path) -> bool:
     return not names.isdisjoint(THEIR_NAMES["audio"]) and not is_transcript(path)
 
 
-@dataclass
-class _Reader:
-    """Reads tables; collects the names of their columns, and which were read by ours."""
-
-    root: Path
-    options: ConvertOptions
-    names: dict[str, None] = field(default_factory=dict)
-    columns: dict[str, str] = field(default_factory=dict)
-
-    def records(self, path: Path) -> Iterator[Mapping[str, Any]]:
-        """The records of a table."""
-        file, folder = path.relative_to(self.root).as_posix(), path.parent.relative_to(self.root)
-        by_folder = path.stem.lower() == "metadata"
-        names: dict[str, None] = {}
-        keys_of: dict[tuple[str, ...], dict[str, str]] = {}
-        split = ""
-        for row, (line, values, _) in enumerate(read_rows(path, SourceError)):
-            record = {"file": file, "row": row, "line": line}
-            if values is None:
-                yield record | {"split": split, "refused": "malformed row"}
-                continue
-            own_names = tuple(values)
-            if own_names not in keys_of:
-                names |= dict.fromkeys(own_names)
-                columns = columns_of(own_names, self.options.columns)
-                keys_of[own_names] = record_keys(own_names, columns)
-                _check_nested(f"{file}: line {line}", values, keys_of[own_names])
-            own = {key: values_of(values, theirs) for key, theirs in keys_of[own_names].items()}
-            if isinstance(own.get("audio"), str) and own["audio"]:
-                own["audio"] = (folder / own["audio"]).as_posix()
-            split = str(own.get("split") or "").strip()
-            if by_folder and "split" not in own:
-                split = split_of_path(PurePosixPath(str(own.get("audio"))).parent) or ""
-            yield record | own | {"split": split}
-        if names:
-            columns = columns_of([*names], self.options.columns)
-            check_columns(file, [*names], columns)
-            _check_times(file, columns, self.options)
-            self.names |= names
-            self.columns |= columns
+def _records(path: Path, root: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
+    """The records of a table below ``root``."""
+    file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root)
+    keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ
+    split = None
+    for row, (line, values, _) in enumerate(read_rows(path, SourceError)):
+        record = {"file": file, "row": row, "line": line, "split": split}
+        if values is None:
+            yield record | {"refused": "malformed row"}
+            continue
+        names = tuple(values)
+        if names not in keys_of:
+            keys_of[names] = columns.of(names)
+            _check_nested(f"{file}: line {line}", values, keys_of[names])
+        own = values_of(values, keys_of[names])
+        if isinstance(own.get("audio"), str) and own["audio"]:
+            own["audio"] = (folder / own["audio"]).as_posix()
+        if path.stem.lower() == "metadata":
+            own.setdefault("split", split_in(str(own.get("audio")).rpartition("/")[0]))
+        split = own.setdefault("split", None)
+        yield record | own
+    if keys_of:
+        names = tuple(dict.fromkeys(chain.from_iterable(keys_of)))
+        _check_times(file, columns.add(file, names), columns.chosen)
 
 
 def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
@@ -135,13 +105,13 @@ def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
             )
 
 
-def _check_times(file: str, columns: Mapping[str, str], options: ConvertOptions) -> None:
-    """Raise `SourceError` for a time of which one end is found, and the user chose none."""
-    times = {"start", "seconds", "end"}
+def _check_times(file: str, keys: Mapping[str, str], chosen: Mapping[str, str]) -> None:
+    """Raise `SourceError` for a time of which one end is there, and the user chose none."""
+    times = {key.removesuffix("_ms"): keys[key] for key in keys if key.startswith(TIMES)}
     one_end = [{"start"}, {"end"}, {"end", "seconds"}]
-    if columns.keys() & times in one_end and not options.columns.keys() & times:
-        names = ", ".join(columns[ours] for ours in sorted(columns.keys() & times))
+    if times.keys() in one_end and chosen.keys().isdisjoint(TIMES):
         raise SourceError(
-            f"{file}: found the time {names}, and not its other end; name both ends, in seconds: "
-            "--column start=COLUMN --column end=COLUMN (nothing after the = for none)"
+            f"{file}: found the time {', '.join(times.values())}, and not its other end; name both "
+            "ends, in seconds: --column start=COLUMN --column end=COLUMN (nothing after the = for "
+            "none)"
         )

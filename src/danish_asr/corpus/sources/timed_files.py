@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.folders import is_audio, walk
+from danish_asr.corpus.rows import seconds_of
 from danish_asr.corpus.sources.recordings import name_key
 
 
@@ -37,20 +38,18 @@ class Tier(NamedTuple):
     spans: list[Span]
     speaker: str | None = None
     kind: str = ""  # its tier type in ELAN
-    fault: str = ""  # why it cannot be read
 
 
 class TimedFile(NamedTuple):
     """What a file holds."""
 
     tiers: Sequence[Tier]
-    # The recordings that it names, and how much later the clock of each is, in seconds.
-    media: Mapping[str, float] = {}
+    media: Mapping[str, float] = {}  # recordings, and by how many seconds their clocks are later
     removed: Mapping[str, int] = {}  # signs of subtitling
 
 
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
-_CLOCK: Final = r"(?:(\d+):)?(\d{1,2}):(\d{1,2})[.,](\d{1,3})"
+_CLOCK: Final = r"((?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
 
 _TAG: Final = re.compile(
@@ -63,9 +62,6 @@ _DASH: Final = re.compile(r"^[-–—]+(?!\d)\s*")
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
-_LABELLED: Final = 3
-"""Cues, at least, in which names before the texts are those of speakers."""
-
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
 
@@ -141,27 +137,21 @@ def read_subtitles(path: Path) -> TimedFile:
             own = own[:-1]
         voices = _VOICE.findall("\n".join(own))
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
-        start, end = _seconds(timing.groups()[:4]), _seconds(timing.groups()[4:])
+        start, end = map(seconds_of, timing.groups())
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
     return TimedFile([Tier("", _labelled(spans))], removed=removed)
 
 
-def _seconds(clock: Sequence[str | None]) -> float:
-    hours, minutes, seconds, fraction = clock
-    full = 3600 * int(hours or 0) + 60 * int(minutes or 0) + int(seconds or 0)
-    return full + float(f"0.{fraction}")
-
-
 def _labelled(spans: list[Span]) -> list[Span]:
     """The spans with the names before their texts as speakers.
 
-    If all of several cues have a name, each is one; else those that occur often enough.
+    It takes three cues: a name is in so many, or all of so many have one.
     """
     labels = [None if span.speaker else _LABEL.match(span.text) for span in spans]
     counts = Counter(label[1] for label in labels if label)
-    cues = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
-    least = 1 if len(cues) >= _LABELLED and all(cues) else _LABELLED
+    names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
+    least = 1 if len(names) >= 3 and all(names) else 3
     for place, label in enumerate(labels):
         if label and counts[label[1]] >= least:
             text = spans[place].text[label.end() :]
@@ -175,16 +165,14 @@ def read_json(path: Path) -> TimedFile:
     segments = tree.get("segments") if isinstance(tree, dict) else None
     if not isinstance(segments, list):
         raise ValueError("expected an object with 'segments'")  # noqa: TRY004 - of the file
-    return TimedFile([Tier("", [_span(segment) for segment in segments])])
-
-
-def _span(segment: Mapping[str, Any]) -> Span:
-    start, end = segment["start"], segment.get("end")
-    text = " ".join((segment["text"] or "").split())
-    channel, speaker = segment.get("channel"), segment.get("speaker")
-    if isinstance(channel, int):  # our own count from 0
-        return Span(start, end, text, f"Speaker {channel + 1}", channel + 1)
-    return Span(start, end, text, str(speaker) if speaker else None)
+    spans = []
+    for segment in segments:
+        text = " ".join((segment["text"] or "").split())
+        channel, speaker = segment.get("channel"), str(segment.get("speaker") or "")
+        if isinstance(channel, int):  # our own count from 0
+            channel, speaker = channel + 1, f"Speaker {channel + 1}"
+        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel))
+    return TimedFile([Tier("", spans)])
 
 
 def files_of(suffix: str, folder: Path) -> Iterator[Path]:
@@ -212,10 +200,7 @@ def is_transcript(path: Path) -> bool:
 
 
 def read_textgrid(path: Path) -> TimedFile:
-    """Read the intervals of a TextGrid in any of Praat's text forms; points have no length.
-
-    Raises ValueError for a file that was cut, is no such text, or begins after 0.
-    """
+    """Read the intervals of a TextGrid in any of Praat's text forms; points have no length."""
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
     try:
@@ -278,25 +263,24 @@ def read_elan(path: Path) -> TimedFile:
         slots[slot.get("TIME_SLOT_ID", "")] = int(value) / 1000 if value else None
     annotations = {own.get("ANNOTATION_ID", ""): own for own in root.iterfind(".//ANNOTATION/*")}
 
-    def times(own: ElementTree.Element) -> tuple[float | None, float | None]:
-        """Those of an annotation, or of that which it refers to."""
+    def times(own: ElementTree.Element | None) -> tuple[float | None, float | None]:
+        """Those of an annotation, or of that which it refers to, if it is there."""
+        if own is None:
+            return None, None
         if own.tag == "REF_ANNOTATION":
-            return times(annotations[own.get("ANNOTATION_REF", "")])
-        return slots[own.get("TIME_SLOT_REF1", "")], slots[own.get("TIME_SLOT_REF2", "")]
+            return times(annotations.get(own.get("ANNOTATION_REF", "")))
+        return slots.get(own.get("TIME_SLOT_REF1", "")), slots.get(own.get("TIME_SLOT_REF2", ""))
 
     tiers = []
     for tier in root.iter("TIER"):
-        spans: list[Span] = []
-        fault = ""
-        try:
-            for own in tier.iterfind("ANNOTATION/*"):
-                text = " ".join(own.findtext("ANNOTATION_VALUE", "").split())
-                spans += [Span(*times(own), text)] if text else []
-        except KeyError as error:
-            spans, fault = [], f"an annotation refers to {error}, a missing one"
+        spans = []
+        for own in tier.iterfind("ANNOTATION/*"):
+            text = " ".join(own.findtext("ANNOTATION_VALUE", "").split())
+            if text:
+                spans.append(Span(*times(own), text))
         speaker = tier.get("PARTICIPANT", "").strip() or None
         kind = tier.get("LINGUISTIC_TYPE_REF", "")
-        tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind, fault))
+        tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind))
     return TimedFile(tiers, media)
 
 
