@@ -81,7 +81,7 @@ def test_upstreams_command_line_asks_for_the_same(monkeypatch: pytest.MonkeyPatc
 def _built(root: Path) -> Path:
     """A directory with all that names a dataset."""
     root.mkdir()
-    empty = {"source_rows": 0, "dropped": [], "suspects": {}, "summary": {}, "shards": []}
+    empty = {"source_rows": 0, "dropped": [], "suspects": {}, "summary": [], "shards": []}
     texts = dict.fromkeys(("source", "key", "ledger_sha256", "suspects_sha256"), "")
     (root / "manifest.json").write_text(json.dumps({"name": root.name, **empty, **texts}))
     return root

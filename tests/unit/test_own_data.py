@@ -147,7 +147,7 @@ def test_keys_that_a_function_of_ones_own_has_in_vain_are_named(
     (tmp_path / "a.wav").write_bytes(tone(0.5))
     options = ConvertOptions(name="x", split="train")
     inventory = convert(f"vain.rows:{tmp_path}", tmp_path / "ds", options)
-    assert inventory.summary["ignored"] == ["køn"]
+    assert any("not read: køn" in line for line in inventory.summary)
 
 
 def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:

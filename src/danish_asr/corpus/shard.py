@@ -113,8 +113,8 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
                 record.dropped.append(about | {"source": row["file"], "reason": str(error)})
                 continue
             text, partition = written["text"], (row["corpus"], row["split"])
-            about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
             for reason, value in findings.items():
+                about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
                 record.suspects.append(about | {"reason": reason, "value": round(value, 3)})
             record.rates[str(rate)] = record.rates.get(str(rate), 0) + 1
             if row["split"] == "train":
@@ -166,7 +166,6 @@ class _Shard:
 
     def flush(self) -> None:
         if self._group:
-            assert {*self._group[0]} == {*UTTERANCE_SCHEMA.names}  # a missing one would be null
             self._parquet.write_table(pa.Table.from_pylist(self._group, UTTERANCE_SCHEMA))
         self._group, self._bytes = [], 0
 
@@ -252,17 +251,11 @@ def _odd_levels(mono: NDArray[np.float32], offset: np.float32) -> Iterator[tuple
         yield "share of DC offset", of_offset / (of_offset + power)
     if (loudness := 10 * log10(max(power, 1e-12))) < _QUIET:
         yield "dBFS, very quiet", loudness
-    if (silence := _longest_silence(energies)) > _LONG_SILENCE:
+    # The longest run of silent frames, as if the speech were between two loud ones.
+    is_loud = np.pad(energies >= _SILENT * energies.max(), 1, constant_values=True)
+    silence = float(np.diff(np.flatnonzero(is_loud)).max() - 1) / _FRAMES_PER_SECOND
+    if silence > _LONG_SILENCE:
         yield "seconds of silence", silence
-
-
-def _longest_silence(energies: NDArray[np.float32]) -> float:
-    """The seconds of the longest run of silent frames."""
-    loud = np.flatnonzero(energies >= _SILENT * energies.max())
-    before_first = loud[0]
-    between_two = np.diff(loud).max(initial=1) - 1  # neighbours differ by 1: no frame between
-    after_last = len(energies) - 1 - loud[-1]
-    return float(max(before_first, between_two, after_last)) / _FRAMES_PER_SECOND
 
 
 _BROKEN: Final[Mapping[str, re.Pattern[str]]] = {

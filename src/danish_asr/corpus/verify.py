@@ -3,7 +3,7 @@
 Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves its page.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -88,8 +88,8 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         DatasetError: There is no finished dataset.
     """
     inventory = read_inventory(root)
-    languages = sorted({entry.partition("language") for entry in inventory.shards})
-    profile = sentence_profile(root, inventory.name, languages)
+    language = next((entry.partition("language") for entry in inventory.shards), "")
+    profile = sentence_profile(root, inventory.name, language)
     results = watch(
         "verified",
         run_in_processes(partial(_compare, root=root, profile=profile), inventory.shards, workers),
@@ -112,7 +112,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     return Verification(
         damage=sorted(damage),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
-        notes=[*few_speakers(rows), *notes],
+        notes=[*gaps_of_test(rows), *notes],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()
@@ -161,21 +161,21 @@ def leaks_of(rows: pa.Table) -> list[Leak]:
     return leaks
 
 
-def few_speakers(rows: pa.Table) -> Iterator[str]:
-    """Say that error rates will have no interval, which people would learn after the training."""
-    speakers = rows.filter(pc.is_valid(rows["speaker_id"]))
-    test = speakers.filter(pc.equal(speakers["split"], "test"))
-    if len(rows) and not len(speakers):
-        yield "no row has a speaker, so speakers that splits share cannot be found"
-    if not len(test):
-        return
+def gaps_of_test(rows: pa.Table) -> Iterator[str]:
+    """Say which scores will be missing, which people would learn after the training."""
+    test, train = (rows.filter(pc.equal(rows["split"], split)) for split in ("test", "train"))
+    speakers = pc.count_distinct(rows["speaker_id"]).as_py()
     tested = pc.count_distinct(test["speaker_id"]).as_py()
-    if tested < MIN_SPEAKERS:
+    if len(rows) and not speakers:
+        yield "no row has a speaker, so speakers that splits share cannot be found"
+    if 0 < tested < MIN_SPEAKERS:
         yield (
             f"test has {tested:,} speakers; an interval needs {MIN_SPEAKERS}. All splits together "
-            f"have {pc.count_distinct(speakers['speaker_id']).as_py():,}: "
-            "docs/howto/check-data.md tests each of them once"
+            f"have {speakers:,}: docs/howto/check-data.md tests each of them once"
         )
+    untested = {*train["dialect"].to_pylist()} - {*test["dialect"].to_pylist(), None}
+    if len(test) and untested:
+        yield f"test has no row of {', '.join(sorted(untested))}, which train has"
 
 
 def repeated_ids(rows: pa.Table) -> list[str]:
@@ -194,12 +194,12 @@ def _changed_files(root: Path, inventory: Inventory) -> Iterator[str]:
             yield f"{name}: its sha256 differs from manifest.json"
 
 
-def sentence_profile(root: Path, name: str, languages: Sequence[str]) -> str:
+def sentence_profile(root: Path, name: str, language: str) -> str:
     """The profile under which sentences are compared: that of the card, or its language's first."""
-    own = None
     with suppress(OSError, ValueError, YAMLError, AttributeError):  # `_card_faults` says them
-        own = _card(root, name).get("text_profile")
-    return str(own or (text_profiles(languages[0])[0] if languages else "plain"))
+        if own := _card(root, name).get("text_profile"):
+            return str(own)
+    return text_profiles(language)[0]
 
 
 def _card(root: Path, name: str) -> Any:
