@@ -229,7 +229,7 @@ def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
     source = build_source(tmp_path / "in")
     (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
     (tmp_path / "ds" / theirs).write_text("theirs")
-    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}, .* another --out"):
+    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}; .* another --out"):
         run(source, tmp_path / "ds")
     assert (tmp_path / "ds" / theirs).read_text() == "theirs"
 

@@ -67,11 +67,6 @@ def resampled(mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     return mono
 
 
-def offset_of(samples: NDArray[Any]) -> Any:
-    """The DC offset, which is no sound: it is taken off before any level is measured."""
-    return samples.mean(dtype=np.float64).astype(samples.dtype)
-
-
 def decode(
     audio: bytes | Path,
     *,

@@ -104,14 +104,14 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    interrupt, terminate = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))
+    before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda stop, _: received.append(stop))
+            before[number] = signal.signal(number, lambda stop, _: received.append(stop))
         yield
     finally:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, terminate)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if received:
             signal.raise_signal(received[0])
 

@@ -23,7 +23,6 @@ from danish_asr.base.audio import (
     LastRecording,
     decode,
     encode_flac,
-    offset_of,
     resampled,
 )
 from danish_asr.base.files import publish, publish_text, sha256_of
@@ -225,7 +224,7 @@ def examine(mono: NDArray[np.float32], text: str) -> Iterator[tuple[str, float]]
     """
     seconds = len(mono) / SAMPLE_RATE
     speed = sum(map(str.isalnum, text)) / seconds
-    offset, high, low = offset_of(mono), mono.max(), mono.min()
+    offset, high, low = mono.mean(), mono.max(), mono.min()
     if max(high - offset, offset - low) * 32768 < 1.5:  # dither at most: the last of 16 bits
         raise AudioError("digital silence")
     if max(high, -low) > _NO_SCALE:
@@ -251,10 +250,9 @@ def _odd_levels(mono: NDArray[np.float32], offset: np.float32) -> Iterator[tuple
         yield "share of DC offset", of_offset / (of_offset + power)
     if (loudness := 10 * log10(max(power, 1e-12))) < _QUIET:
         yield "dBFS, very quiet", loudness
-    # The longest run of silent frames, as if the speech were between two loud ones.
-    is_loud = np.pad(energies >= _SILENT * energies.max(), 1, constant_values=True)
-    silence = float(np.diff(np.flatnonzero(is_loud)).max() - 1) / _FRAMES_PER_SECOND
-    if silence > _LONG_SILENCE:
+    loud = np.flatnonzero(energies >= _SILENT * energies.max())
+    silent = np.diff(loud, prepend=-1, append=len(energies)) - 1  # frames between loud ones
+    if (silence := float(silent.max()) / _FRAMES_PER_SECOND) > _LONG_SILENCE:
         yield "seconds of silence", silence
 
 
@@ -287,8 +285,6 @@ def oddities(text: str, *, in_train: bool) -> dict[str, float]:
     stripped = text.strip()
     if not stripped:
         raise AudioError("empty text")
-    if stripped.startswith("{\\rtf"):
-        raise AudioError("RTF, not plain text")
     if not any(map(str.isalnum, text)):  # a dash, or invisible characters
         raise AudioError("no letter or digit")
     odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
