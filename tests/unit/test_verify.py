@@ -63,7 +63,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
     (lambda root: (root / SECOND).unlink(), f"{SECOND}: cannot be read"),
     (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
-    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: is missing"),
+    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
     (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
     (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
     (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to'"),

@@ -100,8 +100,9 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     rows = pa.concat_tables(tables)
     damage = [
         *_card_faults(root, inventory),
-        *_changed_files(root, inventory),
-        *filter(None, faults),
+        _file_fault(root, LEDGER_FILE, inventory.ledger_sha256),
+        _file_fault(root, SUSPECTS_FILE, inventory.suspects_sha256),
+        *faults,
     ]
     if repeated := repeated_ids(rows):
         first = ", ".join(repeated[:3])
@@ -110,7 +111,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
-        damage=sorted(damage),
+        damage=sorted(filter(None, damage)),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
         notes=[*gaps_of_test(rows), *notes],
         hours={
@@ -122,14 +123,11 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
 
 def _compare(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
-    try:
-        if sha256_of(root / entry.path) != entry.sha256:
-            return COMPARED.empty_table(), f"{entry.path}: its sha256 differs from manifest.json"
-        with pq.ParquetFile(root / entry.path) as parquet:
-            groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-            return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
-    except (OSError, pa.ArrowException) as error:
-        return COMPARED.empty_table(), f"{entry.path}: cannot be read ({str(error)[:200]})"
+    if fault := _file_fault(root, entry.path, entry.sha256):
+        return COMPARED.empty_table(), fault
+    with pq.ParquetFile(root / entry.path) as parquet:
+        groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+        return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
 
 
 def _compared(rows: pa.Table, entry: ShardEntry, profile: str) -> pa.Table:
@@ -185,13 +183,13 @@ def repeated_ids(rows: pa.Table) -> list[str]:
     return [" ".join(row.values()) for row in repeated.to_pylist()]
 
 
-def _changed_files(root: Path, inventory: Inventory) -> Iterator[str]:
-    digests = {LEDGER_FILE: inventory.ledger_sha256, SUSPECTS_FILE: inventory.suspects_sha256}
-    for name, sha256 in digests.items():
-        if not (root / name).is_file():
-            yield f"{name}: is missing"
-        elif sha256_of(root / name) != sha256:
-            yield f"{name}: its sha256 differs from manifest.json"
+def _file_fault(root: Path, name: str, sha256: str) -> str:
+    """What is wrong with a file; empty if it is as the conversion wrote it."""
+    try:
+        is_same = sha256_of(root / name) == sha256
+    except OSError as error:
+        return f"{name}: cannot be read ({error.strerror})"
+    return "" if is_same else f"{name}: its sha256 differs from manifest.json"
 
 
 def sentence_profile(root: Path, name: str, language: str) -> str:

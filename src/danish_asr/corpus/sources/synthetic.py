@@ -8,7 +8,8 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -27,7 +28,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
 from danish_asr.corpus.sources.parquet import open_parquet
 from danish_asr.corpus.sources.voices import (
-    AGES,
+    AGE_GROUPS,
     DIALECT_VOICES,
     Espeak,
     SyntheticSpeaker,
@@ -36,49 +37,25 @@ from danish_asr.corpus.sources.voices import (
 )
 from danish_asr.text.numerals import spell_numerals
 
-OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
-"""The first words of utterances in conversations; "øh" is a filler, which scoring removes."""
-
-_NAMES = "Anna", "Bo", "Freja", "Søren", "Kåre", "Mette", "Åse", "Jonas", "Ida", "Lærke"
-_NUMERALS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 20, 21, 25, 50, 75, 100)
-_WORDS: Final[Mapping[str, Sequence[str | int]]] = {
-    "opener": OPENERS,
-    "name": _NAMES,
-    "other": _NAMES,
-    "verb": ("køber", "sælger", "finder", "henter", "tæller", "maler", "vasker", "låner"),
-    "numeral": _NUMERALS,
-    "price": _NUMERALS,
-    "adjective": ("røde", "små", "gamle", "nye", "blå", "grønne", "store", "pæne"),
-    "noun": ("æbler", "biler", "bøger", "både", "heste", "køer", "pærer", "stole", "kager", "får"),
-    "place": ("i Aarhus", "på Fyn", "i Ribe", "på Møn", "i Skagen", "i Køge", "på Ærø", "i Odense"),
-}
-
-_READ_ALOUD: Final = (
-    "{name} {verb} {numeral} {adjective} {noun}",
-    "{name} {verb} {adjective} {noun} {place}",
-    "{numeral} % af alle {noun} {place} er {adjective}",
-    "{name} og {other} {verb} {numeral} {noun}",
-    "{numeral} {adjective} {noun} koster {price} kroner",
+_SENTENCES: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8")
 )
-_CONVERSATION: Final = (
-    "{opener} jeg {verb} {numeral} {noun} {place}",
-    "{opener} {name} {verb} {adjective} {noun}",
-    "{opener} {name} og {other} bor {place}",
-    "{opener} {adjective} {noun} koster {price} kroner",
-)
+OPENERS: Final[list[str]] = _SENTENCES["words"]["opener"]
+"""The first words of utterances in conversations."""
 
 
 def draw_sentence(random: Random, split: str, *, conversation: bool) -> str:
     """Draw a sentence of a split, as it is written; some have digits and ``%``."""
-    # The order of the draws fixes the bytes of the corpus: these words, the template, the others.
-    kinds = "opener noun place" if conversation else "name noun place numeral adjective"
+    words_of = _SENTENCES["words"]
+    form = _SENTENCES["conversation" if conversation else "read_aloud"]
     while True:
-        words = {kind: random.choice(_WORDS[kind]) for kind in kinds.split()}
-        template = random.choice(_CONVERSATION if conversation else _READ_ALOUD)
+        # The order of the draws fixes the bytes of the corpus.
+        words = {kind: random.choice(words_of[kind]) for kind in form["first"]}
+        template = random.choice(form["templates"])
         for kind in re.findall(r"\w+(?=})", template):
             if kind not in words:
-                words[kind] = random.choice(_WORDS[kind])
-        written = template.format(**words)
+                words[kind] = random.choice(words_of[kind])
+        written = str(template.format(**words))
         if split_of_sentence(written) == split:
             return written
 
@@ -156,10 +133,11 @@ def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list
     for number, (dialect, voice) in enumerate(DIALECT_VOICES.items()):
         share = max(voice.share / total, 0.0 if is_train else 0.03)
         own = max(1, round(rows * share))
-        count = max(1 if is_train else len(AGES), round(own / _ROWS_PER_SPEAKER[split]))
+        count = max(1 if is_train else len(AGE_GROUPS), round(own / _ROWS_PER_SPEAKER[split]))
         speakers = []
         for index in range(count):
-            age_group = None if is_train or index >= len(AGES) else index  # dev and test have all
+            # Every age group is in dev and test.
+            age_group = None if is_train or index >= len(AGE_GROUPS) else index
             id_ = f"spe_{subset}_{split}_{number}{index:03d}"
             speakers.append(draw_speaker(random, id_, dialect, age_group))
         drawn += [speakers[index % count] for index in range(own)]
