@@ -184,10 +184,7 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     try:
         names = [name.strip() for name in next(table, ())]
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
-            raise error(
-                f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them, or, if the "
-                "line is a row, write a header above it"
-            )
+            raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them")
         line = table.line_num + 1
         for fields in table:
             if any(map(merged.search, fields)):

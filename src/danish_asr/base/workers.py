@@ -18,8 +18,7 @@ from danish_asr.base.stops import STOP_SIGNALS
 SECONDS_ALONE: Final = 5.0
 """Decoding time of a process before it starts others, which takes them some seconds."""
 
-_SECONDS_HELD: Final = 0.2
-"""How long a signal waits at most while processes work."""
+_SECONDS_HELD: Final = 0.2  # that a signal waits at most while processes work
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sentencepiece
 
-from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep, to_yaml
+from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, to_yaml
 from danish_asr.base.schema import (
     CARDS_DIR,
     INVENTORY_FILE,
@@ -78,7 +78,6 @@ def complete(
     publish_text(root / STATISTICS_FILE, _statistics(inventory.shards))
     _write_cards(root, inventory.name, characters)
     publish_text(root / README_FILE, _readme(inventory))
-    sweep(root)
     publish_json(root / INVENTORY_FILE, asdict(inventory))
     return inventory
 

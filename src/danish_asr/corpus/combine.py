@@ -148,8 +148,8 @@ def _dropped(gone: pa.Table, reason: str) -> pa.Table:
     dropped = []
     for row in gone.to_pylist():
         file, _, number = row["source_id"].rpartition(":")
-        place = {"source": f"{row['part']}/{file}", "row": int(number)}
-        dropped.append(row | place | {"reason": reason})
+        place = {"source": f"{row['part']}/{file}", "row": int(number), "reason": reason}
+        dropped.append(row | place)
     return pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
 
 

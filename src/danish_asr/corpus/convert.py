@@ -10,6 +10,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import partial
 from itertools import chain, pairwise
 from math import ceil
@@ -72,13 +73,8 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         if inventory:
             return inventory
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
-        try:
-            records = _run(work, tasks, root, rows, options)
-        finally:
-            sweep(root)
-        rates = Counter[str]()
-        for record in records:
-            rates.update(record.rates)
+        records = _run(work, tasks, root, rows, options)
+        rates = sum((Counter(record.rates) for record in records), Counter[str]())
         dropped = [row for record in records for row in record.dropped]
         suspects = [row for record in records for row in record.suspects]
         ledger = pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
@@ -162,7 +158,9 @@ def _tasks(parts: Sequence[pa.Table], language: str) -> list[Task]:
 
 def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
     """A digest of all that decides the bytes of a dataset; recordings are not read."""
-    chosen = json.dumps([options.decisive(), version], ensure_ascii=False, default=str)
+    others = ("max_drop", "workers", "ray", "without")
+    decisive = {name: value for name, value in asdict(options).items() if name not in others}
+    chosen = json.dumps([decisive, version], ensure_ascii=False, default=str)
     digest = hashlib.sha256(chosen.encode())
     for batch in rows.to_batches():
         digest.update(batch.serialize())
@@ -186,6 +184,7 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
         yield inventory
         shutil.rmtree(out / WORK_DIR)
     finally:
+        sweep(out)
         lease.release()
 
 

@@ -18,13 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import (
-    AudioError,
-    LastRecording,
-    decode,
-    encode_flac,
-    resampled,
-)
+from danish_asr.base.audio import AudioError, LastRecording, decode, encode_flac, resampled
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
     ROW_GROUP_BYTES,

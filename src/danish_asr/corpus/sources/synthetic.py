@@ -75,12 +75,8 @@ def split_of_sentence(written: str) -> str:
 
 
 _SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
-_SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
-"""The share of each subset in every split."""
-
-_SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
-"""CoRal's names for our splits."""
-
+_SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}  # shares of every split
+_SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}  # ours by CoRal's names
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
 
