@@ -75,9 +75,7 @@ def combine(
     gone = rows.filter(is_listed(rows, listed))
     reason = f"{LISTED} {without.name}" if without else ""
     if without and not len(gone):
-        raise DatasetError(
-            f"--without: {without} lists no row of the parts; expected their corpus and id"
-        )
+        raise DatasetError(f"--without: {without} lists no row of the parts by corpus and id")
     suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
     with claimed(out, f"combine {name}"):
         for place in _OURS:

@@ -279,6 +279,8 @@ def oddities(text: str, *, in_train: bool) -> dict[str, float]:
     stripped = text.strip()
     if not stripped:
         raise AudioError("empty text")
+    if stripped.startswith("{\\rtf"):
+        raise AudioError("RTF, not plain text")
     if not any(map(str.isalnum, text)):  # a dash, or invisible characters
         raise AudioError("no letter or digit")
     odd: dict[str, float] = {name: len(sign.findall(text)) for name, sign in _BROKEN.items()}
