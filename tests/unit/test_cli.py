@@ -189,7 +189,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("score a.jsonl --profile corl", "coral, danish, plain, raw, rye"),
         ("compare a.jsonl", "the list of runs has one fault:"),
         ("score a.jsonl --columns text=x,id", "expected NAME=COLUMN, NAME of id, reference"),
-        ("verify none", "none: not a finished dataset"),
+        ("verify none", "none: no such folder"),
     ],
 )
 def test_an_error_is_a_message_and_a_status(
