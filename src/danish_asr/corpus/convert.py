@@ -127,8 +127,7 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> list[Task]:
 def _group_sizes(rows: pa.Table) -> list[int]:
     """The sizes of the groups of files, in their order."""
     groups = rows.group_by(["file", "group"], use_threads=False).aggregate([([], "count_all")])
-    sizes: list[int] = groups["count_all"].to_pylist()
-    return sizes
+    return list(groups["count_all"].to_pylist())
 
 
 def _cut(sizes: Iterable[int], most: int) -> Iterator[int]:
@@ -181,10 +180,12 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
         if other := _other_content(out, key, inventory):
             raise DatasetError(f"{out}: holds {other}; choose another --out, a new folder")
         publish_text(out / _KEY, key)
-        yield inventory
+        try:
+            yield inventory
+        finally:
+            sweep(out)
         shutil.rmtree(out / WORK_DIR)
     finally:
-        sweep(out)
         lease.release()
 
 
