@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED, EXIT_TOO_MANY_TRIES
+from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
@@ -29,6 +29,7 @@ from tests.recipe.running import same_weights
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "lsf").iterdir())
 STEPS = 4
+TOO_MANY_TRIES = 76
 LONG = "regime.num_steps=4000"
 SCONTROL = """#!/bin/bash
 [ -z "$REQUEUE" ] || kill $PPID
@@ -171,7 +172,7 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
     # The shell of a job of Slurm has a rank and no number of tasks.
     settings = {"ASR_RUN": stopped, "ASR_TRIES": 2, "SLURM_PROCID": 0, "SLURM_LOCALID": 0}
     cluster.run("train", ASR_ARGS=budget, **settings)
-    assert cluster.statuses() == [EXIT_STOPPED, EXIT_TOO_MANY_TRIES], cluster.log()
+    assert cluster.statuses() == [EXIT_STOPPED, TOO_MANY_TRIES], cluster.log()
     assert checkpoint_steps(stopped)[-1] == 2
     cluster.run("train", **settings)
     assert cluster.statuses() == [0], cluster.log()
@@ -339,7 +340,7 @@ def test_a_warning_saves_the_run_of_two_processes(cluster: Cluster) -> None:
     wait_until((folder / "metrics" / "train.jsonl").is_file)
     os.killpg(cluster.script_pid(), signal.SIGUSR2)
     process.communicate(timeout=300)
-    assert cluster.statuses() == [EXIT_TOO_MANY_TRIES], cluster.log()
+    assert cluster.statuses() == [TOO_MANY_TRIES], cluster.log()
     assert checkpoint_steps(folder)[-1] < 4000
 
 

@@ -173,8 +173,9 @@ def test_damaged_audio_raises_nothing_but_audio_errors(container: str, tmp_path:
         for _ in range(chance.choice([1, 5, 20])):
             damaged[chance.randrange(min(len(whole), 120))] = chance.choice([0, 127, 128, 255])
         (tmp_path / "damaged").write_bytes(damaged)
+        in_memory = number % 2 and container != "AIFF"  # of which soundfile prints tracebacks
         with contextlib.suppress(AudioError):
-            to_flac(tmp_path / "damaged" if number % 2 else bytes(damaged), max_seconds=600.0)
+            to_flac(bytes(damaged) if in_memory else tmp_path / "damaged", max_seconds=600.0)
 
 
 @pytest.mark.parametrize("channels", [1, 2])

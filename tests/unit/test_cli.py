@@ -81,7 +81,7 @@ def test_upstreams_command_line_asks_for_the_same(monkeypatch: pytest.MonkeyPatc
 def _built(root: Path) -> Path:
     """A directory with all that names a dataset."""
     root.mkdir()
-    empty = {"source_rows": 0, "dropped": [], "suspects": {}, "summary": {}, "shards": []}
+    empty = {"source_rows": 0, "dropped": [], "suspects": {}, "summary": [], "shards": []}
     texts = dict.fromkeys(("source", "key", "ledger_sha256", "suspects_sha256"), "")
     (root / "manifest.json").write_text(json.dumps({"name": root.name, **empty, **texts}))
     return root
@@ -189,7 +189,7 @@ def test_help_loads_nothing_heavy() -> None:
         ("score a.jsonl --profile corl", "coral, danish, plain, raw, rye"),
         ("compare a.jsonl", "the list of runs has one fault:"),
         ("score a.jsonl --columns text=x,id", "expected NAME=COLUMN, NAME of id, reference"),
-        ("verify none", "none: not a finished dataset"),
+        ("verify none", "none: no such folder"),
     ],
 )
 def test_an_error_is_a_message_and_a_status(

@@ -11,7 +11,7 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import shard as shard_module
-from danish_asr.corpus.convert import claim, convert
+from danish_asr.corpus.convert import claimed, convert
 from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.verify import verify
 from tests.builders import (
@@ -139,9 +139,7 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert written["train.parquet:28"]["id"] == "train.parquet:28"  # a blank one is none
     manifest = read_inventory(tmp_path / "ds")
     assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
-    assert {"column": "dialect", "from": "færøsk", "to": "", "rows": 1} in (
-        manifest.summary["read_as"]
-    )
+    assert any(line.startswith("dialect: færøsk is read as") for line in manifest.summary)
     assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
 
 
@@ -231,16 +229,17 @@ def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
     source = build_source(tmp_path / "in")
     (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
     (tmp_path / "ds" / theirs).write_text("theirs")
-    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}, .* another --out"):
+    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}; .* another --out"):
         run(source, tmp_path / "ds")
     assert (tmp_path / "ds" / theirs).read_text() == "theirs"
 
 
 def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
-    claim(tmp_path / "ds", "one")
-    claim(tmp_path / "ds", "one")
-    with pytest.raises(DatasetError, match="unfinished conversion of another source"):
-        claim(tmp_path / "ds", "other")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), claimed(tmp_path / "ds", "one"):
+            raise KeyboardInterrupt
+    with pytest.raises(DatasetError, match="unfinished"), claimed(tmp_path / "ds", "other"):
+        pass
 
 
 def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
@@ -249,7 +248,7 @@ def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
         rows = [coral_row(number, text=text, audio=tone(0.2)) for number, text in enumerate(texts)]
         write_parquet(tmp_path / f"{dropped}" / "train.parquet", rows)
     run(tmp_path / "29", tmp_path / "ds", max_drop=0.29)
-    with pytest.raises(DatasetError, match=r"30 of the first \d+; --max-drop allows 29 .* row 2 "):
+    with pytest.raises(DatasetError, match=r"30 of the first \d+; --max-drop allows 29 .* row 0"):
         run(tmp_path / "30", tmp_path / "other", max_drop=0.29)
     assert not (tmp_path / "other" / "manifest.json").exists()
     run(tmp_path / "30", tmp_path / "other", max_drop=1)
@@ -283,7 +282,7 @@ def test_in_another_language_dialects_stay_and_the_tokenizer_has_its_letters(
     (path,) = shards(root)
     assert path.parent.name == "language=fao_Latn"
     assert [row["dialect"] for row in read(path)] == ["suðuroy"]
-    assert read_inventory(root).summary["read_as"] == []
+    assert not any("is read as" in line for line in read_inventory(root).summary)
     assert "ó".encode() in (root / "cards" / "tiny_char.model").read_bytes()  # a capital, spoken
     assert "\n- fao\n" in (root / "README.md").read_text()
     assert "\tfao_Latn\t" in (root / "language_distribution_0.tsv").read_text()

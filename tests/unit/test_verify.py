@@ -8,7 +8,7 @@ import pytest
 from danish_asr.base.errors import DatasetError
 from danish_asr.cli import main
 from danish_asr.corpus.command import check_faults, verify_command
-from danish_asr.corpus.verify import COMPARED, few_speakers, verify
+from danish_asr.corpus.verify import COMPARED, gaps_of_test, verify
 from tests.spoiled import (
     CARD,
     FIRST,
@@ -63,7 +63,7 @@ FAULTS: list[tuple[Spoil, str]] = [
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
     (lambda root: (root / SECOND).unlink(), f"{SECOND}: cannot be read"),
     (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
-    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: is missing"),
+    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
     (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
     (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
     (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to'"),
@@ -129,7 +129,9 @@ def test_too_few_test_speakers_are_announced_before_the_training(
     count: int, said: list[str]
 ) -> None:
     rows = [{"split": "test", "speaker_id": f"s{n}", "audio_size": 1000} for n in range(count)]
-    notes = [*few_speakers(pa.Table.from_pylist(rows, COMPARED))]
+    notes = [*gaps_of_test(pa.Table.from_pylist(rows, COMPARED))]
     assert [note.partition(";")[0] for note in notes] == said
-    train = [row | {"split": "train"} for row in rows]
-    assert [*few_speakers(pa.Table.from_pylist(train, COMPARED))] == []
+    train = [row | {"split": "train", "dialect": "Fynsk"} for row in rows]
+    assert [*gaps_of_test(pa.Table.from_pylist(train, COMPARED))] == []
+    notes = [*gaps_of_test(pa.Table.from_pylist([*train, *rows], COMPARED))]
+    assert "Fynsk" in notes[-1]

@@ -67,11 +67,6 @@ def resampled(mono: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     return mono
 
 
-def offset_of(samples: NDArray[Any]) -> Any:
-    """The DC offset, which is no sound: it is taken off before any level is measured."""
-    return samples.mean(dtype=np.float64).astype(samples.dtype)
-
-
 def decode(
     audio: bytes | Path,
     *,
@@ -205,15 +200,6 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
         return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
 
 
-class _Bytes(io.BytesIO):
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Damaged audio can ask for a negative position; soundfile would print a traceback."""
-        try:
-            return super().seek(offset, whence)
-        except ValueError:
-            return self.tell()
-
-
 Decoder = _SoundFile | ForwardDecoder
 
 
@@ -229,12 +215,13 @@ def open_audio(audio: bytes | Path) -> Decoder:
         return Media(audio)
     if not head.startswith(_OF_LIBSNDFILE):  # or an MP3 with anything before its first frame
         return Mp3(audio)
-    file = _SoundFile(_Bytes(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     if file.format in _WAV and not file.frames:
         # A program that wrote into a pipe left the length 0; libsndfile reads on if it is too long.
         file.close()
         content = audio if isinstance(audio, bytes) else audio.read_bytes()
-        return _SoundFile(_Bytes(content.replace(b"data" + bytes(4), b"data" + b"\xff" * 4, 1)))
+        streamed = content.replace(b"data" + bytes(4), b"data" + b"\xff" * 4, 1)
+        return _SoundFile(io.BytesIO(streamed))
     return file
 
 

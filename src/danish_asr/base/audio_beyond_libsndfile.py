@@ -1,10 +1,9 @@
 """Audio formats that libsndfile does not read well: FLAC, MP3, MP4, WebM and others.
 
 Decoding FLAC is most of the work of a conversion and of a training reader: miniaudio gives
-libsndfile's samples in half the time. Of an MP3 without a
-length tag libsndfile guesses the length from the bit rate of the first frame, and can stop long
-before the end; miniaudio counts the frames. PyAV, the extra ``media``, brings FFmpeg and is
-imported only for MP4, WebM, Matroska, ADTS, WMA, AMR, AVI and FLAC within OGG.
+libsndfile's samples in half the time. Of an MP3 without a length tag libsndfile guesses the length
+from the bit rate of the first frame, and can stop long before the end; miniaudio counts the frames.
+PyAV, the extra ``media``, brings FFmpeg and is imported only for the formats of `is_media`.
 """
 
 import io

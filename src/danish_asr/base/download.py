@@ -36,16 +36,14 @@ def download(url: str, folder: Path, show: Show) -> Path:
         answer = f"the server answers {error.code} {error.reason}"
         raise DownloadError(f"{url}: {answer}; check the address in the card") from None
     except (URLError, ConnectionError, TimeoutError, HTTPException) as error:
-        arrived = _size_of(part) / 1e6
         problem = getattr(error, "reason", error)
-        raise UnreachableError(
-            f"{url}: {problem}; {arrived:,.1f} MB have arrived and are kept"
-        ) from None
+        raise UnreachableError(f"{url}: {problem}; what has arrived is kept") from None
 
 
 def _receive(url: str, part: Path, show: Show) -> Path:
     headers = {"User-Agent": _AGENT}
-    if begin := _size_of(part):
+    begin = part.stat().st_size if part.is_file() else 0
+    if begin:
         headers["Range"] = f"bytes={begin}-"
     with urlopen(Request(url, headers=headers), timeout=60) as answer:  # noqa: S310 - of a card
         if answer.headers.get_content_type() == "text/html":
@@ -64,7 +62,3 @@ def _receive(url: str, part: Path, show: Show) -> Path:
     if total is not None and begin != total:
         raise ConnectionError(f"the connection ended at {begin:,} of {total:,} bytes")
     return part.rename(part.with_name(Path(name).name))
-
-
-def _size_of(file: Path) -> int:
-    return file.stat().st_size if file.is_file() else 0

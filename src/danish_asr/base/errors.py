@@ -21,9 +21,6 @@ EXIT_REFUSED: Final = 2
 EXIT_STOPPED: Final = 75
 """The run saved its state before it was complete (EX_TEMPFAIL); the same command continues it."""
 
-EXIT_TOO_MANY_TRIES: Final = 76
-"""A batch job has stopped as often as ``ASR_TRIES`` allows; LSF starts only 75 again."""
-
 
 class DanishAsrError(Exception):
     """Base of all errors that the user can fix."""

@@ -86,11 +86,7 @@ def sha256_of(path: Path) -> str:
 
 
 def from_yaml(text: str) -> Any:
-    """Parse YAML 1.2, as fairseq2 does (``1e-05`` is a number), into plain dicts, lists and values.
-
-    Raises:
-        ruamel.yaml.YAMLError: It is not YAML.
-    """
+    """Parse YAML 1.2, as fairseq2 does (``1e-05`` is a number); raises ruamel's `YAMLError`."""
     return YAML(typ="safe", pure=True).load(text)
 
 
@@ -157,17 +153,13 @@ def is_written(directory: Path) -> bool:
 
 
 def _has_ended(host: str, process: int) -> bool:
-    """Whether a process is one of this host that has ended.
-
-    In a container without an init it is still listed then, as a zombie.
-    """
+    """Whether a process is one of this host that has ended, or that is still listed as a zombie."""
     if host != socket.gethostname():
         return False
     try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
+        return ") Z " in Path(f"/proc/{process}/stat").read_text(encoding="utf-8")
     except OSError:
         return True
-    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def _holder(lease: SoftFileLease) -> tuple[str, int]:

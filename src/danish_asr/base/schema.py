@@ -79,7 +79,7 @@ STATISTICS_FILE: Final = "language_distribution_0.tsv"
 LEDGER_FILE: Final = "ledger.parquet"
 SUSPECTS_FILE: Final = "suspects.parquet"
 INVENTORY_FILE: Final = "manifest.json"
-WORK_DIR: Final = ".convert"  # the plan and the records of an unfinished conversion
+WORK_DIR: Final = ".convert"  # the key and the records of an unfinished conversion
 README_FILE: Final = "README.md"
 CARDS_DIR: Final = "cards"
 

@@ -20,11 +20,10 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
     ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
 }
-"""How Python's csv module reads a suffix. A CSV has one of `_DELIMITERS`; with ``|``, quotes count
-if its header has some."""
+"""How Python's csv module reads a suffix; a CSV has that of `_DELIMITERS` which its header has most
+of, or the first."""
 
-_DELIMITERS: Final = (",", ";", "\t", "|")
-"""The one that the header has most of; the first if it has none."""
+_DELIMITERS: Final = (",", ";", "\t")
 
 _QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
 
@@ -179,18 +178,13 @@ def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) ->
     form = CSV_FORMS[suffix_of(path)]
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
-    if form["delimiter"] == "|" and '"' not in header:  # as LJ Speech has it
-        form = form | {"quoting": csv.QUOTE_NONE}
-    merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
+    merged = re.compile(rf"\n\S*\.\w{{3,5}}{form['delimiter']}")
     table = csv.reader(chain([header], lines), **form)
     line = 1
     try:
         names = [name.strip() for name in next(table, ())]
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
-            raise error(
-                f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them, or, if the "
-                "line is a row, write a header above it"
-            )
+            raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them")
         line = table.line_num + 1
         for fields in table:
             if any(map(merged.search, fields)):

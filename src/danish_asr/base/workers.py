@@ -18,8 +18,7 @@ from danish_asr.base.stops import STOP_SIGNALS
 SECONDS_ALONE: Final = 5.0
 """Decoding time of a process before it starts others, which takes them some seconds."""
 
-_SECONDS_HELD: Final = 0.2
-"""How long a signal waits at most while processes work."""
+_SECONDS_HELD: Final = 0.2  # that a signal waits at most while processes work
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -104,14 +103,14 @@ def uninterrupted() -> Iterator[None]:
         yield
         return
     received: list[int] = []
-    interrupt, terminate = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM))
+    before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda stop, _: received.append(stop))
+            before[number] = signal.signal(number, lambda stop, _: received.append(stop))
         yield
     finally:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, terminate)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         if received:
             signal.raise_signal(received[0])
 

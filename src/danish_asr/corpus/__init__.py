@@ -9,9 +9,9 @@ Read first: ``convert.py``.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from danish_asr.base.errors import ConfigError
 
@@ -81,11 +81,6 @@ class ConvertOptions:
     def corpus_name(self) -> str:
         """The name of the corpus, where its rows do not name one."""
         return self.corpus or self.name
-
-    def decisive(self) -> dict[str, Any]:
-        """The options that decide the bytes of the dataset."""
-        others = ("max_drop", "workers", "ray", "without")
-        return {key: value for key, value in asdict(self).items() if key not in others}
 
 
 def shares_of(text: str) -> tuple[tuple[float, ...], int] | None:

@@ -5,7 +5,7 @@ Comes in: what a conversion or a combination has written. Goes out: `complete` e
 
 import io
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import sentencepiece
 
-from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, sweep, to_yaml
+from danish_asr.base.files import publish, publish_json, publish_text, sha256_of, to_yaml
 from danish_asr.base.schema import (
     CARDS_DIR,
     INVENTORY_FILE,
@@ -34,13 +34,12 @@ can share that index because encoding a text never gives it."""
 
 _RESERVED: Final = {" ", "▁", "▅"}  # the space, and SentencePiece's own signs
 
-ALL_CORPORA: Final = "all"  # the configuration that `load_dataset` takes by default
-
 _TEXT: Final = """\
-# {name}
+# {own.name}
 
-Speech for automatic speech recognition, made by danish-asr from `{source}`: {rows:,} utterances,
-{hours:.2f} hours of FLAC, mono, 16 kHz. {dropped:,} rows were left out; `ledger.parquet` says why.
+Speech for automatic speech recognition, made by danish-asr from `{own.source}`: {own.rows:,}
+utterances, {own.hours:.2f} hours of FLAC, mono, 16 kHz. {own.dropped_rows:,} rows were left out;
+`ledger.parquet` says why.
 
 `datasets.load_dataset("ROOT")`, with the directory of this file, loads all corpora by split;
 `cast_column("audio_bytes", datasets.Audio())` decodes the audio.
@@ -48,8 +47,7 @@ Speech for automatic speech recognition, made by danish-asr from `{source}`: {ro
 ## Licence
 
 That of the source; add it to the metadata above before you publish this dataset. CoRal has the
-licence OpenRAIL-D, which excludes speech synthesis and biometric identification: read its page on
-Hugging Face.
+licence OpenRAIL-D, which excludes speech synthesis and biometric identification.
 """
 
 
@@ -80,7 +78,6 @@ def complete(
     publish_text(root / STATISTICS_FILE, _statistics(inventory.shards))
     _write_cards(root, inventory.name, characters)
     publish_text(root / README_FILE, _readme(inventory))
-    sweep(root)
     publish_json(root / INVENTORY_FILE, asdict(inventory))
     return inventory
 
@@ -148,50 +145,22 @@ def _write_cards(root: Path, name: str, characters: Collection[str]) -> None:
 
 
 def _readme(inventory: Inventory) -> str:
+    """Text of ``README.md``; the configuration at its top is read by `datasets` and the hub."""
     languages = sorted({shard.partition("language") for shard in inventory.shards})
+    splits = {shard.partition("split") for shard in inventory.shards}
+    files = [
+        {"split": split, "path": f"{VERSION_DIR}/*/split={split}/**/*.parquet"}
+        for split in SPLITS
+        if split in splits
+    ]
     metadata = {
         "language": [hub_code(name) for name in languages],
         "task_categories": ["automatic-speech-recognition"],
-        "configs": _configs(inventory.shards),
+        "configs": [{"config_name": "default", "data_files": files}],
     }
-    text = _TEXT.format(
-        name=inventory.name,
-        source=inventory.source,
-        rows=inventory.rows,
-        hours=inventory.hours,
-        dropped=inventory.dropped_rows,
-    )
-    return f"---\n{to_yaml(metadata)}---\n\n{text}"
-
-
-def _configs(shards: Sequence[ShardEntry]) -> list[dict[str, Any]]:
-    """The configurations that `datasets` and the hub read at the top of ``README.md``."""
-    splits_of: dict[str, set[str]] = {ALL_CORPORA: set()}
-    for shard in shards:
-        for name in (ALL_CORPORA, shard.partition("corpus")):
-            splits_of.setdefault(name, set()).add(shard.partition("split"))
-    configs = []
-    for name, splits in splits_of.items():
-        is_all = name == ALL_CORPORA
-        folder = f"{VERSION_DIR}/corpus={'*' if is_all else name}"
-        files = [
-            {"split": split, "path": f"{folder}/split={split}/**/*.parquet"}
-            for split in SPLITS
-            if split in splits
-        ]
-        configs.append({"config_name": name, "default": is_all, "data_files": files})
-    return configs
+    return f"---\n{to_yaml(metadata)}---\n\n{_TEXT.format(own=inventory)}"
 
 
 def hub_code(language: str) -> str:
     """A language of omniASR, such as ``nob_Latn``, as the hub writes it."""
     return "da" if language == DANISH else language.partition("_")[0]
-
-
-def unit_of(seconds: float) -> tuple[str, int]:
-    """The unit that suits a total length, and its seconds."""
-    if seconds >= 3600:
-        return "hours", 3600
-    if seconds >= 60:
-        return "minutes", 60
-    return "seconds", 1

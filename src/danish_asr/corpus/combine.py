@@ -7,11 +7,10 @@ and its parts deleted. The same command makes it anew, from the parts as they ar
 
 import shutil
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,34 +25,33 @@ from danish_asr.base.schema import (
     INVENTORY_FILE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
+    README_FILE,
     SAMPLE_RATE,
+    STATISTICS_FILE,
     SUSPECTS_FILE,
-    WORK_DIR,
+    VERSION_DIR,
 )
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
-from danish_asr.corpus.convert import OURS, claim, finished, locked
+from danish_asr.corpus.convert import claimed
 from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.verify import repeated_ids
 
-_ROWS: Final = pa.schema(
-    [(name, pa.string()) for name in ("id", "source_id", "dialect", "corpus", "part", "path")]
+_OURS: Final = (
+    *(INVENTORY_FILE, VERSION_DIR, CARDS_DIR),
+    *(LEDGER_FILE, SUSPECTS_FILE, STATISTICS_FILE, README_FILE),
 )
-"""What is read of the parts: their names, and the paths of their shards."""
+"""What a dataset has, its inventory first."""
 
 
 class _Part(NamedTuple):
     """A built dataset that is combined with others."""
 
+    name: str  # of its card
     root: Path
     inventory: Inventory
-
-    @property
-    def name(self) -> str:
-        """The name of its card."""
-        return self.inventory.name
 
 
 def combine(
@@ -68,72 +66,63 @@ def combine(
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
-    sources = [_Part(root, read_inventory(root)) for root in parts]
+    inventories = [(root, read_inventory(root)) for root in parts]
+    sources = [_Part(inventory.name, root, inventory) for root, inventory in inventories]
     sources.sort(key=lambda part: part.name)
-    rows = pa.concat_tables([_ROWS.empty_table(), *map(_rows_of, sources)])
+    rows = pa.concat_tables(table for part in sources for table in _rows_of(part))
     _check_parts(sources, rows, name)
-    gone, dropped = list[dict[str, Any]](), LEDGER_SCHEMA.empty_table()
-    if without:
-        gone = rows.filter(is_listed(rows, read_without(without))).to_pylist()
-        if not gone:
-            raise DatasetError(
-                f"--without: {without} lists no row of the parts; expected their corpus and id"
-            )
-        reason = f"{LISTED} {without.name}"
-        dropped = pa.Table.from_pylist([_dropped(row, reason) for row in gone], LEDGER_SCHEMA)
-    suspects = pa.concat_tables([pq.read_table(part.root / SUSPECTS_FILE) for part in sources])
-    is_gone = is_listed(suspects, {(row["corpus"], row["id"]) for row in gone})
-    key = f"combine {name}"
-    with locked(out):
-        claim(out, key, anew=finished(out, key) is not None)
-        for place in (INVENTORY_FILE, *OURS):
+    listed = read_without(without) if without else set()
+    gone = rows.filter(is_listed(rows, listed))
+    reason = f"{LISTED} {without.name}" if without else ""
+    if without and not len(gone):
+        raise DatasetError(f"--without: {without} lists no row of the parts by corpus and id")
+    suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
+    with claimed(out, f"combine {name}"):
+        for place in _OURS:
             if (out / place).is_dir():
                 shutil.rmtree(out / place)
             (out / place).unlink(missing_ok=True)
-        inventory = complete(
+        return complete(
             out,
             name=name,
             source=", ".join(part.name for part in sources),
-            key=key,
+            key=f"combine {name}",
             source_rows=sum(part.inventory.source_rows for part in sources),
             shards=_place_shards(sources, out, gone),
-            ledger=pa.concat_tables([*map(_ledger, sources), dropped]),
-            suspects=suspects.filter(pc.invert(is_gone)),
+            ledger=pa.concat_tables([*map(_ledger, sources), _dropped(gone, reason)]),
+            suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
-            summary={},
-            parts=[part.name for part in sources],
+            summary=[],
         )
-        shutil.rmtree(out / WORK_DIR)
-    return inventory
 
 
-def _rows_of(part: _Part) -> pa.Table:
-    """The rows of a part, of `_ROWS`."""
-    tables = [_ROWS.empty_table()]
+def _rows_of(part: _Part) -> Iterator[pa.Table]:
+    """The rows of each shard of a part, with corpus, the part's name and the shard's path."""
+    schema = pa.schema([(name, pa.string()) for name in ("id", "source_id", "dialect")])
     for entry in part.inventory.shards:
         try:
             with pq.ParquetFile(part.root / entry.path) as parquet:
-                rows = parquet.read(["id", "source_id", "dialect"])
+                rows = parquet.read(schema.names).cast(schema)
         except (OSError, pa.ArrowException) as error:
             raise DatasetError(
                 f"{part.root}: is damaged ({error}); `danish-asr verify` lists all faults"
             ) from None
-        for value in (entry.partition("corpus"), part.name, entry.path):
-            rows = rows.append_column(_ROWS.names[rows.num_columns], pa.repeat(value, len(rows)))
-        tables.append(rows.cast(_ROWS))
-    return pa.concat_tables(tables)
+        place = {"corpus": entry.partition("corpus"), "part": part.name, "path": entry.path}
+        for name, value in place.items():
+            rows = rows.append_column(name, pa.repeat(value, len(rows)))
+        yield rows
 
 
 def _check_parts(parts: Sequence[_Part], rows: pa.Table, name: str) -> None:
     """Raise if parts share a name or a row, or have several languages."""
     names = [part.name for part in parts]
-    for own in names:
-        if names.count(own) > 1:
-            raise DatasetError(
-                f"several parts have the same name '{own}'; convert one again with another --name"
-            )
-        if own == name:  # fairseq2 refuses two cards of one name
-            raise ConfigError([f"--name: {name} is the name of a part; choose another"])
+    if len({*names}) < len(names):
+        raise DatasetError(
+            f"several parts have the same name: {', '.join(names)}; convert one again with another "
+            "--name"
+        )
+    if name in names:  # fairseq2 refuses two cards of one name
+        raise ConfigError([f"--name: {name} is the name of a part; choose another"])
     shards = [shard for part in parts for shard in part.inventory.shards]
     if len(languages := {shard.partition("language") for shard in shards}) > 1:
         raise DatasetError(f"a dataset has one language; these have {', '.join(sorted(languages))}")
@@ -145,13 +134,6 @@ def _check_parts(parts: Sequence[_Part], rows: pa.Table, name: str) -> None:
         )
 
 
-def _dropped(row: Mapping[str, Any], reason: str) -> dict[str, Any]:
-    """The row of the ledger for a row of a part."""
-    source, _, number = row["source_id"].rpartition(":")
-    about = {name: row[name] for name in ("corpus", "id", "dialect")}
-    return about | {"source": f"{row['part']}/{source}", "row": int(number), "reason": reason}
-
-
 def _ledger(part: _Part) -> pa.Table:
     """The ledger of a part; a source gets the name of the part before it."""
     ledger = pq.read_table(part.root / LEDGER_FILE)
@@ -159,31 +141,41 @@ def _ledger(part: _Part) -> pa.Table:
     return ledger.set_column(0, LEDGER_SCHEMA.field("source"), sources)
 
 
-def _place_shards(
-    parts: Sequence[_Part], out: Path, gone: Sequence[Mapping[str, Any]]
-) -> list[ShardEntry]:
+def _dropped(gone: pa.Table, reason: str) -> pa.Table:
+    """The ledger of rows of the parts that are left out."""
+    dropped = []
+    for row in gone.to_pylist():
+        file, _, number = row["source_id"].rpartition(":")
+        place = {"source": f"{row['part']}/{file}", "row": int(number), "reason": reason}
+        dropped.append(row | place)
+    return pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
+
+
+def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator[ShardEntry]:
     """Link all shards; one of which rows are left out is written anew."""
-    ids = defaultdict[tuple[str, str], set[str]](set)  # by part and shard
-    for row in gone:
-        ids[row["part"], row["path"]].add(row["id"])
+    ids = defaultdict[tuple[str, str], list[str]](list)  # by part and shard
+    for row in gone.to_pylist():
+        ids[row["part"], row["path"]].append(row["id"])
     pairs = [(part, entry) for part in parts for entry in part.inventory.shards]
-    entries = []
     for part, entry in track(pairs, "combining", len(pairs)):
         folder, _, file = entry.path.rpartition("/")
         own = replace(entry, path=f"{folder}/{part.name}~{file}")  # a name has no ~
-        if (part.name, entry.path) in ids:
-            own = _rewritten(part.root / entry.path, out, own, ids[part.name, entry.path])
-        else:
-            _link((part.root / entry.path).resolve(), out / own.path)
-        if own.rows:
-            entries.append(own)
-    return entries
+        source, target = (part.root / entry.path).resolve(), out / own.path
+        left_out = ids[part.name, entry.path]
+        if not left_out:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                target.hardlink_to(source)
+            except OSError:  # another file system
+                shutil.copyfile(source, target)
+            yield own
+        elif len(left_out) < entry.rows:
+            yield _rewritten(source, target, own, left_out)
 
 
-def _rewritten(source: Path, out: Path, entry: ShardEntry, gone: set[str]) -> ShardEntry:
+def _rewritten(source: Path, target: Path, entry: ShardEntry, gone: Sequence[str]) -> ShardEntry:
     """Write a shard without these ids; returns its entry."""
-    target = out / entry.path
-    rows = samples = 0
+    samples = 0
     with (
         pq.ParquetFile(source) as parquet,
         publish(target) as stream,
@@ -191,33 +183,19 @@ def _rewritten(source: Path, out: Path, entry: ShardEntry, gone: set[str]) -> Sh
     ):
         for number in range(parquet.num_row_groups):
             group = parquet.read_row_group(number)
-            rest = group.filter(pa.array([own not in gone for own in group["id"].to_pylist()]))
+            rest = group.filter(pc.invert(pc.is_in(group["id"], pa.array(gone))))
             if len(rest):
                 writer.write_table(rest)
-                rows += len(rest)
                 samples += pc.sum(rest["audio_size"]).as_py()
-    digest = sha256_of(target)
-    if not rows:
-        target.unlink()
-    return replace(entry, rows=rows, seconds=samples / SAMPLE_RATE, sha256=digest)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Link a file, or copy it to another file system."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    try:
-        target.hardlink_to(source)
-    except OSError:
-        shutil.copyfile(source, target)
+    seconds, digest = samples / SAMPLE_RATE, sha256_of(target)
+    return replace(entry, rows=entry.rows - len(gone), seconds=seconds, sha256=digest)
 
 
 def _characters(part: _Part) -> set[str]:
     """The characters of a part's tokenizer; none if it has no training rows."""
     path = part.root / CARDS_DIR / f"{part.name}_char.model"
-    model = sentencepiece.SentencePieceProcessor()
-    with suppress(OSError):
-        model.LoadFromSerializedProto(path.read_bytes())
-        pieces = map(model.id_to_piece, range(model.get_piece_size()))
-        return {piece for piece in pieces if len(piece) == 1}
-    return set()
+    if not path.is_file():
+        return set()
+    model = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+    pieces = map(model.id_to_piece, range(model.get_piece_size()))
+    return {piece for piece in pieces if len(piece) == 1}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -13,14 +12,11 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import SPLITS, SUSPECTS_FILE
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.cards import unit_of
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.sources import SOURCES, resolve_source
 from danish_asr.corpus.verify import LEAKS, Verification, verify
-
-_READ_AS: Final = 30  # lines about values that were read as others
 
 
 def _console() -> Console:
@@ -35,35 +31,14 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     if kind in SOURCES:
         console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
     inventory = convert(f"{kind}:{location}", out, options)
-    _print_summary(inventory, console)
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
-
-
-def _print_summary(inventory: Inventory, console: Console) -> None:
-    """Print what was read, and what is in the ledger and why."""
-    summary = inventory.summary
-    table = Table("column", "read from", "rows", "distinct", "most frequent")
-    for own in summary["columns"]:
-        values = ", ".join(f"{value} ({rows:,})" for value, rows in own["values"].items())
-        counts = f"{own['rows']:,}", f"{own['distinct']:,}"
-        table.add_row(own["column"], own["read"], *counts, Text(values))
-    console.print(table)
-    for value in summary["read_as"][:_READ_AS]:
-        column, read = value["column"], value["to"] or "no known value"
-        if column == "dialect" and not value["to"]:
-            read = "no known dialect, kept as it is"
-        console.print(f"{column}: {value['from']} is read as {read} ({value['rows']:,} rows)")
-    if summary["ignored"]:
-        console.print(f"not read: {', '.join(summary['ignored'])} (--column OURS=THEIRS takes one)")
-    for what, count in summary["counts"].items():
-        console.print(f"{what}: {count:,}")
-    for rate, rows in summary["sample_rates"].items():
-        console.print(f"sample rate of the source: {int(rate):,} Hz ({rows:,} rows)")
+    for line in inventory.summary:
+        console.print(line)
     for reason, rows in inventory.dropped.items():
         console.print(f"in the ledger: {reason} ({rows:,} rows)")
     for reason, rows in inventory.suspects.items():
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     _print_total(inventory, console)
+    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
 
 
 def _print_total(inventory: Inventory, console: Console) -> None:
@@ -118,12 +93,11 @@ def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Pat
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:
     splits = [split for split in SPLITS if any(split == own for own, _ in hours)]
-    unit, size = unit_of(sum(hours.values()) * 3600)
-    table = Table("dialect", *splits, title=unit.capitalize())
+    table = Table("dialect", *splits, title="Hours")
     for dialect in sorted({dialect for _, dialect in hours}, key=lambda name: name or "~"):
-        cells = [f"{hours.get((split, dialect), 0.0) * 3600 / size:.2f}" for split in splits]
+        cells = [f"{hours.get((split, dialect), 0.0):.3f}" for split in splits]
         table.add_row(Text(dialect or "not given"), *cells)
     table.add_section()
     totals = [sum(length for (own, _), length in hours.items() if own == name) for name in splits]
-    table.add_row("all", *(f"{total * 3600 / size:.2f}" for total in totals))
+    table.add_row("all", *(f"{total:.3f}" for total in totals))
     return table

@@ -10,13 +10,13 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from functools import partial
-from itertools import chain, count, pairwise
+from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,17 +24,11 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import AnyPath, publish_text, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
-    CARDS_DIR,
     INVENTORY_FILE,
-    LEDGER_FILE,
     LEDGER_SCHEMA,
-    README_FILE,
     ROW_GROUP_SIZE,
     SPLITS,
-    STATISTICS_FILE,
-    SUSPECTS_FILE,
     SUSPECTS_SCHEMA,
-    VERSION_DIR,
     WORK_DIR,
     partition_dir,
 )
@@ -48,7 +42,7 @@ from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.summary import summary_of
 
-OURS: Final = (VERSION_DIR, CARDS_DIR, LEDGER_FILE, README_FILE, STATISTICS_FILE, SUSPECTS_FILE)
+_KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
@@ -75,22 +69,16 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
     key = key_of(rows, corpus.version, options)
-    with locked(root):
-        if inventory := finished(root, key):
+    with claimed(root, key) as inventory:
+        if inventory:
             return inventory
-        claim(root, key)
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
-        try:
-            records = _run(work, tasks, root, rows, options)
-        finally:
-            sweep(root)
-        rates: Counter[str] = Counter()
-        for record in records:
-            rates.update(record.rates)
+        records = _run(work, tasks, root, rows, options)
+        rates = sum((Counter(record.rates) for record in records), Counter[str]())
         dropped = [row for record in records for row in record.dropped]
         suspects = [row for record in records for row in record.suspects]
         ledger = pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
-        inventory = complete(
+        return complete(
             root,
             name=options.name,
             source=corpus.name,
@@ -102,8 +90,6 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
             shards=[ShardEntry(**shard) for record in records for shard in record.shards],
             summary=summary_of(corpus, rows, ledger, rates, options.language),
         )
-        shutil.rmtree(root / WORK_DIR)
-    return inventory
 
 
 def plan_tasks(rows: pa.Table, options: ConvertOptions) -> list[Task]:
@@ -140,11 +126,8 @@ def plan_tasks(rows: pa.Table, options: ConvertOptions) -> list[Task]:
 
 def _group_sizes(rows: pa.Table) -> list[int]:
     """The sizes of the groups of files, in their order."""
-    files = rows["file"].combine_chunks().dictionary_encode().indices.to_numpy()
-    groups = rows["group"].to_numpy()
-    is_last = np.diff(files, append=-1) | np.diff(groups, append=-1)
-    sizes: list[int] = np.diff(np.flatnonzero(is_last), prepend=-1).tolist()
-    return sizes
+    groups = rows.group_by(["file", "group"], use_threads=False).aggregate([([], "count_all")])
+    return list(groups["count_all"].to_pylist())
 
 
 def _cut(sizes: Iterable[int], most: int) -> Iterator[int]:
@@ -157,26 +140,26 @@ def _cut(sizes: Iterable[int], most: int) -> Iterator[int]:
 
 def _tasks(parts: Sequence[pa.Table], language: str) -> list[Task]:
     """The tasks with the paths of their shards, which are numbered through their partition."""
-    partitions = []
-    for part in parts:
-        pairs = part.group_by(["corpus", "split"]).aggregate([]).to_pylist()
-        partitions.append(sorted((pair["corpus"], pair["split"]) for pair in pairs))
-    totals = Counter(chain.from_iterable(partitions))
-    numbers = {partition: count() for partition in totals}
-    tasks = []
-    for number, (part, own) in enumerate(zip(parts, partitions, strict=True)):
+    grouped = [part.group_by(["corpus", "split"]).aggregate([]) for part in parts]
+    partitions = [sorted(zip(*group.to_pydict().values(), strict=True)) for group in grouped]
+    totals, numbers = Counter(chain.from_iterable(partitions)), Counter[tuple[str, str]]()
+    tasks: list[Task] = []
+    for part, own in zip(parts, partitions, strict=True):
         paths = {}
         for corpus, split in own:
-            of_all = f"{next(numbers[corpus, split]):05d}-of-{totals[corpus, split]:05d}"
+            number, total = numbers[corpus, split], totals[corpus, split]
             folder = partition_dir(Path(), corpus, split, language)
-            paths[corpus, split] = (folder / f"part-{of_all}.parquet").as_posix()
-        tasks.append(Task(number, part, paths))
+            paths[corpus, split] = (folder / f"part-{number:05d}-of-{total:05d}.parquet").as_posix()
+        numbers.update(own)
+        tasks.append(Task(len(tasks), part, paths))
     return tasks
 
 
 def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
     """A digest of all that decides the bytes of a dataset; recordings are not read."""
-    chosen = json.dumps([options.decisive(), version], ensure_ascii=False, default=str)
+    others = ("max_drop", "workers", "ray", "without")
+    decisive = {name: value for name, value in asdict(options).items() if name not in others}
+    chosen = json.dumps([decisive, version], ensure_ascii=False, default=str)
     digest = hashlib.sha256(chosen.encode())
     for batch in rows.to_batches():
         digest.update(batch.serialize())
@@ -184,51 +167,37 @@ def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Hold the lock of a directory that is converted into; `DatasetError` if another one does."""
+def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
+    """Hold a directory for the work with this key; gives the inventory of one that is finished.
+
+    Raises:
+        DatasetError: Another process holds it, or it has something else.
+    """
     advice = "Wait for its end, and run the same command again; or name another --out."
     lease = take(out, error=DatasetError, advice=advice, work="conversion")
     try:
-        yield
+        inventory = read_inventory(out) if (out / INVENTORY_FILE).is_file() else None
+        if other := _other_content(out, key, inventory):
+            raise DatasetError(f"{out}: holds {other}; choose another --out, a new folder")
+        publish_text(out / _KEY, key)
+        try:
+            yield inventory
+        finally:
+            sweep(out)
+        shutil.rmtree(out / WORK_DIR)
     finally:
         lease.release()
 
 
-def finished(out: Path, key: str) -> Inventory | None:
-    """The inventory, if the dataset is finished; `DatasetError` if it is another one."""
-    if not (out / INVENTORY_FILE).is_file():
-        return None
-    inventory = read_inventory(out)
-    if inventory.key != key:
-        raise DatasetError(
-            f"{out}: holds the finished dataset '{inventory.name}', made from {inventory.source}; "
-            "its source, its options or this program differ. Choose another --out, or remove "
-            f"'{out}'"
-        )
-    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
-    return inventory
-
-
-def claim(out: Path, key: str, *, anew: bool = False) -> None:
-    """Claim ``out`` for this work, or check that the one that was begun there has this key.
-
-    Raises:
-        DatasetError: It has another key, or ``out`` holds files, and is not made anew.
-    """
-    path, ours = out / WORK_DIR / "plan.json", json.dumps({"key": key})
-    if not path.is_file():
-        present = sorted(path.name for path in out.glob("[!.]*"))
-        if present and not anew:
-            raise DatasetError(
-                f"{out}: holds {', '.join(present[:5])}, which would be mixed with the dataset; "
-                "choose another --out, a new folder"
-            )
-        publish_text(path, ours)
-    elif path.read_text(encoding="utf-8", errors="replace") != ours:
-        raise DatasetError(
-            f"{out}: holds an unfinished conversion of another source or with other options "
-            f"({path} differs); restore them to continue, or convert anew after rm -r '{out}'"
-        )
+def _other_content(out: Path, key: str, inventory: Inventory | None) -> str:
+    """What a directory holds that is not of the work with this key; empty if there is nothing."""
+    if inventory:
+        other = f"the finished dataset '{inventory.name}' of other rows or with other options"
+        return "" if inventory.key == key else f"{other} ({inventory.source})"
+    if (out / _KEY).is_file():
+        is_ours = (out / _KEY).read_text(encoding="utf-8", errors="replace") == key
+        return "" if is_ours else "an unfinished conversion of other rows or with other options"
+    return ", ".join(sorted(path.name for path in out.glob("[!.]*"))[:5])
 
 
 def _run(
@@ -251,39 +220,36 @@ def _run(
     else:
         running = run_in_processes(work, remaining, options.workers)
     most = int(len(rows) * options.max_drop + 1e-6)  # 0.29 * 100 < 29
+    dropped = [row for record in records for row in _unasked(record)]
     with closing(running):
         for record in watch("converted", running, Record.read, len(rows), done=done):
             records.append(record)
-            if len(_dropped(records)) > most:
+            dropped += _unasked(record)
+            if len(dropped) > most:
                 break  # more rows cannot reduce the drops
-    dropped = _dropped(records)
     if len(dropped) > most:
         raise DatasetError(_too_many(dropped, most, sum(map(Record.read, records)), rows))
     return sorted(records, key=lambda record: record.task)
 
 
-def _dropped(records: Sequence[Record]) -> list[dict[str, Any]]:
+def _unasked(record: Record) -> list[dict[str, Any]]:
     """The rows that no option asked to drop."""
-    return [
-        row
-        for record in records
-        for row in record.dropped
-        if row["reason"] != SHARED_SENTENCE and not row["reason"].startswith(LISTED)
-    ]
+    asked = (SHARED_SENTENCE, LISTED)
+    return [row for row in record.dropped if not row["reason"].startswith(asked)]
 
 
 def _too_many(dropped: Sequence[Mapping[str, Any]], most: int, read: int, rows: pa.Table) -> str:
-    """What to say of more than ``most`` dropped rows, with the places of the first three."""
-    reasons = Counter(row["reason"] for row in dropped)
-    counts = ", ".join(f"{reason}: {number}" for reason, number in reasons.most_common())
-    examples = []
-    for row in dropped[:3]:
-        is_file = pc.equal(rows["file"], row["source"])
-        (own,) = rows.filter(pc.and_(is_file, pc.equal(rows["row"], row["row"]))).to_pylist()
+    """What to say of more than ``most`` dropped rows, with one of each reason."""
+    one_of = {row["reason"]: row for row in reversed(dropped)}
+    counts = []
+    for reason, count in Counter(row["reason"] for row in dropped).most_common():
+        row = one_of[reason]
+        is_it = (pc.field("file") == row["source"]) & (pc.field("row") == row["row"])
+        (own,) = rows.filter(is_it).to_pylist()
         audio = f", {own['audio']}" if own["audio"] else ""
-        examples.append(f"{place_of(own)}{audio} ({row['reason']})")
+        counts.append(f"{reason}: {count:,}, such as {place_of(own)}{audio}")
     return (
         f"rows dropped: {len(dropped):,} of the first {read:,}; --max-drop allows {most} of this "
-        f"source's {len(rows):,}: {counts}. The first: {'; '.join(examples)}. Fix the "
-        "source, or go on with a larger --max-drop"
+        f"source's {len(rows):,}. {'; '.join(counts)}. Fix the source, or go on with a larger "
+        "--max-drop"
     )

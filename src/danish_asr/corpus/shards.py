@@ -1,10 +1,11 @@
 """The shards of a built dataset: as ``manifest.json`` lists them, and as their paths name them."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, VERSION_DIR
@@ -37,8 +38,7 @@ class Inventory:
     shards: list[ShardEntry]  # by path
     ledger_sha256: str
     suspects_sha256: str
-    summary: dict[str, Any]  # what was read, see `summary.summary_of`; empty if it is combined
-    parts: list[str] = field(default_factory=list)  # names, of a combined dataset
+    summary: list[str]  # lines about what was read; empty if it is combined
 
     @property
     def rows(self) -> int:
@@ -58,6 +58,8 @@ class Inventory:
 
 def read_inventory(root: Path) -> Inventory:
     """Read the inventory of a dataset; raises `DatasetError` if it is missing or damaged."""
+    if not root.is_dir():
+        raise DatasetError(f"{root}: no such folder; expected a dataset of `danish-asr convert`")
     try:
         values = json.loads((root / INVENTORY_FILE).read_text(encoding="utf-8"))
         shards = [ShardEntry(**shard) for shard in values["shards"]]
@@ -96,35 +98,31 @@ def find_shards(path: Path) -> list[Shard]:
     return shards
 
 
-def shards_of_split(path: Path, split: str) -> list[Shard]:
-    """The shards of ``<split>`` or ``<split>_<corpus>``; no file is opened.
+def splits_of(path: Path) -> dict[str, list[Shard]]:
+    """The shards of every split, ``<split>``, and of its part of a corpus, ``<split>_<corpus>``.
 
     Raises:
-        DatasetError: There is no dataset, or it has no such split.
+        DatasetError: There is no dataset.
     """
-    shards = find_shards(path)
-    name, _, corpus = split.partition("_")
-    chosen = [
-        shard
-        for shard in shards
-        if shard.keys["split"] == name and corpus in ("", shard.keys["corpus"])
-    ]
-    if not chosen:
-        names = split_names(shards)
-        listed = ", ".join(names) + splitting_hint(split, names)
-        raise DatasetError(f"split '{split}' has no rows; the dataset has: {listed}")
-    return chosen
+    splits = defaultdict[str, list[Shard]](list)
+    for shard in find_shards(path):
+        split, corpus = shard.keys["split"], shard.keys["corpus"]
+        splits[split].append(shard)
+        splits[f"{split}_{corpus}"].append(shard)
+    return dict(splits)
 
 
-def split_names(shards: Iterable[Shard]) -> list[str]:
-    """Every name that :func:`shards_of_split` takes: splits, then ``<split>_<corpus>``."""
-    pairs = {(shard.keys["split"], shard.keys["corpus"]) for shard in shards}
-    splits = sorted({split for split, _ in pairs})
-    return splits + sorted(f"{split}_{corpus}" for split, corpus in pairs)
+def shards_of_split(path: Path, split: str) -> list[Shard]:
+    """The shards of one name of `splits_of`; raises `DatasetError` if it is not there."""
+    splits = splits_of(path)
+    if split not in splits:
+        raise DatasetError(missing_split(split, splits))
+    return splits[split]
 
 
-def splitting_hint(split: str, names: Iterable[str]) -> str:
-    """How to get a split of a dataset that has only training rows; empty for other datasets."""
+def missing_split(split: str, names: Collection[str]) -> str:
+    """What to say of a split that a dataset has not, and how it gets one beside train."""
+    hint = ""
     if split in SPLITS and all(name.startswith("train") for name in names):
-        return "; `danish-asr convert ... --split-by-speaker 80/10/10` makes dev and test too"
-    return ""
+        hint = "; `danish-asr convert ... --split-by-speaker 80/10/10` makes dev and test too"
+    return f"no split '{split}'; the dataset has: {', '.join(sorted(names))}{hint}"

@@ -3,7 +3,7 @@
 Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves its page.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -88,8 +88,8 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         DatasetError: There is no finished dataset.
     """
     inventory = read_inventory(root)
-    languages = sorted({entry.partition("language") for entry in inventory.shards})
-    profile = sentence_profile(root, inventory.name, languages)
+    language = next((entry.partition("language") for entry in inventory.shards), "")
+    profile = sentence_profile(root, inventory.name, language)
     results = watch(
         "verified",
         run_in_processes(partial(_compare, root=root, profile=profile), inventory.shards, workers),
@@ -100,8 +100,9 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     rows = pa.concat_tables(tables)
     damage = [
         *_card_faults(root, inventory),
-        *_changed_files(root, inventory),
-        *filter(None, faults),
+        _file_fault(root, LEDGER_FILE, inventory.ledger_sha256),
+        _file_fault(root, SUSPECTS_FILE, inventory.suspects_sha256),
+        *faults,
     ]
     if repeated := repeated_ids(rows):
         first = ", ".join(repeated[:3])
@@ -110,9 +111,9 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
-        damage=sorted(damage),
+        damage=sorted(filter(None, damage)),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
-        notes=[*few_speakers(rows), *notes],
+        notes=[*gaps_of_test(rows), *notes],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()
@@ -122,14 +123,11 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
 
 def _compare(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
-    try:
-        if sha256_of(root / entry.path) != entry.sha256:
-            return COMPARED.empty_table(), f"{entry.path}: its sha256 differs from manifest.json"
-        with pq.ParquetFile(root / entry.path) as parquet:
-            groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-            return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
-    except (OSError, pa.ArrowException) as error:
-        return COMPARED.empty_table(), f"{entry.path}: cannot be read ({str(error)[:200]})"
+    if fault := _file_fault(root, entry.path, entry.sha256):
+        return COMPARED.empty_table(), fault
+    with pq.ParquetFile(root / entry.path) as parquet:
+        groups = map(parquet.read_row_group, range(parquet.num_row_groups))
+        return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
 
 
 def _compared(rows: pa.Table, entry: ShardEntry, profile: str) -> pa.Table:
@@ -161,21 +159,21 @@ def leaks_of(rows: pa.Table) -> list[Leak]:
     return leaks
 
 
-def few_speakers(rows: pa.Table) -> Iterator[str]:
-    """Say that error rates will have no interval, which people would learn after the training."""
-    speakers = rows.filter(pc.is_valid(rows["speaker_id"]))
-    test = speakers.filter(pc.equal(speakers["split"], "test"))
-    if len(rows) and not len(speakers):
-        yield "no row has a speaker, so speakers that splits share cannot be found"
-    if not len(test):
-        return
+def gaps_of_test(rows: pa.Table) -> Iterator[str]:
+    """Say which scores will be missing, which people would learn after the training."""
+    test, train = (rows.filter(pc.equal(rows["split"], split)) for split in ("test", "train"))
+    speakers = pc.count_distinct(rows["speaker_id"]).as_py()
     tested = pc.count_distinct(test["speaker_id"]).as_py()
-    if tested < MIN_SPEAKERS:
+    if len(rows) and not speakers:
+        yield "no row has a speaker, so speakers that splits share cannot be found"
+    if 0 < tested < MIN_SPEAKERS:
         yield (
             f"test has {tested:,} speakers; an interval needs {MIN_SPEAKERS}. All splits together "
-            f"have {pc.count_distinct(speakers['speaker_id']).as_py():,}: "
-            "docs/howto/check-data.md tests each of them once"
+            f"have {speakers:,}: docs/howto/check-data.md tests each of them once"
         )
+    of_train, of_test = ({*own["dialect"].unique().to_pylist()} for own in (train, test))
+    if len(test) and (untested := of_train - of_test - {None}):
+        yield f"test has no row of {', '.join(sorted(untested))}, which train has"
 
 
 def repeated_ids(rows: pa.Table) -> list[str]:
@@ -185,21 +183,21 @@ def repeated_ids(rows: pa.Table) -> list[str]:
     return [" ".join(row.values()) for row in repeated.to_pylist()]
 
 
-def _changed_files(root: Path, inventory: Inventory) -> Iterator[str]:
-    digests = {LEDGER_FILE: inventory.ledger_sha256, SUSPECTS_FILE: inventory.suspects_sha256}
-    for name, sha256 in digests.items():
-        if not (root / name).is_file():
-            yield f"{name}: is missing"
-        elif sha256_of(root / name) != sha256:
-            yield f"{name}: its sha256 differs from manifest.json"
+def _file_fault(root: Path, name: str, sha256: str) -> str:
+    """What is wrong with a file; empty if it is as the conversion wrote it."""
+    try:
+        is_same = sha256_of(root / name) == sha256
+    except OSError as error:
+        return f"{name}: cannot be read ({error.strerror})"
+    return "" if is_same else f"{name}: its sha256 differs from manifest.json"
 
 
-def sentence_profile(root: Path, name: str, languages: Sequence[str]) -> str:
+def sentence_profile(root: Path, name: str, language: str) -> str:
     """The profile under which sentences are compared: that of the card, or its language's first."""
-    own = None
     with suppress(OSError, ValueError, YAMLError, AttributeError):  # `_card_faults` says them
-        own = _card(root, name).get("text_profile")
-    return str(own or (text_profiles(languages[0])[0] if languages else "plain"))
+        if own := _card(root, name).get("text_profile"):
+            return str(own)
+    return text_profiles(language)[0]
 
 
 def _card(root: Path, name: str) -> Any:

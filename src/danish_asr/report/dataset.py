@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import AudioError, decode, offset_of, to_flac
+from danish_asr.base.audio import AudioError, decode, to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
@@ -263,7 +263,7 @@ def measure(audio: bytes) -> Measures:
     """
     mono, _ = decode(audio)
     wave = mono.astype(np.float64)
-    wave -= offset_of(wave)
+    wave -= wave.mean()
     size = len(wave) // _WINDOW * _WINDOW
     windows = wave[:size].reshape(-1, _WINDOW) if size else wave[None]
     levels = _decibels(np.square(windows).mean(axis=1))

@@ -19,7 +19,6 @@ from danish_asr.base.schema import (
     MIN_SPEAKERS,
     SUSPECTS_FILE,
 )
-from danish_asr.corpus.cards import unit_of
 from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.verify import leaks_of, sentence_profile
@@ -97,7 +96,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),
         total=total,
-        unit=unit_of(total.hours * 3600),
+        unit=_unit_of(total.hours * 3600),
         splits={group.names[0]: group for group in dataset.groups(table, "split")},
         groupings={
             key: dataset.lines(table, key) for key in _TITLES if dataset.has_values(table, key)
@@ -122,8 +121,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
 def compared(root: Path, rows: Rows) -> pa.Table:
     """What `leaks_of` compares; of audio, only that whose length occurs in several splits."""
     table = rows.table
-    languages = sorted(table["language"].unique().to_pylist())
-    spoken = normalizer(sentence_profile(root, _name(root), languages))
+    spoken = normalizer(sentence_profile(root, _name(root), table["language"][0].as_py()))
     splits_of_length = table.group_by("seconds").aggregate([("split", "count_distinct")])
     shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
     digests: list[bytes | None] = [None] * len(table)
@@ -132,6 +130,15 @@ def compared(root: Path, rows: Rows) -> pa.Table:
     columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
     sentences = sentences_of(table["text"], spoken)
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
+
+
+def _unit_of(seconds: float) -> tuple[str, int]:
+    """The unit that suits a total length, and its seconds."""
+    if seconds >= 3600:
+        return "hours", 3600
+    if seconds >= 60:
+        return "minutes", 60
+    return "seconds", 1
 
 
 def _name(root: Path) -> str:

@@ -45,7 +45,7 @@ def test_a_combined_dataset_has_no_faults_and_links_its_shards(parts: Path, tmp_
     inventory = combined(parts, "ab", tmp_path / "all")
     assert verify(tmp_path / "all").faults == []
     assert inventory.rows == 22
-    assert inventory.parts == ["a", "b"]
+    assert inventory.source == "a, b"
     own = {path.stat().st_ino for path in (parts / "a" / "version=0").rglob("*.parquet")}
     assert own <= {path.stat().st_ino for path in (tmp_path / "all").rglob("*.parquet")}
     lines = (tmp_path / "all" / TSV).read_text().splitlines()
@@ -143,7 +143,7 @@ def started(parts: Path, names: Sequence[str], out: Path) -> subprocess.Popen[by
 
 def mark_of(out: Path) -> int:
     try:
-        return (out / ".convert" / "plan.json").stat().st_mtime_ns
+        return (out / ".convert" / "key").stat().st_mtime_ns
     except FileNotFoundError:
         return 0
 
@@ -180,8 +180,9 @@ def test_a_combination_stopped_at_any_moment_ends_with_the_same_files(
 @pytest.mark.parametrize(
     ("names", "listed", "reason"),
     [
-        (("a", "a"), "", "have the same name 'a'"),
-        (("a", "none"), "", "none: not a finished dataset"),
+        (("a", "a"), "", "have the same name: a, a"),
+        (("a", "none"), "", "none: no such folder"),
+        (("a", "empty"), "", "empty: not a finished dataset"),
         (("a", "copy"), "", "a and copy share 11 rows, such as a a_"),
         (("a", "norsk"), "", "one language; these have dan_Latn, nob_Latn"),
         (("a", "b"), "corpus,id\na,nobody\n", "--without: .*list.csv"),
@@ -193,6 +194,7 @@ def test_what_cannot_be_combined_is_refused(
 ) -> None:
     for name in ("a", "b"):
         (tmp_path / name).symlink_to(parts / name)
+    (tmp_path / "empty").mkdir()
     if "norsk" in names:
         build_part(tmp_path / "norsk", language="nob_Latn")
     if "copy" in names:

@@ -66,7 +66,7 @@ NAMES = (
 @pytest.mark.parametrize("names", NAMES, ids=["lower case", "capitals", "in Danish"])
 @pytest.mark.parametrize(
     ("suffix", "between"),
-    [("csv", ","), ("csv", ";"), ("csv", "\t"), ("csv", "|"), ("tsv", "\t"), ("CSV", ",")],
+    [("csv", ","), ("csv", ";"), ("csv", "\t"), ("tsv", "\t"), ("CSV", ",")],
 )
 def test_usual_names_of_columns_and_delimiters_are_found(
     tmp_path: Path, names: tuple[str, ...], suffix: str, between: str
@@ -187,7 +187,7 @@ def test_a_line_that_cannot_be_read_goes_to_the_ledger(
     path.write_bytes(b"\n".join([GOOD.encode(), b"", line, GOOD.encode()]))
     assert [row["refused"] for row in rows_of(path)] == [None, reason, None]
     (tmp_path / "a.wav").write_bytes(tone(0.2))
-    with pytest.raises(DatasetError, match=rf"The first: train\.jsonl, line 3.* \({reason}\)"):
+    with pytest.raises(DatasetError, match=rf"{reason}: 1, such as train\.jsonl, line 3"):
         convert(path, tmp_path / "ds", options(split="train"))
     convert(path, tmp_path / "ds", options(split="train", max_drop=0.5))
     (entry,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
@@ -242,15 +242,6 @@ def test_other_json_in_a_folder_is_ignored(tmp_path: Path, content: str) -> None
     (tmp_path / "train.jsonl").write_text(GOOD)
     (tmp_path / "notes.json").write_text(content)
     assert {row["file"] for row in rows_of(tmp_path)} == {"train.jsonl"}
-
-
-def test_quotes_are_text_where_fields_are_separated_by_a_bar(tmp_path: Path) -> None:
-    texts = ["ja", '"kan du', 'en "god" dag']
-    lines = [f"wav/{number}.wav|{text}" for number, text in enumerate(texts)]
-    path = write_csv(tmp_path / "train.csv", "path|text", *lines)
-    assert [row["text"] for row in rows_of(path)] == texts
-    write_csv(path, '"path"|"text"', '"a.wav"|"ja | ""tak"""')
-    assert [row["text"] for row in rows_of(path)] == ['ja | "tak"']
 
 
 def test_ids_in_a_column_of_capitals_are_unique_and_may_be_of_several_columns(

@@ -8,8 +8,8 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, repeat
+import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
 from danish_asr.corpus.sources.parquet import open_parquet
 from danish_asr.corpus.sources.voices import (
-    AGES,
+    AGE_GROUPS,
     DIALECT_VOICES,
     Espeak,
     SyntheticSpeaker,
@@ -37,51 +37,25 @@ from danish_asr.corpus.sources.voices import (
 )
 from danish_asr.text.numerals import spell_numerals
 
-OPENERS: Final = ("ja", "nej", "så", "øh", "men", "og så")
-"""The first words of utterances in conversations; "øh" is a filler, which scoring removes."""
-
-_NAMES = "Anna", "Bo", "Freja", "Søren", "Kåre", "Mette", "Åse", "Jonas", "Ida", "Lærke"
-_NUMERALS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 20, 21, 25, 50, 75, 100)
-_WORDS: Final = {
-    "opener": OPENERS,
-    "name": _NAMES,
-    "other": _NAMES,
-    "verb": ("køber", "sælger", "finder", "henter", "tæller", "maler", "vasker", "låner"),
-    "numeral": _NUMERALS,
-    "price": _NUMERALS,
-    "adjective": ("røde", "små", "gamle", "nye", "blå", "grønne", "store", "pæne"),
-    "noun": ("æbler", "biler", "bøger", "både", "heste", "køer", "pærer", "stole", "kager", "får"),
-    "place": ("i Aarhus", "på Fyn", "i Ribe", "på Møn", "i Skagen", "i Køge", "på Ærø", "i Odense"),
-}
-
-_READ_ALOUD: Final = (
-    "{name} {verb} {numeral} {adjective} {noun}",
-    "{name} {verb} {adjective} {noun} {place}",
-    "{numeral} % af alle {noun} {place} er {adjective}",
-    "{name} og {other} {verb} {numeral} {noun}",
-    "{numeral} {adjective} {noun} koster {price} kroner",
+_SENTENCES: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("sentences.toml").read_text(encoding="utf-8")
 )
-_CONVERSATION: Final = (
-    "{opener} jeg {verb} {numeral} {noun} {place}",
-    "{opener} {name} {verb} {adjective} {noun}",
-    "{opener} {name} og {other} bor {place}",
-    "{opener} {adjective} {noun} koster {price} kroner",
-)
+OPENERS: Final[list[str]] = _SENTENCES["words"]["opener"]
+"""The first words of utterances in conversations."""
 
 
 def draw_sentence(random: Random, split: str, *, conversation: bool) -> str:
     """Draw a sentence of a split, as it is written; some have digits and ``%``."""
-    # The order of the draws fixes the bytes of the corpus: these words, the template, the others.
-    kinds = "opener noun place" if conversation else "name noun place numeral adjective"
-    choices: Mapping[str, Sequence[str | int]] = _WORDS
-    templates: Sequence[str] = _CONVERSATION if conversation else _READ_ALOUD
+    words_of = _SENTENCES["words"]
+    form = _SENTENCES["conversation" if conversation else "read_aloud"]
     while True:
-        words = {kind: random.choice(choices[kind]) for kind in kinds.split()}
-        template = random.choice(templates)
+        # The order of the draws fixes the bytes of the corpus.
+        words = {kind: random.choice(words_of[kind]) for kind in form["first"]}
+        template = random.choice(form["templates"])
         for kind in re.findall(r"\w+(?=})", template):
             if kind not in words:
-                words[kind] = random.choice(choices[kind])
-        written = template.format(**words)
+                words[kind] = random.choice(words_of[kind])
+        written = str(template.format(**words))
         if split_of_sentence(written) == split:
             return written
 
@@ -101,15 +75,8 @@ def split_of_sentence(written: str) -> str:
 
 
 _SAMPLE_RATE: Final = 48_000  # Hz, as in CoRal
-_SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}
-"""The share of each subset in every split."""
-
-_SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}
-"""CoRal's names for our splits."""
-
-_SILENCE: Final = (-0.25, 0.25)
-"""Seconds before and after the speech; below 0 there is none."""
-
+_SUBSETS: Final = {"read_aloud": 0.75, "conversation": 0.25}  # shares of every split
+_SPLITS: Final = {"train": "train", "val": "dev", "test": "test"}  # ours by CoRal's names
 _ROWS_PER_FILE: Final = 500
 _ROWS_PER_SPEAKER: Final = {"train": 30, "dev": 8, "test": 8}
 
@@ -123,7 +90,6 @@ class _File(NamedTuple):
     path: Path
     subset: str
     split: str
-    seed: str
     utterances: list[tuple[int, SyntheticSpeaker]]
 
 
@@ -146,31 +112,30 @@ def open_synthetic(location: str, options: ConvertOptions) -> Source:
 def _plan(folder: Path, sizes: Mapping[str, int]) -> Iterator[_File]:
     for subset, share in _SUBSETS.items():
         for name, split in _SPLITS.items():
-            seed = f"1/{subset}/{split}"
-            random = Random(seed)  # noqa: S311 - not for cryptography
+            random = Random(f"1/{subset}/{split}")  # noqa: S311 - not for cryptography
             speakers = _draw_speakers(random, subset, split, sizes[split] * share)
             utterances = list(enumerate(speakers))
             parts = max(1, math.ceil(len(utterances) / _ROWS_PER_FILE))
             for part in range(parts):
                 path = folder / subset / f"{name}-{part:05d}-of-{parts:05d}.parquet"
-                yield _File(path, subset, split, seed, utterances[part::parts])
+                yield _File(path, subset, split, utterances[part::parts])
 
 
 def _draw_speakers(random: Random, subset: str, split: str, rows: float) -> list[SyntheticSpeaker]:
     """The speaker of each utterance; in dev and test, every dialect has 3 % of the rows."""
-    least = 0.0 if split == "train" else rows * 0.03
-    own_voices = DIALECT_VOICES
-    total = sum(voice.share for voice in own_voices.values())
-    # Every age group is in dev and test.
-    groups = [] if split == "train" else list(range(len(AGES)))
+    is_train = split == "train"
+    total = sum(voice.share for voice in DIALECT_VOICES.values())
     drawn: list[SyntheticSpeaker] = []
-    for number, (dialect, voice) in enumerate(own_voices.items()):
-        own = max(1, round(max(rows * voice.share / total, least)))
-        count = max(1, len(groups), round(own / _ROWS_PER_SPEAKER[split]))
-        speakers = [
-            draw_speaker(random, f"spe_{subset}_{split}_{number}{index:03d}", dialect, group)
-            for index, group in zip(range(count), chain(groups, repeat(None)), strict=False)
-        ]
+    for number, (dialect, voice) in enumerate(DIALECT_VOICES.items()):
+        share = max(voice.share / total, 0.0 if is_train else 0.03)
+        own = max(1, round(rows * share))
+        count = max(1 if is_train else len(AGE_GROUPS), round(own / _ROWS_PER_SPEAKER[split]))
+        speakers = []
+        for index in range(count):
+            # Every age group is in dev and test.
+            age_group = None if is_train or index >= len(AGE_GROUPS) else index
+            id_ = f"spe_{subset}_{split}_{number}{index:03d}"
+            speakers.append(draw_speaker(random, id_, dialect, age_group))
         drawn += [speakers[index % count] for index in range(own)]
     random.shuffle(drawn)
     return drawn
@@ -184,13 +149,14 @@ def _write_file(file: _File) -> None:
 
 
 def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) -> dict[str, Any]:
-    random = Random(f"{file.seed}/{number}")  # noqa: S311 - not for cryptography
+    random = Random(f"1/{file.subset}/{file.split}/{number}")  # noqa: S311 - not for cryptography
     conversation = file.subset == "conversation"
     text = draw_sentence(random, file.split, conversation=conversation)
     speech = espeak.speak(speak(text), speaker)
     # As the speaker's device records it: with white noise, at its own level.
     noise = np.random.default_rng(random.getrandbits(64))
-    silence = [max(0, round(random.uniform(*_SILENCE) * espeak.sample_rate)) for _ in range(2)]
+    # Up to a quarter of a second of silence before half of the utterances, and after half.
+    silence = [max(0, round(random.uniform(-0.25, 0.25) * espeak.sample_rate)) for _ in range(2)]
     level = float(np.sqrt(np.mean(speech**2))) * 10 ** (-speaker.noise_db / 20)
     padded = np.pad(speech, silence)
     mixed = padded + level * noise.standard_normal(len(padded), np.float32)
@@ -201,7 +167,7 @@ def _row(espeak: Espeak, file: _File, number: int, speaker: SyntheticSpeaker) ->
     soundfile.write(audio, resampled, _SAMPLE_RATE, format="FLAC", subtype="PCM_16")
     ids: dict[str, Any] = {"id_recording": f"rec_{file.split}_{number:06d}"}
     if conversation:
-        part = {"id_segment": number % 20}
-        ids = {"id_conversation": f"con_{file.split}_{number // 20:05d}"} | part
+        conversation_id = f"con_{file.split}_{number // 20:05d}"
+        ids = {"id_conversation": conversation_id, "id_segment": number % 20}
     name = f"{file.subset}_{file.split}_{number:06d}.flac"
     return ids | speaker.row | {"text": text, "audio": {"bytes": audio.getvalue(), "path": name}}

@@ -1,13 +1,14 @@
-"""The speech of the synthetic corpus: eSpeak NG, and a table of its voices per dialect group.
+"""The speech of the synthetic corpus: eSpeak NG, and its speakers in ``voices.toml``.
 
 A synthesiser has no Danish dialects. Each group has its own voices, rate, pitch and melody instead,
 which describe no real dialect. Non-native speech is Danish text in a Norwegian or Swedish voice.
 """
 
 import ctypes
-from collections.abc import Mapping
+import tomllib
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -19,36 +20,23 @@ from danish_asr.corpus.people import NON_NATIVE, SUB_DIALECTS
 
 
 class DialectVoice(NamedTuple):
-    """Settings of a dialect group; rate and pitch are those of a speaker of middle age."""
+    """Settings of a dialect group in ``voices.toml``."""
 
-    share: float  # per cent of the corpus, as in CoRal's read-aloud training split
-    women: tuple[str, ...]
-    men: tuple[str, ...]
+    share: float
+    women: list[str]
+    men: list[str]
     rate: int
     pitch: int
     pitch_range: int
 
 
-DIALECT_VOICES: Final[Mapping[str, DialectVoice]] = {
-    "Østjysk": DialectVoice(26.6, ("da+f1", "da+f2"), ("da+m1", "da+m2"), 170, 50, 50),
-    "Sjællandsk": DialectVoice(15.7, ("da+f3", "da+Annie"), ("da+m3", "da+m4"), 165, 52, 60),
-    "Nordjysk": DialectVoice(14.7, ("da+f4", "da+linda"), ("da+m5", "da+Denis"), 180, 48, 40),
-    "Københavnsk": DialectVoice(13.6, ("da+Alicia", "da+steph"), ("da+m6", "da+Andy"), 185, 55, 55),
-    "Vestjysk": DialectVoice(11.7, ("da+Andrea", "da+anika"), ("da+m7", "da+Gene"), 160, 45, 30),
-    "Sønderjysk": DialectVoice(4.9, ("da+f5",), ("da+m8",), 155, 42, 20),
-    "Bornholmsk": DialectVoice(4.4, ("da+steph2",), ("da+Michael",), 150, 60, 90),
-    "Fynsk": DialectVoice(4.4, ("da+belinda",), ("da+Lee",), 160, 58, 75),
-    NON_NATIVE: DialectVoice(4.0, ("nb+f2", "sv+f3"), ("nb+m3", "sv+m1"), 140, 50, 50),
-    "Sydømål": DialectVoice(0.2, ("da+aunty",), ("da+Jacky",), 145, 40, 25),
+_VOICES: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("voices.toml").read_text(encoding="utf-8")
+)
+DIALECT_VOICES: Final = {
+    dialect: DialectVoice(**values) for dialect, values in _VOICES["dialects"].items()
 }
-
-AGES: Final = ((18, 24), (25, 49), (50, 80))
-_AGE_SHARES: Final = (6.4, 37.2, 56.4)
-_AGE_RATE: Final = (15, 0, -15)
-_AGE_PITCH: Final = (8, 0, -6)
-"""Of each age group: youngest and oldest, per cent, and what it adds to rate and pitch."""
-
-_GENDER_SHARES: Final = {"female": 70.6, "male": 27.5, "nonbinary": 2.0}
+AGE_GROUPS: Final[list[dict[str, Any]]] = _VOICES["ages"]
 
 # From espeak-ng's speak_lib.h.
 _OUTPUT_SYNCHRONOUS, _CHARS_UTF8 = 2, 1
@@ -72,31 +60,33 @@ class SyntheticSpeaker:
 
 
 def draw_speaker(random: Random, id_: str, dialect: str, age_group: int | None) -> SyntheticSpeaker:
-    """Draw a speaker of a dialect; ``age_group`` is an index into `AGES`, None for any.
+    """Draw a speaker of a dialect; ``age_group`` is an index into `AGE_GROUPS`, None for any.
 
     The order of the draws fixes the bytes of the corpus.
     """
     settings = DIALECT_VOICES[dialect]
     if age_group is None:
-        age_group = random.choices(range(len(AGES)), _AGE_SHARES)[0]
-    gender = random.choices(list(_GENDER_SHARES), list(_GENDER_SHARES.values()))[0]
-    every = settings.women + settings.men
-    voices = {"female": settings.women, "male": settings.men}.get(gender, every)
+        shares = [group["share"] for group in AGE_GROUPS]
+        age_group = random.choices(range(len(AGE_GROUPS)), shares)[0]
+    ages = AGE_GROUPS[age_group]
+    genders = _VOICES["genders"]
+    gender = random.choices(list(genders), list(genders.values()))[0]
+    everyone = settings.women + settings.men
+    voices = {"female": settings.women, "male": settings.men}.get(gender, everyone)
     native = dialect != NON_NATIVE
+    spoken = dialect if native else "Sjællandsk"
     return SyntheticSpeaker(
         row={
             "id_speaker": id_,
-            "dialect": random.choice(
-                SUB_DIALECTS.get(dialect if native else "Sjællandsk", (dialect,))
-            ),
-            "age": random.randint(*AGES[age_group]),
+            "dialect": random.choice(SUB_DIALECTS.get(spoken, (spoken,))),
+            "age": random.randint(*ages["years"]),
             "gender": gender,
             "country_birth": "DK" if native else random.choice(("NO", "SE")),
         },
         voice=random.choice(voices),
-        rate=settings.rate + _AGE_RATE[age_group] + random.randint(-12, 12),
-        pitch=settings.pitch + _AGE_PITCH[age_group] + random.randint(-8, 8),
-        pitch_range=max(0, min(99, settings.pitch_range + random.randint(-8, 8))),
+        rate=settings.rate + ages["rate"] + random.randint(-12, 12),
+        pitch=settings.pitch + ages["pitch"] + random.randint(-8, 8),
+        pitch_range=settings.pitch_range + random.randint(-8, 8),
         noise_db=random.uniform(30, 45),
         gain_db=random.uniform(0, 12),
     )

@@ -23,13 +23,7 @@ from polars.exceptions import PolarsError
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
-from danish_asr.corpus.shards import (
-    Shard,
-    find_shards,
-    shards_of_split,
-    split_names,
-    splitting_hint,
-)
+from danish_asr.corpus.shards import Shard, missing_split, shards_of_split, splits_of
 from danish_asr.recipe.config.schema import AsrConfig, WeightConfig, names_of_splits
 from danish_asr.recipe.data.audio import Audio, places_of
 from danish_asr.text.profiles import normalizer
@@ -312,12 +306,11 @@ def training_rows(
 
 
 def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
-    names = split_names(find_shards(dataset.path))
+    names = splits_of(dataset.path)
     key = "dataset.valid_split" if config.trains else "evaluator.split"
     splits = dict.fromkeys(names_of_splits(config.dataset.valid_split), key)
     if config.trains:
         splits[config.dataset.train_split] = "dataset.train_split"
     for split, named_by in splits.items():
         if split not in names:
-            hint = splitting_hint(split, names)
-            yield f"{named_by}: no split '{split}'; the dataset has: {', '.join(names)}{hint}"
+            yield f"{named_by}: {missing_split(split, names)}"
