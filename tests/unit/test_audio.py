@@ -116,6 +116,7 @@ def test_samples_of_16_khz_stay_as_they_are(container: str, subtype: str) -> Non
 @pytest.mark.parametrize(
     ("audio", "reason"),
     [
+        (b"", "empty file"),
         (b"this is no audio", "undecodable audio"),
         (tone(0.5, format="FLAC")[:900], "undecodable audio"),
         (tone(0.0), "zero samples"),

@@ -207,10 +207,12 @@ def open_audio(audio: bytes | Path) -> Decoder:
     """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
 
     Raises:
-        AudioError: There is no such file.
+        AudioError: There is no such file, or it is empty.
         SourceError: The file exists and cannot be read.
     """
     head = _head_of(audio)
+    if not head:
+        raise AudioError("empty file")
     if is_media(head):
         return Media(audio)
     if not head.startswith(_OF_LIBSNDFILE):  # or an MP3 with anything before its first frame
