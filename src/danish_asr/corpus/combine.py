@@ -61,15 +61,18 @@ def combine(
 
     Raises:
         ConfigError: The name is impossible.
-        DatasetError: A part is unfinished, parts share a name or a row, or ``out`` holds something
-            else.
+        DatasetError: A part is unfinished, parts share a name or a row or have none, or ``out`` holds
+            something else.
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
     inventories = [(root, read_inventory(root)) for root in parts]
     sources = [_Part(inventory.name, root, inventory) for root, inventory in inventories]
     sources.sort(key=lambda part: part.name)
-    rows = pa.concat_tables(table for part in sources for table in _rows_of(part))
+    tables = [table for part in sources for table in _rows_of(part)]
+    if not tables:
+        raise DatasetError(f"{', '.join(map(str, parts))}: no part has a row")
+    rows = pa.concat_tables(tables)
     _check_parts(sources, rows, name)
     listed = read_without(without) if without else set()
     gone = rows.filter(is_listed(rows, listed))

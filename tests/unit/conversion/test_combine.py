@@ -183,6 +183,7 @@ def test_a_combination_stopped_at_any_moment_ends_with_the_same_files(
         (("a", "a"), "", "have the same name: a, a"),
         (("a", "none"), "", "none: no such folder"),
         (("a", "empty"), "", "empty: not a finished dataset"),
+        (("rowless",), "", "rowless: no part has a row"),
         (("a", "copy"), "", "a and copy share 11 rows, such as a a_"),
         (("a", "norsk"), "", "one language; these have dan_Latn, nob_Latn"),
         (("a", "b"), "corpus,id\na,nobody\n", "--without: .*list.csv"),
@@ -197,9 +198,10 @@ def test_what_cannot_be_combined_is_refused(
     (tmp_path / "empty").mkdir()
     if "norsk" in names:
         build_part(tmp_path / "norsk", language="nob_Latn")
-    if "copy" in names:
-        shutil.copytree(parts / "a", tmp_path / "copy")
-        change_manifest(tmp_path / "copy", lambda manifest: manifest.update(name="copy"))
+    for name in ("copy", "rowless"):
+        shutil.copytree(parts / "a", tmp_path / name)
+    change_manifest(tmp_path / "copy", lambda manifest: manifest.update(name="copy"))
+    change_manifest(tmp_path / "rowless", lambda manifest: manifest.update(shards=[]))
     (tmp_path / "list.csv").write_text(listed)
     options = {"without": tmp_path / "list.csv"} if listed else {}
     with pytest.raises(DanishAsrError, match=reason):
