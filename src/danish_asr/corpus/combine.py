@@ -61,8 +61,8 @@ def combine(
 
     Raises:
         ConfigError: The name is impossible.
-        DatasetError: A part is unfinished, parts share a name or a row or have none, or ``out`` holds
-            something else.
+        DatasetError: A part is unfinished, parts share a name or a row, or have none, or ``out``
+            holds something else.
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
