@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Self, cast, final
 
 import numpy as np
@@ -61,6 +60,7 @@ def open_reader(
         num_accumulate = config.trainer.grad_accumulation.num_batches
     stage = Stage(
         index=index,
+        texts=index.rows.drop(NUMBERS),
         make_epoch=epochs.make if epochs else _every_row(index, section),
         targets=targets,
         dtype=waveform_dtype(gangs, config),
@@ -358,6 +358,7 @@ class Stage:
     """
 
     index: Index  # with targets
+    texts: pl.DataFrame  # its columns of texts
     make_epoch: Callable[[int], Epoch]
     targets: Targets
     dtype: torch.dtype
@@ -365,10 +366,6 @@ class Stage:
     shortest: int  # shorter waveforms are padded to so many samples: the model's first frame
     transforms: Sequence[Transform]  # but speed, which comes with the epoch
     pin_memory: bool
-
-    @cached_property
-    def _texts(self) -> pl.DataFrame:
-        return self.index.rows.drop(NUMBERS)
 
     def load(self, rows: Rows, epoch: Epoch, *, seed: Sequence[int], first: int) -> Seq2SeqBatch:
         """Load rows of the index, of which the first has this place in the epoch; thread-safe.
@@ -379,9 +376,8 @@ class Stage:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
         """
         # Row by row: for a few rows, a gather of polars takes twenty times as long.
-        columns = zip(*map(self._texts.row, rows.tolist()), strict=True)
-        names = self._texts.columns
-        example = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        columns = zip(*map(self.texts.row, rows.tolist()), strict=True)
+        example = dict(zip(self.texts.columns, map(list, columns), strict=True))
         targets = [self.targets(text) for text in example.pop(TARGET)]
         example["audio_size"] = self.index.lengths[rows].tolist()
         example["target_size"] = [len(target) for target in targets]
