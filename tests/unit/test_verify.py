@@ -124,7 +124,7 @@ def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, share
     assert ("sentences" in faults_of(root)) == shared
 
 
-@pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["test has 7 speakers"])])
+@pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["speakers in test: 7"])])
 def test_too_few_test_speakers_are_announced_before_the_training(
     count: int, said: list[str]
 ) -> None:

@@ -40,7 +40,7 @@ def main(command: Callable[[], object] = app) -> None:
         typer.echo(f"danish-asr: {error}", err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
-        if error.errno not in {errno.EACCES, errno.EPERM, errno.ENOSPC}:
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT}:
             raise
         if error.filename is None:  # a write to the standard output
             discard_output()

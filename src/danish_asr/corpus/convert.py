@@ -212,7 +212,7 @@ def _run(
     It ends early, with `DatasetError`, when more rows are dropped than ``max_drop`` allows.
     """
     records = [record for task in tasks if (record := read_record(out, task))]
-    done = sum(map(Record.read, records))
+    done = sum(map(Record.rows_read, records))
     finished = {record.task for record in records}
     remaining = [task for task in tasks if task.number not in finished]
     if options.ray:
@@ -222,13 +222,13 @@ def _run(
     most = int(len(rows) * options.max_drop + 1e-6)  # 0.29 * 100 < 29
     dropped = [row for record in records for row in _unasked(record)]
     with closing(running):
-        for record in watch("converted", running, Record.read, len(rows), done=done):
+        for record in watch("converted", running, Record.rows_read, len(rows), done=done):
             records.append(record)
             dropped += _unasked(record)
             if len(dropped) > most:
                 break  # more rows cannot reduce the drops
     if len(dropped) > most:
-        raise DatasetError(_too_many(dropped, most, sum(map(Record.read, records)), rows))
+        raise DatasetError(_too_many(dropped, most, sum(map(Record.rows_read, records)), rows))
     return sorted(records, key=lambda record: record.task)
 
 

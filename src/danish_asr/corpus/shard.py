@@ -84,7 +84,7 @@ class Record:
     rates: dict[str, int] = field(default_factory=dict)  # rows per sample rate of the source
     characters: str = ""  # of the written texts of train, raw and under profiles
 
-    def read(self) -> int:
+    def rows_read(self) -> int:
         """Rows of the source."""
         return sum(int(shard["rows"]) for shard in self.shards) + len(self.dropped)
 
@@ -211,7 +211,7 @@ def to_row(
 def examine(mono: NDArray[np.float32], text: str) -> Iterator[tuple[str, float]]:
     """Yield the reasons to suspect an utterance of 16 kHz, with what was measured.
 
-    Levels are those without DC offset.
+    Loudness and silence are those without DC offset; peaks are as they are.
 
     Raises:
         AudioError: It cannot be speech.

@@ -168,7 +168,7 @@ def gaps_of_test(rows: pa.Table) -> Iterator[str]:
         yield "no row has a speaker, so speakers that splits share cannot be found"
     if 0 < tested < MIN_SPEAKERS:
         yield (
-            f"test has {tested:,} speakers; an interval needs {MIN_SPEAKERS}. All splits together "
+            f"speakers in test: {tested:,}; an interval needs {MIN_SPEAKERS}. All splits together "
             f"have {speakers:,}: docs/howto/check-data.md tests each of them once"
         )
     of_train, of_test = ({*own["dialect"].unique().to_pylist()} for own in (train, test))

@@ -271,7 +271,7 @@ def _joined(before: Speech, after: Speech) -> Speech:
         text=f"{before.text} {after.text}",
         end=after.end,
         last=after.last,
-        cer=(a * before.cer + b * after.cer) / (a + b),
+        cer=(a * before.cer + b * after.cer) / max(a + b, 1),
     )
 
 

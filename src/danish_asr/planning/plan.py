@@ -122,9 +122,9 @@ def _verdict(plan: Plan) -> Iterator[str]:
     fits = "It fits" if plan.fits else "It does not fit"
     yield f"{fits} {plan.card.name}: {total} of {gib:.1f} GiB."
     for hint in plan.hints:
-        fits = "fits" if hint.total <= gib * _GIB else "does not fit"
+        then = "fits" if hint.total <= gib * _GIB else "does not fit"
         yield f"  {hint.name}: {hint.values}"
-        yield f"      {total} becomes {hint.total / _GIB:.1f} GiB, which {fits}; costs {hint.cost}"
+        yield f"      {total} becomes {hint.total / _GIB:.1f} GiB, which {then}; costs {hint.cost}"
 
 
 def check_machine(plan: Plan | None = None) -> bool:

@@ -161,6 +161,8 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
     """Read a function of the user's own, which yields mappings with our names of columns."""
     try:
         rows_of = resolve_name(name)
+        if not callable(rows_of):
+            raise TypeError("no function")  # noqa: TRY301
     except Exception as error:  # whatever the import of a user's module raises
         raise SourceError(
             f"unknown kind of source '{name}' ({type(error).__name__}: {error}); expected one of "
