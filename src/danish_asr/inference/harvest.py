@@ -264,14 +264,14 @@ def _continues(before: Speech, after: Speech, limits: Limits) -> bool:
 
 
 def _joined(before: Speech, after: Speech) -> Speech:
-    a, b = len(before.text), len(after.text)
+    a, b = max(len(before.text), 1), max(len(after.text), 1)  # no text: nothing was matched
     return replace(
         before,
         hypothesis=f"{before.hypothesis} {after.hypothesis}",
         text=f"{before.text} {after.text}",
         end=after.end,
         last=after.last,
-        cer=(a * before.cer + b * after.cer) / max(a + b, 1),
+        cer=(a * before.cer + b * after.cer) / (a + b),
     )
 
 

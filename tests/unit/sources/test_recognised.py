@@ -106,6 +106,7 @@ def test_what_was_converted_into_its_own_source_is_no_source(tmp_path: Path, out
 
 
 OWN = """
+OWN = 1
 def faulty(location, options):
     yield {"text": "ja", "audio": "a.wav"}
     raise ValueError("loud")
@@ -121,6 +122,7 @@ def no_arguments():
         ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
         ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
         ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),
+        ("OWN", SourceError, r"unknown kind of source 'own_rows\.OWN'.*no function"),
     ],
 )
 def test_a_faulty_source_of_ones_own_is_a_message(

@@ -123,6 +123,12 @@ def test_neighbours_are_one_utterance_and_speech_is_kept_or_has_a_reason(
     assert sorted(texts) == sorted(" ".join(piece.text for piece in pieces).split())
 
 
+def test_speech_without_any_text_joins_too() -> None:
+    pieces = [speech(start, 7, 7, hypothesis="ja", cer=1.0) for start in (0, 2.5)]
+    ((joined, _),) = select(pieces, replace(USUAL, max_cer=1.0))
+    assert joined.cer == 1.0
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
