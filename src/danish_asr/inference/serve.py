@@ -69,11 +69,12 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
     from danish_asr.inference.run_facts import facts_of  # noqa: PLC0415 - slow
 
-    loaded = load_model(model, **load)
+    loaded, name = load_model(model, **load), Path(model).resolve().name
+    loaded.about = {**loaded.about, "model": name}  # transcripts show no folder of this machine
     languages = facts_of(model).languages
     app = create_app(
         loaded,
-        name=Path(model).resolve().name,
+        name=name,
         language=languages[0] if len(languages) == 1 else "",
         max_mb=max_mb,
     )

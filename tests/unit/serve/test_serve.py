@@ -267,9 +267,13 @@ def test_what_fails_is_said_in_the_page(tmp_path: Path) -> None:
         const first = error.textContent;
         drop(new Uint8Array(1_100_000), "large.wav");
         await wait(() => error.textContent !== first);
-        return [first, error.textContent, at("player").hidden];
+        const second = error.textContent;
+        drop("", "empty.wav");
+        await wait(() => error.textContent !== second);
+        return [first, second, error.textContent, at("player").hidden];
         """,
         tmp_path,
     )
     assert found[0].startswith("notes.txt: cannot be decoded as audio")
-    assert found[1:] == ["large.wav has 2 MB. At most 1 MB are accepted.", True]
+    large, empty = "large.wav has 2 MB. At most 1 MB are accepted.", "empty.wav is empty."
+    assert found[1:] == [large, empty, True]
