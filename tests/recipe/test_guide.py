@@ -40,7 +40,7 @@ regime:
 TRAIN = r"""python -m workflows.recipes.wav2vec2.asr $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/configs/ctc-finetune.yaml"""
 TRAIN_DANISH = r"""python -m workflows.recipes.wav2vec2.asr $OUTPUT_DIR \
-    --config-file printed.yaml --config regime.num_steps=1 gang.timeout=86400"""
+    --config-file printed.yaml --config regime.num_steps=3 gang.timeout=86400"""
 EVALUATE = r"""python -m workflows.recipes.wav2vec2.asr.eval.recipe $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/configs/ctc-finetune-danish.yaml"""
 EVALUATE_AS_UPSTREAM = r"""python -m workflows.recipes.wav2vec2.asr.eval $OUTPUT_DIR \
@@ -118,6 +118,7 @@ def test_the_guides_commands_run_with_upstreams_clone_on_the_path(project: Path)
     status, output = status_and_output(TRAIN_DANISH, run)
     assert status == 0, output
     assert "dataset.text_profile=coral" in output
+    assert output.count(" step 2: ") == 1  # also where an epoch ends with it
     assert f"Next: danish-asr evaluate {run}" in output
 
     for command in (EVALUATE, EVALUATE_AS_UPSTREAM):

@@ -69,9 +69,9 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
             "into a folder, or convert with --split train"
         )
     fractions = np.array(shares) / sum(shares)
-    # How much speech each split still lacks, negative if it has too much. A split with share 0 is
-    # never the one with the most room.
-    room = np.where(fractions > 0, 0.0, -np.inf)
+    # How much speech each split still lacks, negative if it has too much. Together they lack the
+    # speakers who are left, so that a split with share 0 is never the one with the most room.
+    room = np.zeros(len(shares))
     assigned: dict[str, int] = {}
     for _, of_dialect in speakers.groupby("dialect"):
         due = fractions * of_dialect["weight"].sum()

@@ -167,21 +167,25 @@ def test_where_the_extreme_group_is_small_the_pair_that_differs_is_named() -> No
     assert (gap.worst, gap.best) == ("1", "0")
 
 
-def test_small_equal_groups_can_be_compared() -> None:
+@pytest.mark.parametrize("extreme", [98, 99])
+def test_the_interval_and_the_p_value_say_the_same_at_five_per_cent(
+    monkeypatch: pytest.MonkeyPatch, extreme: int
+) -> None:
+    largest = np.repeat([0.0, 1e3], [1999 - extreme, extreme])
+    monkeypatch.setattr("danish_asr.scoring.gap._largest_of_permuted", lambda *_: largest)
+    assert gap_of(dialects([12] * 2, [0.1, 0.3], 0)).p == (extreme + 1) / 2000
+
+
+def test_small_equal_groups_can_be_compared_unless_the_speakers_of_each_are_alike() -> None:
     """All permutations were dropped where one of them left no spread, and numpy raised."""
     groups = {
         name: group([50] * 4, [1, 1, 2, 2], [f"{name}{n}" for n in range(4)]) for name in ("a", "b")
     }
-    gap = gap_of(groups)
-    assert (gap.difference, gap.resolved) == (0, False)
-
-
-def test_groups_whose_speakers_are_all_alike_are_not_compared() -> None:
-    groups = [
-        (name, group([100] * 8, [wrong] * 8, [f"{name}{n}" for n in range(8)]))
-        for name, wrong in (("a", 10), ("b", 20))
-    ]
-    assert estimate_gap(groups, "standard") is None
+    equal = gap_of(groups)
+    assert (equal.difference, equal.resolved) == (0, False)
+    for wrong, own in enumerate(groups.values(), 1):
+        own[["word_hits", "word_substitutions"]] = [50, wrong]
+    assert estimate_gap(groups.items(), "standard") is None
 
 
 @pytest.mark.parametrize("count", [1, 101])

@@ -283,7 +283,7 @@ def training_batches(
     # Positions in the stream by window, then from long to short; equal bins keep their order.
     positions = np.lexsort((-bins, window_of))
     # A batch is cut for the upper length of its first row's bin, so that none exceeds the limit.
-    upper_lengths = np.exp(bins[positions] * step).astype(np.int64) + 1
+    upper_lengths = np.ceil(np.exp(bins[positions] * step)).astype(np.int64)
     longest = np.minimum(upper_lengths, lengths[stream].max(initial=1))
     window_ends = np.append(np.arange(bucketing_window, len(stream), bucketing_window), len(stream))
     batches = Batches(stream[positions], _cut(longest, window_ends, BatchLimits.of(section)))

@@ -138,6 +138,7 @@ class StoppableTraining(StoppableTask):
         now = time.monotonic()
         if step in self._measured_steps and self.began:
             log.info("{}", step_line(step, now - self._step_began, self._gang.device))
+            self._measured_steps.remove(step)  # the reader is asked again if an epoch ended here
         self._step_began = now
         # At the time limit, a run that continues takes one step at least.
         if not self._has_read_all and self.began and self.must_stop():
