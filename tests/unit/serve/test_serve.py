@@ -230,7 +230,7 @@ def test_a_dropped_file_is_read_played_and_downloaded(tmp_path: Path, width: int
     )
     assert found == {
         "status": "Done: 3 words in 0:02 of audio",
-        "clicked": "<b>grød</b>: 0:00.75 to 0:01.50 s, confidence 5 %",
+        "clicked": "<b>grød</b>: 0:00.75 to 0:01.50, confidence 5 %",
         "text": "0:00røde <b>grød</b> 1:00hej ",
         "unsure": [False, True, False],
         "foreign": 0,
@@ -247,15 +247,18 @@ def test_a_recording_arrives_as_audio(tmp_path: Path) -> None:
         """
         at("record").click();
         await wait(() => at("record").textContent.startsWith("Stop ("));
+        drop(wav, "other.wav"); // is ignored, and cannot be chosen
+        const hidden = at("choose").hidden && status.textContent.startsWith("Recording");
         at("record").click();
         await wait(done);
-        return [status.textContent, at("title").textContent, at("record").textContent];
+        const title = at("title").textContent;
+        return [hidden, status.textContent, title, at("record").textContent];
         """,
         tmp_path,
         *("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"),
         f"--use-file-for-fake-audio-capture={clip}",
     )
-    assert found == ["Done: 3 words in 0:02 of audio", "Text of recording.wav", "Record"]
+    assert found == [True, "Done: 3 words in 0:02 of audio", "Text of recording.wav", "Record"]
 
 
 @needs_browser
