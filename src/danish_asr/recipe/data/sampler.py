@@ -3,8 +3,7 @@
 A corpus's weight is ``(its share of the hours) ** beta_corpus``, normalised, as in upstream's
 ``get_partition_weights_from_betas``. Here a weight is a share of the epoch's *hours*, and the epoch
 is as long as it must be to show every row at least once: the corpus that its weight favours least
-is read once, the others more often. Null leaves everything as it is, and so does 1 if the
-filters keep the same share of all corpora.
+is read once, the others more often. Null changes nothing, nor does 1 if no row is filtered.
 
 Then ``dataset.weights`` multiply this by the factors of all conditions that a row fulfils. A row
 with 0.3 repeats is in three of ten epochs, one with 1.3 is in each, and in three of ten twice.
