@@ -67,6 +67,8 @@ class ConvertOptions:
             if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
                 names = ", ".join(COLUMNS)
                 yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
+        if not 0 <= self.max_drop <= 1:
+            yield f"--max-drop: a share of the rows, from 0 to 1; found {self.max_drop:g}"
         if self.split not in {None, "train", "dev", "test"}:
             yield f"--split: one of train, dev, test; found {self.split}"
         if self.split_by_speaker and shares_of(self.split_by_speaker) is None:

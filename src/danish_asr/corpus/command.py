@@ -9,7 +9,7 @@ from rich.text import Text
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.schema import SPLITS, SUSPECTS_FILE
+from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.combine import combine
@@ -30,6 +30,7 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     kind, location = resolve_source(source)
     if kind in SOURCES:
         console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
+    was_complete = (out / INVENTORY_FILE).is_file()
     inventory = convert(f"{kind}:{location}", out, options)
     for line in inventory.summary:
         console.print(line)
@@ -38,7 +39,8 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     for reason, rows in inventory.suspects.items():
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     _print_total(inventory, console)
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}")
+    anew = f", as before; after rm -r '{out}' recordings are read anew" if was_complete else ""
+    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}{anew}")
 
 
 def _print_total(inventory: Inventory, console: Console) -> None:

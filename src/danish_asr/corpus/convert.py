@@ -37,7 +37,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
 from danish_asr.corpus.rows import LISTED, is_listed, place_of, read_without, refuse
-from danish_asr.corpus.shard import Record, Task, convert_task, read_record
+from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.summary import summary_of
@@ -191,12 +191,14 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
 
 def _other_content(out: Path, key: str, inventory: Inventory | None) -> str:
     """What a directory holds that is not of the work with this key; empty if there is nothing."""
+    anew = f", which rm -r '{out}' removes"
     if inventory:
         other = f"the finished dataset '{inventory.name}' of other rows or with other options"
-        return "" if inventory.key == key else f"{other} ({inventory.source})"
+        return "" if inventory.key == key else f"{other} ({inventory.source}){anew}"
     if (out / _KEY).is_file():
         is_ours = (out / _KEY).read_text(encoding="utf-8", errors="replace") == key
-        return "" if is_ours else "an unfinished conversion of other rows or with other options"
+        other = "an unfinished conversion of other rows or with other options"
+        return "" if is_ours else other + anew
     return ", ".join(sorted(path.name for path in out.glob("[!.]*"))[:5])
 
 
@@ -228,6 +230,8 @@ def _run(
             if len(dropped) > most:
                 break  # more rows cannot reduce the drops
     if len(dropped) > most:
+        for record in filter(_unasked, records):  # what is fixed then is read again
+            record_path(out, record.task).unlink(missing_ok=True)
         raise DatasetError(_too_many(dropped, most, sum(map(Record.rows_read, records)), rows))
     return sorted(records, key=lambda record: record.task)
 

@@ -119,22 +119,23 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
             shard.flush()
     record.shards = [shard.entry() for shard in shards.values()]
     record.characters = "".join(sorted(characters))
-    publish_text(_record_path(root, task), json.dumps(asdict(record), ensure_ascii=False))
+    publish_text(record_path(root, task.number), json.dumps(asdict(record), ensure_ascii=False))
     return record
 
 
 def read_record(root: Path, task: Task) -> Record | None:
     """The record of a task whose shards are as they were written, or None."""
     try:
-        record = Record(**json.loads(_record_path(root, task).read_text(encoding="utf-8")))
+        record = Record(**json.loads(record_path(root, task.number).read_text(encoding="utf-8")))
         digests = [sha256_of(root / shard["path"]) for shard in record.shards]
     except (OSError, ValueError, TypeError, KeyError):
         return None  # missing or damaged: the task is done again
     return record if digests == [shard["sha256"] for shard in record.shards] else None
 
 
-def _record_path(root: Path, task: Task) -> Path:
-    return root / WORK_DIR / f"task-{task.number:06d}.json"
+def record_path(root: Path, number: int) -> Path:
+    """Where the record of a task is."""
+    return root / WORK_DIR / f"task-{number:06d}.json"
 
 
 class _Shard:

@@ -68,6 +68,7 @@ def test_a_conversion_prints_what_written_dialects_were_read_as(tmp_path: Path) 
         ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
         ("x --name y --column text", ["--column: OURS=THEIRS, .* found text="]),
         ("x --name y --column ord=x --split huge", ["--column: .*ord=x", "--split: .*huge"]),
+        ("x --name y --max-drop 50", ["--max-drop: .*50"]),
         ("x --name y --language norsk", ["--language: .*nob_Latn.*norsk"]),
         *((f"x --name {name}", ["--name: "]) for name in ("../y", "a:b", "-", "å", "y" * 101)),
     ],

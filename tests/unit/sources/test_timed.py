@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
-from danish_asr.base.errors import SourceError
+from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -405,6 +405,22 @@ def test_overlaps_empty_cues_and_times_behind_the_audio_are_in_the_ledger(tmp_pa
     ]
 
 
+@pytest.mark.parametrize("suffix", [".srt", ".vtt"])
+def test_subtitles_without_a_time_are_refused_by_name(tmp_path: Path, suffix: str) -> None:
+    folder = beside(tmp_path, suffix, "WEBVTT\n\nja tak\n")
+    with pytest.raises(SourceError, match=rf"anna\{suffix}: .*no times"):
+        rows_of(folder)
+
+
+def test_a_recording_that_is_mended_after_a_refusal_is_read_again(tmp_path: Path) -> None:
+    folder = beside(tmp_path / "in", ".txt", "ja tak")
+    (folder / "anna.wav").write_bytes(b"")
+    with pytest.raises(DatasetError, match="empty file"):
+        convert(folder, tmp_path / "out", options(split="train"))
+    record(folder, "anna.wav")
+    assert convert(folder, tmp_path / "out", options(split="train")).dropped == {}
+
+
 @pytest.mark.parametrize("there", ["NFD", "NFC"])
 @pytest.mark.parametrize("suffix", [".TextGrid", ".srt", ".txt"])
 def test_a_recording_in_another_unicode_form_is_that_of_the_text(
@@ -504,7 +520,9 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
         ("train", "s2", "på Ærø s2"),
     ]
     assert source.rows["uncut"].to_pylist() == [True] * 3
-    assert source.counts == {"recordings without a text": 1}
+    # README.txt may be a text, whose recording was forgotten.
+    missing = "recordings without a text", ".txt files without a recording"
+    assert source.counts == dict.fromkeys(missing, 1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import is_audio
+from danish_asr.base.folders import is_audio, walk
 from danish_asr.base.progress import track
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
@@ -70,6 +70,9 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     counts["texts with brackets"] = sum("[" in text or "(" in text for text in texts)
     if place.is_dir():
         counts["recordings without a text"] = len(without_text)
+    if place.is_dir() and suffix == ".txt":
+        names = [name for _, own in walk(folder) for name in own if name.lower().endswith(".txt")]
+        counts[".txt files without a recording"] = len(names) - len(paths)
     return Source(
         name=location,
         rows=table_of(_records(texts_of, folder, no_speech(texts), options), options),

@@ -123,6 +123,8 @@ def read_subtitles(path: Path) -> TimedFile:
     is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r\n|\r|\n", _text(path))
     timings = [(n, _TIMING.fullmatch(line)) for n, line in enumerate(lines) if "->" in line]
+    if not timings and any(lines[1:]):
+        raise ValueError("it has no times")
     removed: Counter[str] = Counter()
     spans = []
     for (number, timing), (following, _) in pairwise([*timings, (len(lines), None)]):
