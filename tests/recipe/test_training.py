@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.files import to_yaml
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import (
@@ -122,3 +123,16 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     in_processes(2, eval_main, arguments(two, dataset))
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (run / file).read_bytes() == (two / file).read_bytes()
+
+
+def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(finished_run, run)
+    shutil.copytree(dataset, other)
+    config = read_yaml(run / "config.yaml")
+    config["dataset"]["config_overrides"] = {"data": f"{dataset}/version=0"}
+    (run / "config.yaml").write_text(to_yaml(config))
+    assert evaluate(run, dataset, f"dataset.config_overrides={{data: {other}/version=0}}") == 0
+    assert [path.name for path in (run / "eval" / "best").iterdir()] == ["test@other"]

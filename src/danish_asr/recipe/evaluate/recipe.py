@@ -169,9 +169,13 @@ def _output_dir(run_dir: Path, config: AsrConfig) -> Path:
     if scored == NO_CHECKPOINT:
         scored = config.model.path.name if config.model.path else str(config.model.name)
     split, file = str(config.evaluator.split), run_dir / CONFIG_FILE
-    dataset_of_run = _text(read_yaml(file), "dataset.name") if file.is_file() else None
-    if dataset_of_run not in {None, config.dataset.name}:
+    tree = read_yaml(file) if file.is_file() else {}
+    name, root = (_text(tree, f"dataset.{key}") for key in ("name", "config_overrides.data"))
+    data = (config.dataset.config_overrides or {}).get("data")
+    if name not in {None, config.dataset.name}:
         split = f"{split}@{config.dataset.name}"
+    elif root and data and data != Path(root) and Path(root).exists():  # else it was moved
+        split = f"{split}@{data.parent.name}"
     decoder = "" if config.decoder.name == GREEDY else config.decoder.name.replace(":", ".")
     return run_dir / "eval" / scored / split / (config.evaluator.label or decoder)
 

@@ -32,12 +32,8 @@ class TrainedModel:
     Batches are padded to a multiple of ``step`` samples; ``one_by_one`` are batches of one row.
 
     Attributes:
-        device: Where it computes.
-        module: fairseq2's model.
-        settings: Its sizes.
         frames: The number of frames that it makes of a number of samples.
         normalizes: Whether each waveform is normalised to zero mean and unit variance.
-        batch_seconds: Audio in a forward pass if a call does not say.
     """
 
     def __init__(
