@@ -18,14 +18,7 @@ from danish_asr.recipe.run.run_directory import (
 )
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
-from tests.recipe.running import (
-    arguments,
-    changed,
-    eval_main,
-    evaluate,
-    metrics,
-    train,
-)
+from tests.recipe.running import arguments, changed, eval_main, evaluate, metrics, train
 
 
 def test_a_run_directory_is_complete(finished_run: Path) -> None:

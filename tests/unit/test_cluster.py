@@ -12,11 +12,7 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.base.cluster import (
-    usable_cpus,
-    usable_gpus,
-    wait_for_first_rank,
-)
+from danish_asr.base.cluster import usable_cpus, usable_gpus, wait_for_first_rank
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE")
 

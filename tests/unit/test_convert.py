@@ -14,14 +14,7 @@ from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import claimed, convert
 from danish_asr.corpus.shards import read_inventory
 from danish_asr.corpus.verify import verify
-from tests.builders import (
-    build_dataset,
-    build_source,
-    coral_row,
-    encode,
-    tone,
-    write_parquet,
-)
+from tests.builders import build_dataset, build_source, coral_row, encode, tone, write_parquet
 
 SMALL = ConvertOptions(name="tiny", shard_rows=7)
 

@@ -6,10 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from danish_asr.base.errors import (
-    ConfigError,
-    ExtensionError,
-)
+from danish_asr.base.errors import ConfigError, ExtensionError
 from danish_asr.decoding.decoders import decode, find_decoder, make_decoder
 
 
