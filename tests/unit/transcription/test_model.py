@@ -247,22 +247,6 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     assert peaks[-1] < peaks[20] + speech.nbytes
 
 
-def test_log_probabilities_of_long_and_short_windows_are_not_padded(
-    model: Model, speech: NDArray[np.float32], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """60 turns and a monologue took 14 GB with the standard vocabulary."""
-    sizes: list[int] = []
-
-    def decoder(log_probs: list[Tensor]) -> list[str]:
-        sizes.extend(map(len, log_probs))
-        return [""] * len(log_probs)
-
-    monkeypatch.setattr(model, "decoder", decoder)
-    assert not model.transcribe(speech, rate=RATE, batch_seconds=100).segments
-    assert len({*sizes}) == 2
-    assert sum(sizes) * 320 <= len(speech)
-
-
 def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
     model: Model, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
