@@ -96,7 +96,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
         warnings=_warnings(root, rows, sample),
         total=total,
-        unit=_unit_of(total.hours * 3600),
+        unit=("hours", 3600) if total.hours >= 1 else ("minutes", 60),
         splits={group.names[0]: group for group in dataset.groups(table, "split")},
         groupings={
             key: dataset.lines(table, key) for key in _TITLES if dataset.has_values(table, key)
@@ -130,15 +130,6 @@ def compared(root: Path, rows: Rows) -> pa.Table:
     columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
     sentences = sentences_of(table["text"], spoken)
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
-
-
-def _unit_of(seconds: float) -> tuple[str, int]:
-    """The unit that suits a total length, and its seconds."""
-    if seconds >= 3600:
-        return "hours", 3600
-    if seconds >= 60:
-        return "minutes", 60
-    return "seconds", 1
 
 
 def _name(root: Path) -> str:
