@@ -55,7 +55,7 @@ class ConvertOptions:
 
     def __post_init__(self) -> None:
         if faults := [*self._faults()]:
-            raise ConfigError(faults, where="the options")
+            raise ConfigError(faults, where="this conversion")
 
     def _faults(self) -> Iterator[str]:
         for option, name in (("--name", self.name), ("--corpus", self.corpus)):

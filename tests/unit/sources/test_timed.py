@@ -405,9 +405,13 @@ def test_overlaps_empty_cues_and_times_behind_the_audio_are_in_the_ledger(tmp_pa
     ]
 
 
-@pytest.mark.parametrize("suffix", [".srt", ".vtt"])
-def test_subtitles_without_a_time_are_refused_by_name(tmp_path: Path, suffix: str) -> None:
-    folder = beside(tmp_path, suffix, "WEBVTT\n\nja tak\n")
+@pytest.mark.parametrize(
+    ("suffix", "text"), [(".srt", "ja tak"), (".srt", ""), (".vtt", "WEBVTT\n\nja tak\n")]
+)
+def test_subtitles_without_a_time_are_refused_by_name(
+    tmp_path: Path, suffix: str, text: str
+) -> None:
+    folder = beside(tmp_path, suffix, text)
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*no times"):
         rows_of(folder)
 

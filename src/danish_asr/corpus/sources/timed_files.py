@@ -123,7 +123,7 @@ def read_subtitles(path: Path) -> TimedFile:
     is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r\n|\r|\n", _text(path))
     timings = [(n, _TIMING.fullmatch(line)) for n, line in enumerate(lines) if "->" in line]
-    if not timings and any(lines[1:]):
+    if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
     removed: Counter[str] = Counter()
     spans = []
