@@ -89,7 +89,7 @@ def transcribe(
     ] = None,
     device: Device = "auto",
     batch_seconds: Annotated[
-        float | None, Option(min=1.0, help="Audio per forward pass; less needs less memory.")
+        float | None, Option(min=1.0, help="Seconds per pass of a GPU; less needs less memory.")
     ] = None,
     int8: Annotated[
         bool, Option("--int8", help="Weights in 8 bits: faster on a CPU, less exact.")

@@ -191,7 +191,7 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
 
 def _other_content(out: Path, key: str, inventory: Inventory | None) -> str:
     """What a directory holds that is not of the work with this key; empty if there is nothing."""
-    anew = f", which rm -r '{out}' removes"
+    anew = f" (rm -r '{out}' removes it)"
     if inventory:
         other = f"the finished dataset '{inventory.name}' of other rows or with other options"
         return "" if inventory.key == key else f"{other} ({inventory.source}){anew}"
