@@ -178,8 +178,8 @@ def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> 
     write_evaluation(predictions, rows_in_split={"test": 9}, where="age < 20")
     page, table, document = (predictions.with_name(name) for name in ("p.html", "t.csv", "s.json"))
     _, shown = _shown(predictions, outputs=[page, table, document])
-    assert "4 rows scored of 9 in the split, where age < 20" in shown
-    assert "of 9 in the split, where age &lt; 20" in page.read_text("utf-8")
+    assert "4 rows scored of 9 in the split test, where age < 20" in shown
+    assert "of 9 in the split test, where age &lt; 20" in page.read_text("utf-8")
     assert ",9,age < 20," in table.read_text("utf-8")
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
