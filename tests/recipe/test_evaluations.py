@@ -54,15 +54,12 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_and_says_so(
     assert "in the split test" in shown
 
 
-@pytest.mark.parametrize(("first", "taken"), [("last", "last"), ("best", "best"), ("none", "step")])
-def test_a_run_stands_for_its_best_checkpoint_then_its_last_then_others(
-    tmp_path: Path, first: str, taken: str
-) -> None:
+def test_a_run_stands_for_its_best_checkpoint_then_its_last_then_others(tmp_path: Path) -> None:
     run = run_with_decoder(tmp_path / "run")
-    evaluated(run, "step_2/test", checkpoint="step_2")
-    evaluated(run, f"{first}/test")
-    evaluated(run, "a_step/test", checkpoint="step_1")
-    assert score(run).about["checkpoint"].startswith(taken)
+    evaluated(run, "a/test", checkpoint="step_1")
+    for better in ("last", "best"):
+        evaluated(run, f"{better}/test")
+        assert score(run).about["checkpoint"] == better
 
 
 def test_a_run_without_a_greedy_evaluation_of_test_is_scored_on_test(tmp_path: Path) -> None:
@@ -82,10 +79,9 @@ def test_a_run_without_a_greedy_evaluation_of_test_is_scored_on_test(tmp_path: P
         ("best/test@fleurs", {}),
         ("best/test", {"rows_in_split": {"test": 4, "dev": 4}}),
         ("best/test", {"rows_in_split": None}),
-        ("none/test", {}),
     ],
 )
-def test_other_rows_or_another_model_never_stand_in_for_the_test_split_of_a_run(
+def test_other_rows_never_stand_in_for_the_test_split_of_a_run(
     tmp_path: Path, place: str, about: dict[str, Any]
 ) -> None:
     run = run_with_decoder(tmp_path / "run")
@@ -96,11 +92,14 @@ def test_other_rows_or_another_model_never_stand_in_for_the_test_split_of_a_run(
     assert score(file).rows.scored == 4
 
 
-def test_a_directory_without_a_training_stands_for_the_model_that_was_evaluated_there(
+def test_another_model_stands_for_a_directory_unless_a_run_was_trained_there(
     tmp_path: Path,
 ) -> None:
     evaluated(tmp_path, "omniASR/test", checkpoint="none")
     assert score(tmp_path).rows.scored == 4
+    run_with_decoder(tmp_path)
+    with pytest.raises(PredictionsError, match="omniASR"):
+        score(tmp_path)
 
 
 def test_a_broken_evaluation_of_a_run_hides_no_other_and_is_named(tmp_path: Path) -> None:
