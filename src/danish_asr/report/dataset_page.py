@@ -60,9 +60,7 @@ def write_dataset_page(
         DatasetError: There is no built dataset, it has no rows, or a file is damaged.
     """
     console = console or Console(stderr=True)
-    if out.is_dir():
-        raise ConfigError([f"--page: expected a file; found the directory {out}"], where="verify")
-    refuse_overwriting([out], content_of(root), option="--page")
+    check_page(root, out)
     generator = np.random.default_rng(seed)
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)
@@ -73,6 +71,13 @@ def write_dataset_page(
         text = _render(root, rows, measured, generator)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
+
+
+def check_page(root: Path, out: Path) -> None:
+    """Raise ConfigError if the page cannot be at ``out``: a directory, or a file of the dataset."""
+    if out.is_dir():
+        raise ConfigError([f"--page: expected a file; found the directory {out}"], where="verify")
+    refuse_overwriting([out], content_of(root), option="--page")
 
 
 def _measured(rows: Rows, chosen: NDArray[np.int64]) -> _Sample:

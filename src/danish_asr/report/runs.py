@@ -17,8 +17,15 @@ from danish_asr.base.config_tree import flatten, read_yaml, short_names
 from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.base.files import is_written, publish_text, refuse_overwriting
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
+from danish_asr.recipe.config.schema import DecoderSection
 from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
-from danish_asr.recipe.run.evaluations import Choice, Evaluation, choose_test, evaluations
+from danish_asr.recipe.run.evaluations import (
+    BEST,
+    Choice,
+    Evaluation,
+    choose_test,
+    evaluations,
+)
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
@@ -158,6 +165,17 @@ class Run:
             self.fault = str(error)
             return None
 
+    @property
+    def is_unusual(self) -> bool:
+        """Whether `test` may be of another evaluation than its reader expects."""
+        if self.choice is None:
+            return False
+        taken = self.choice.taken
+        own_decoder = self.config.get("decoder.name") or DecoderSection.name
+        expected = (own_decoder, BEST)
+        is_expected = (taken.decoder, taken.about.get("checkpoint")) == expected
+        return not is_expected or bool(self.choice.others or self.choice.broken)
+
     def line(self) -> dict[str, Any]:
         """Return what a table for programs has of the run."""
         wer = self.test.overall.wer if self.test else None
@@ -243,8 +261,8 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
             say(f"{run.name}: {run.state}: {run.reason}", console)
         if run.fault:
             say(f"{run.name}: no test score: {run.fault}", console)
-        elif run.choice:
-            say(f"test WER of {run.choice.in_words()}", console)
+        elif run.choice and run.is_unusual:
+            say(f"test WER: {run.choice.in_words()}", console)
     if csv:
         lines = [run.line() | _values(run, keys) for run in runs]
         publish_text(csv, to_csv(pd.DataFrame(lines)))

@@ -301,7 +301,8 @@ def test_the_test_score_of_a_run_is_by_its_own_decoder_and_the_list_says_which(
     output, table = io.StringIO(), tmp_path / "runs.csv"
     report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
     file = str(run / "eval" / "best" / taken / "predictions.jsonl")
-    assert f"taken is {file} " in output.getvalue()
+    (line,) = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
+    assert f": {file} (" in line
     (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
     assert row["test_evaluation"] == file
 

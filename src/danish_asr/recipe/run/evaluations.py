@@ -82,9 +82,9 @@ class Choice(NamedTuple):
 
     def in_words(self) -> str:
         """Return what was taken, and how to choose another."""
-        line = f"{self.run}: taken is {_named(self.taken)}"
+        line = f"evaluation of {self.run}: {_named(self.taken)}"
         if self.others:
-            line += f"; to choose another, name its path: {', '.join(map(_named, self.others))}"
+            line += f"; to take another, name its path: {', '.join(map(_named, self.others))}"
         for one in self.broken:
             line += f"; not considered: {one.fault}"
         return line
