@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from danish_asr.base.files import sha256_of
-from danish_asr.scoring.predictions import Prediction
+from danish_asr.base.files import sha256_of, to_yaml
+from danish_asr.scoring.predictions import Prediction, write_predictions
 
 WORDS = (
     *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
@@ -75,3 +76,25 @@ def write_evaluation(predictions: Path, **about: object) -> Path:
     file = predictions.with_name("evaluation.json")
     file.write_text(json.dumps(document | about), encoding="utf-8")
     return file
+
+
+def evaluated(run: Path, place: str, **about: object) -> Path:
+    """Write an evaluation of a run at ``eval/<place>``: four rows of its split; returns the file.
+
+    A value of None takes a key out of ``evaluation.json``.
+    """
+    checkpoint, split, *_ = place.split("/")
+    split = split.partition("@")[0]
+    file = run / "eval" / place / "predictions.jsonl"
+    file.parent.mkdir(parents=True)
+    write_predictions(file, [replace(row, split=split) for row in four_rows()])
+    usual = {"checkpoint": checkpoint, "step": 4, "rows_in_split": {split: 4}} | about
+    write_evaluation(file, **{key: value for key, value in usual.items() if value is not None})
+    return file
+
+
+def run_with_decoder(run: Path, **decoder: object) -> Path:
+    """Write the ``config.yaml`` of a run that validates with a decoder."""
+    run.mkdir(exist_ok=True)
+    (run / "config.yaml").write_text(to_yaml({"decoder": decoder}), encoding="utf-8")
+    return run

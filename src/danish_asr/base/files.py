@@ -11,15 +11,16 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 from ruamel.yaml import YAML
 
-from danish_asr.base.errors import EXIT_FAILED, DanishAsrError
+from danish_asr.base.errors import EXIT_FAILED, ConfigError, DanishAsrError
 
 LOCK_FILE: Final = ".lock"
 
@@ -28,6 +29,8 @@ LOCK_SECONDS: Final = 60.0
 same for all processes."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+
+_Place: TypeAlias = str | tuple[int, int]
 
 
 @contextmanager
@@ -70,6 +73,51 @@ def publish_text(path: Path, text: str) -> None:
 def publish_json(path: Path, content: object) -> None:
     """Write a file of JSON atomically, for people to read too."""
     publish_text(path, json.dumps(content, ensure_ascii=False, indent=1) + "\n")
+
+
+def refuse_overwriting(
+    outputs: Iterable[AnyPath], inputs: Iterable[AnyPath], *, option: str = "--out"
+) -> None:
+    """Refuse to write over what is read; called before any work, with all that will be written.
+
+    A folder stands for all that is below it. Paths are compared as places: a link, or another case
+    where the file system ignores it, is a second name of one place.
+
+    Raises:
+        ConfigError: Outputs are inputs, or hold inputs, or are below them; ``option`` names others.
+    """
+    place_of = cache(_place_of)
+    sources: dict[_Place, Path] = {}
+    holders: dict[_Place, Path] = {}  # folders with a source somewhere below them
+    for path in map(Path, inputs):
+        sources.setdefault(place_of(path), path)
+        for folder in _folders_above(path):
+            holders.setdefault(place_of(folder), path)
+    faults = []
+    for output in map(Path, outputs):
+        place = place_of(output)
+        above = [place_of(folder) for folder in _folders_above(output)]
+        found = [sources[own] for own in (place, *above) if own in sources]
+        if place in holders:
+            found.append(holders[place])
+        if found:
+            fault = f"would overwrite {found[0]}, which is read; choose another {option}"
+            faults.append(f"{output} {fault}")
+    if faults:
+        raise ConfigError(faults, where="the list of outputs")
+
+
+def _folders_above(path: Path) -> Sequence[Path]:
+    return Path(os.path.realpath(path)).parents
+
+
+def _place_of(path: Path) -> _Place:
+    """Return what two names of one file or folder share; of one that is not there, its path."""
+    try:
+        status = path.stat()
+    except OSError:
+        return os.path.realpath(path)
+    return status.st_dev, status.st_ino
 
 
 def sweep(root: Path) -> None:

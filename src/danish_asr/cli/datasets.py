@@ -144,6 +144,10 @@ def verify(
     """Check a built dataset, report all faults, and write an offline page about it."""
     from danish_asr.corpus.command import check_faults, verify_command
 
+    if page is not None:
+        from danish_asr.report.dataset_page import check_page
+
+        check_page(root, page)
     result = verify_command(root, workers=workers, allow_shared=allow_shared or ())
     if page is not None and not result.damage:
         from danish_asr.report.dataset_page import write_dataset_page

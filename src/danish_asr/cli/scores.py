@@ -5,7 +5,7 @@
 from pathlib import Path
 from typing import Annotated, Final
 
-from typer import Argument, Option
+from typer import Argument, BadParameter, Option
 
 from danish_asr.cli.app import app, profile_option, say_next
 from danish_asr.metrics import Denominator
@@ -141,6 +141,9 @@ def report(
     from danish_asr.report.runs import is_run, report_runs
 
     if is_run(directory):
+        if csv is not None:
+            fault = f"lists the runs below a directory, and {directory} is one run"
+            raise BadParameter(f"{fault}; name the directory above it", param_hint="--csv")
         report_run(directory)
     else:
         report_runs(directory, csv=csv)

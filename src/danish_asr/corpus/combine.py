@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,32 +18,22 @@ import pyarrow.parquet as pq
 import sentencepiece
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.files import publish, sha256_of
+from danish_asr.base.files import publish, refuse_overwriting, sha256_of
 from danish_asr.base.progress import track
 from danish_asr.base.schema import (
     CARDS_DIR,
-    INVENTORY_FILE,
     LEDGER_FILE,
     LEDGER_SCHEMA,
-    README_FILE,
     SAMPLE_RATE,
-    STATISTICS_FILE,
     SUSPECTS_FILE,
-    VERSION_DIR,
 )
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import claimed
 from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.shards import Inventory, ShardEntry, content_of, read_inventory
 from danish_asr.corpus.verify import repeated_ids
-
-_OURS: Final = (
-    *(INVENTORY_FILE, VERSION_DIR, CARDS_DIR),
-    *(LEDGER_FILE, SUSPECTS_FILE, STATISTICS_FILE, README_FILE),
-)
-"""What a dataset has, its inventory first."""
 
 
 class _Part(NamedTuple):
@@ -60,12 +50,15 @@ def combine(
     """Combine datasets below ``out``; ``without`` is a table of corpus and id, rows to leave out.
 
     Raises:
-        ConfigError: The name is impossible.
+        ConfigError: The name is impossible, or a part or the list is in what ``out`` will have.
         DatasetError: A part is unfinished, parts share a name or a row, or have none, or ``out``
             holds something else.
         SourceError: The list cannot be read.
     """
     ConvertOptions(name=name)  # checks it
+    read = [path for part in parts for path in content_of(part)]
+    read += [without] if without else []
+    refuse_overwriting(content_of(out), read)
     inventories = [(root, read_inventory(root)) for root in parts]
     sources = [_Part(inventory.name, root, inventory) for root, inventory in inventories]
     sources.sort(key=lambda part: part.name)
@@ -81,10 +74,10 @@ def combine(
         raise DatasetError(f"--without: {without} lists no row of the parts by corpus and id")
     suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
     with claimed(out, f"combine {name}"):
-        for place in _OURS:
-            if (out / place).is_dir():
-                shutil.rmtree(out / place)
-            (out / place).unlink(missing_ok=True)
+        for path in content_of(out):
+            if path.is_dir():
+                shutil.rmtree(path)
+            path.unlink(missing_ok=True)
         return complete(
             out,
             name=name,

@@ -5,10 +5,25 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.schema import INVENTORY_FILE, SPLITS, VERSION_DIR
+from danish_asr.base.files import AnyPath
+from danish_asr.base.schema import (
+    CARDS_DIR,
+    INVENTORY_FILE,
+    LEDGER_FILE,
+    README_FILE,
+    SPLITS,
+    STATISTICS_FILE,
+    SUSPECTS_FILE,
+    VERSION_DIR,
+)
+
+_CONTENT: Final = (
+    *(INVENTORY_FILE, VERSION_DIR, CARDS_DIR),
+    *(LEDGER_FILE, SUSPECTS_FILE, STATISTICS_FILE, README_FILE),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +69,11 @@ class Inventory:
     def hours(self) -> float:
         """Hours of these rows."""
         return sum(shard.seconds for shard in self.shards) / 3600
+
+
+def content_of(root: AnyPath) -> list[Path]:
+    """The files and folders that a dataset at ``root`` has, its inventory first."""
+    return [Path(root) / name for name in _CONTENT]
 
 
 def read_inventory(root: Path) -> Inventory:

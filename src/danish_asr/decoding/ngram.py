@@ -75,6 +75,13 @@ def find_language_model(path: AnyPath) -> LanguageModelFiles:
     return LanguageModelFiles(files[0], values)
 
 
+def files_beside(path: Path) -> list[Path]:
+    """Return what is read of a language model in a directory, or of a file, with the file."""
+    if path.is_dir():
+        return [path / UNIGRAMS_FILE, path / SETTINGS_FILE]
+    return [path, path.with_name(UNIGRAMS_FILE), path.with_name(SETTINGS_FILE)]
+
+
 def _words_of_arpa(file: Path) -> list[str]:
     with file.open(encoding="utf-8") as lines:
         ngrams = dropwhile(lambda line: not line.startswith("\\1-grams:"), lines)

@@ -17,11 +17,11 @@ import numpy as np
 from rich.console import Console
 
 from danish_asr.base.errors import LanguageModelError
-from danish_asr.base.files import publish, publish_json, publish_text
+from danish_asr.base.files import publish, publish_json, publish_text, refuse_overwriting
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
 from danish_asr.corpus.columns import THEIR_NAMES
-from danish_asr.corpus.shards import find_shards
+from danish_asr.corpus.shards import content_of, find_shards
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 from danish_asr.scoring.predictions import read_references
@@ -61,6 +61,8 @@ def build_language_model(
         raise LanguageModelError("no text: give files with text, --dataset, or both")
     if out.exists():
         raise LanguageModelError(f"{out}: exists; delete it or choose another --out")
+    partial = out.with_name(f".{out.name}.partial")
+    refuse_overwriting([partial], [*texts, *(content_of(dataset) if dataset else ())])
     transcripts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     if dataset:
         for split in {shard.keys["split"] for shard in find_shards(dataset)}:
@@ -90,7 +92,6 @@ def build_language_model(
             "sources": [str(path) for path in (dataset, *texts) if path],
         }
         progress.update(text="writing")
-        partial = out.with_name(f".{out.name}.partial")
         shutil.rmtree(partial, ignore_errors=True)
         with publish(partial / f"{order}gram.arpa") as stream:
             write_arpa(stream, orders, list(number_of))

@@ -23,7 +23,7 @@ from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import __version__
 from danish_asr.base.errors import DanishAsrError, MissingExtraError, RunError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.hugging_face import SILENT, write_hugging_face
@@ -32,6 +32,7 @@ from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
 from danish_asr.inference.sound import open_sound
+from danish_asr.recipe.run.run_directory import files_of_model
 from danish_asr.text.profiles import PROFILES
 
 Format = Literal["hf", "onnx"]
@@ -70,12 +71,14 @@ def export_model(
     Raises:
         RunError: The directory exists, the model cannot be exported, or the export differs from it.
         MissingExtraError: The extra ``export`` is not installed.
+        ConfigError: The model or the audio is in ``.DEST.partial``, which an export replaces.
     """
     if dest.exists():
         raise RunError(f"{dest} exists; name a new directory")
     if not all(map(find_spec, ("transformers", "onnx", "onnxruntime"))):
         raise MissingExtraError("export", "export")
     partial = dest.with_name(f".{dest.name}.partial")
+    refuse_overwriting([partial], [*audio, *files_of_model(model)], option="DEST")
     shutil.rmtree(partial, ignore_errors=True)  # of an export that was killed
     try:
         partial.mkdir(parents=True)

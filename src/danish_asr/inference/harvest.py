@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from danish_asr.base.errors import AlignmentError, DanishAsrError
-from danish_asr.base.files import publish_text, take
+from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
+from danish_asr.base.files import publish_text, refuse_overwriting, take
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.decoding.transcript import divide
 from danish_asr.inference.loose_text import (
@@ -104,6 +104,8 @@ def harvest(
     recordings = find_recordings(paths, out / RECORDINGS)
     key = {"weights": _weights(model), "tiers": [*tiers]}
     waiting = [own for own in recordings if not _is_heard(own, key)]
+    written = [*map(_result, waiting), out / UTTERANCES, out / LEFT_OUT]
+    refuse_overwriting(written, [*(own.path for own in recordings), *_texts_of(waiting)])
     loaded = None
     if waiting:
         loaded = load_model(model, device=device)
@@ -122,6 +124,15 @@ def harvest(
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
     return not failures
+
+
+def _texts_of(recordings: Iterable[Recording]) -> Iterator[Path]:
+    """Yield the texts beside recordings; several texts of one are refused when it is heard."""
+    for recording in recordings:
+        with suppress(SourceError):
+            text = find_text(recording.path)
+            if text:
+                yield text
 
 
 def _weights(model: str) -> str:

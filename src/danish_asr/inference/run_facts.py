@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from danish_asr.base.audio import to_mono
 from danish_asr.base.config_tree import Tree, read_yaml, value_of
-from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.corpus.cards import hub_code
 from danish_asr.corpus.shards import find_shards, shards_of_split
 from danish_asr.recipe.config.schema import AssetsConfig, DatasetSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.models.cards import Assets
+from danish_asr.recipe.run.evaluations import evaluations
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
-    evaluations,
     meant_checkpoint,
     weights_digest,
 )
@@ -119,7 +119,9 @@ def _scores(path: Path) -> Iterator[str]:
     if meant is None:
         return
     run, step = meant
-    for predictions, about in evaluations(run):
+    for predictions, about, fault in evaluations(run):
+        if fault:
+            raise PredictionsError(fault)
         if about.get("weights") != weights_digest(run, step) or {"decoder", "where"} & {*about}:
             continue
         settings = Settings(profile=about.get("score_profile", DEFAULT_PROFILE))

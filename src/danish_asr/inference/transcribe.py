@@ -1,4 +1,4 @@
-"""``danish-asr transcribe``: files and folders to transcripts; no existing file is overwritten.
+"""``danish-asr transcribe``: files and folders to transcripts; nothing that is read is overwritten.
 
 A recording whose transcripts exist is skipped, so that an interrupted command continues.
 """
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, refuse_overwriting
+from danish_asr.decoding.ngram import files_beside
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.sound import Audio, ShowProgress
 from danish_asr.inference.speakers import Turns, read_speakers
-from danish_asr.recipe.run.run_directory import check_model
+from danish_asr.recipe.run.run_directory import check_model, files_of_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model
@@ -72,6 +73,8 @@ def transcribe(paths: Sequence[Path], request: Request) -> bool:
         return True
     tasks = {own: _missing(own, formats, request) for own in recordings}
     waiting = {recording: outputs for recording, outputs in tasks.items() if outputs}
+    written = [file for outputs in waiting.values() for file in outputs.values()]
+    refuse_overwriting(written, _read(recordings, request))
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     if skipped := len(tasks) - len(waiting):
         console.print(
@@ -85,6 +88,23 @@ def _missing(recording: Recording, formats: Sequence[str], request: Request) -> 
     """Return the transcripts to write, by format."""
     outputs = recording.transcripts(formats)
     return {own: file for own, file in outputs.items() if request.overwrite or not file.exists()}
+
+
+def _read(recordings: Sequence[Recording], request: Request) -> list[Path]:
+    """Return all that a transcription reads."""
+    read = [own.path for own in recordings] + files_of_model(request.model)
+    if request.text:
+        read.append(request.text)
+    if request.speakers and request.speakers.is_dir():
+        read += request.speakers.rglob("*.rttm")
+    elif request.speakers:
+        read.append(request.speakers)
+    decoding = request.load.get("decoder_config") or {}
+    if "hotwords" in decoding:
+        read.append(decoding["hotwords"])
+    if "lm" in decoding:
+        read += files_beside(decoding["lm"])
+    return read
 
 
 def _load(request: Request) -> Model:

@@ -14,12 +14,13 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.base.files import publish_text
+from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.metrics import align_words, split_words
-from danish_asr.recipe.run.run_directory import PREDICTIONS, evaluations
+from danish_asr.recipe.run.evaluations import BEST, evaluations
+from danish_asr.recipe.run.run_directory import PREDICTIONS
 from danish_asr.report.components import render_template
 from danish_asr.report.dataset import MAX_PAGE_BYTES, Clips, Rows, read_rows
-from danish_asr.report.score import about_of, profile_of, to_csv
+from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
 from danish_asr.report.tables import light_table, print_table, say, warn
 from danish_asr.scoring.contradictions import KINDS, Judgement, judge
 from danish_asr.scoring.predictions import Prediction, read_predictions
@@ -48,7 +49,7 @@ def audit(
         console: Where to print.
 
     Raises:
-        ConfigError: ``out`` is a directory, or has another suffix.
+        ConfigError: ``out`` is a directory, or has another suffix; it or the table is an input.
         DatasetError: There is no built dataset, or it is damaged.
         PredictionsError: The model has transcribed no row, has no confidences, or is too weak.
     """
@@ -56,18 +57,20 @@ def audit(
     if out.is_dir() or out.suffix != ".html":
         fault = f"--out: expected a file that ends in .html; found {out}"
         raise ConfigError([fault], where="audit")
+    table = out.with_suffix(".csv")
     files = [file for model in models for file in _files(model)]
+    refuse_overwriting([out, table], inputs_of(files, root))
     names = ", ".join(map(str, models))
     settings = Settings(profile=profile or profile_of(map(about_of, files)))
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), names, settings)
         publish_text(out, _page(root, names, rows, judgement))
-        publish_text(out.with_suffix(".csv"), to_csv(_table(judgement)))
+        publish_text(table, to_csv(_table(judgement)))
     if absent := len(rows.table) - judgement.judged:
         warn(f"{absent:,} rows of the dataset have no prediction and are not judged", console)
     _print(judgement, console)
-    say(f"wrote {out}, and the list to {out.with_suffix('.csv')}", console)
+    say(f"wrote {out}, and the list to {table}", console)
     return len(judgement.contradictions)
 
 
@@ -77,12 +80,16 @@ def _files(model: Path) -> list[Path]:
         return [model]
     if (model / PREDICTIONS).is_file():
         return [model / PREDICTIONS]
-    greedy = [one for one in evaluations(model) if "decoder" not in one.about]
+    made = evaluations(model)
+    for one in made:
+        if one.fault:
+            raise PredictionsError(one.fault)
+    greedy = [one for one in made if "decoder" not in one.about]
     if not greedy:
         fix = f"`danish-asr evaluate {model} evaluator.split=train` makes one of a run"
         raise PredictionsError(f"{model}: no evaluation in this run or file; {fix}")
     checkpoints = [one.about.get("checkpoint") for one in greedy]
-    chosen = "best" if "best" in checkpoints else checkpoints[0]
+    chosen = BEST if BEST in checkpoints else checkpoints[0]
     return [one.predictions for one in greedy if one.about.get("checkpoint") == chosen]
 
 

@@ -13,12 +13,13 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath, publish_text
+from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.metrics import Denominator
-from danish_asr.recipe.run.run_directory import EVALUATION
 from danish_asr.report import COMPARE_OUTPUTS
 from danish_asr.report.score import (
     about_of,
+    choices_of,
+    inputs_of,
     listed,
     outputs_by_end,
     profile_of,
@@ -26,6 +27,7 @@ from danish_asr.report.score import (
     sources_of,
     to_csv,
     to_json,
+    with_choices,
 )
 from danish_asr.report.tables import (
     NOT_RESOLVABLE,
@@ -112,6 +114,7 @@ def compare(
         settings=settings,
         rows_in_split=sizes,
         where={name: about.get("where") for name, about in abouts.items()},
+        splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
     )
 
 
@@ -137,6 +140,7 @@ def compare_files(
     runs: Mapping[str, Sequence[Path]],
     *,
     outputs: Sequence[AnyPath] = (),
+    dataset: AnyPath | None = None,
     console: Console | None = None,
     **options: Any,
 ) -> Comparison:
@@ -145,13 +149,14 @@ def compare_files(
     ``options`` are those of `compare`, as is what is raised; then nothing was written.
     """
     console = console or Terminal()
+    choices = choices_of(path for own in runs.values() for path in own)
     files = [Path(file) for own in runs.values() for file in sources_of([*own])]
-    inputs = [*files, *(file.parent / EVALUATION for file in files)]
-    of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS, inputs)
-    comparison = compare(runs, **options)
+    of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS)
+    refuse_overwriting(of_ends.values(), inputs_of(files, dataset))
+    comparison = compare(runs, dataset=dataset, **options)
     for end, path in of_ends.items():
         if end == ".json":
-            publish_text(path, to_json(comparison.to_dict()))
+            publish_text(path, to_json(with_choices(comparison.to_dict(), choices)))
         elif end == ".csv":
             publish_text(path, to_csv(comparison.to_pandas()))
         elif end == ".tex":
@@ -160,6 +165,8 @@ def compare_files(
             from danish_asr.report.figures import save_forest_plot  # noqa: PLC0415 - slow
 
             save_forest_plot(comparison, path)
+    for choice in choices:
+        say(choice.in_words(), console)
     print_comparison(comparison, console)
     for path in of_ends.values():
         say(f"wrote {path}", console)

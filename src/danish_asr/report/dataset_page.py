@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.files import publish_text, sha256_of
+from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of
 from danish_asr.base.schema import (
     FLAC_MD5,
     INVENTORY_FILE,
@@ -20,7 +20,7 @@ from danish_asr.base.schema import (
     SUSPECTS_FILE,
 )
 from danish_asr.corpus.division import sentences_of
-from danish_asr.corpus.shards import read_inventory
+from danish_asr.corpus.shards import content_of, read_inventory
 from danish_asr.corpus.verify import leaks_of, sentence_profile
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
@@ -56,12 +56,11 @@ def write_dataset_page(
     """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
 
     Raises:
-        ConfigError: ``out`` is a directory.
+        ConfigError: ``out`` is a directory, or a file of the dataset.
         DatasetError: There is no built dataset, it has no rows, or a file is damaged.
     """
     console = console or Console(stderr=True)
-    if out.is_dir():
-        raise ConfigError([f"--page: expected a file; found the directory {out}"], where="verify")
+    check_page(root, out)
     generator = np.random.default_rng(seed)
     with console.status("reading columns, measuring audio, drawing"):
         rows = read_rows(root)
@@ -72,6 +71,13 @@ def write_dataset_page(
         text = _render(root, rows, measured, generator)
     publish_text(out, text)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
+
+
+def check_page(root: Path, out: Path) -> None:
+    """Raise ConfigError if the page cannot be at ``out``: a directory, or a file of the dataset."""
+    if out.is_dir():
+        raise ConfigError([f"--page: expected a file; found the directory {out}"], where="verify")
+    refuse_overwriting([out], content_of(root), option="--page")
 
 
 def _measured(rows: Rows, chosen: NDArray[np.int64]) -> _Sample:

@@ -1,6 +1,6 @@
 """``danish-asr report``: one offline page about a run, at any time after its start."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import nan
 from os.path import relpath
@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from danish_asr.base.errors import RunError
-from danish_asr.base.files import publish_text
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
-from danish_asr.recipe.run.run_directory import TENSORBOARD, Evaluation, evaluations
+from danish_asr.recipe.run.evaluations import Evaluation, evaluations
+from danish_asr.recipe.run.run_directory import TENSORBOARD, files_of_run
 from danish_asr.report.components import Curve, Panel, curves_chart, render_template
 from danish_asr.report.runs import STOPPED, Run
-from danish_asr.report.tables import say
+from danish_asr.report.tables import say, warn
 
 _DIALECT: Final = "wer/dialect/"  # the beginning of a validation's key of a dialect's WER
 _WORST: Final = 4  # dialects with a curve; the table has all
@@ -51,19 +52,23 @@ def report_run(folder: Path, console: Console | None = None) -> None:
 
     Raises:
         RunError: The directory is not that of a run.
-        PredictionsError: An evaluation of the run cannot be scored.
+        ConfigError: The page is a link to a file of the run.
     """
     console = console or Console(stderr=True)
     run, page = Run(folder), folder / "report.html"
+    refuse_overwriting([page], files_of_run(folder), option="place for it")
     if run.refused:
         raise RunError(f"{folder}: the run was refused before it began: {run.reason}")
-    publish_text(page, render_run(run, page))
+    scored = [_scored(run, evaluation, page) for evaluation in evaluations(run.folder)]
+    publish_text(page, render_run(run, scored))
+    for one in scored:
+        if one["fault"]:
+            warn(f"not scored: {one['fault']}", console)
     say(f"{run.name}: step {run.step:,}, {run.state}; wrote {page}", console)
 
 
-def render_run(run: Run, page: Path) -> str:
-    """Return the page, which will be at ``page``."""
-    scored = [_scored(run, evaluation, page) for evaluation in evaluations(run.folder)]
+def render_run(run: Run, scored: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page; ``scored`` has what it shows of each evaluation."""
     return render_template(
         "run_page.html",
         run=run,
@@ -79,16 +84,18 @@ def render_run(run: Run, page: Path) -> str:
 
 def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
     """Return what the page shows of an evaluation, which may have a page of its own."""
-    about = evaluation.about
-    what = ", ".join(about.get("rows_in_split") or ["split unknown"])
-    if about.get("where"):
-        what += f", where {about['where']}"
-    if about.get("decoder"):
-        what += f" ({about['decoder']['name']})"
+    about, what = evaluation.about, evaluation.rows
+    if "decoder" in about:
+        what += f" ({evaluation.decoder})"
     report = evaluation.predictions.with_name("report.html")
     link = relpath(report, page.resolve().parent) if report.is_file() else None
-    overall = run.scores(evaluation).overall
-    return {"about": about, "overall": overall, "what": what, "page": link}
+    fault, overall = evaluation.fault, None
+    if not fault:
+        try:
+            overall = run.scores(evaluation).overall
+        except DanishAsrError as error:  # one evaluation must not hide the others
+            fault = str(error)
+    return {"about": about, "overall": overall, "what": what, "page": link, "fault": fault}
 
 
 def _numbers(run: Run) -> dict[str, tuple[str, str]]:

@@ -15,17 +15,24 @@ from rich.console import Console
 
 from danish_asr.base.config_tree import flatten, read_yaml, short_names
 from danish_asr.base.errors import DanishAsrError, RunError
-from danish_asr.base.files import is_written, publish_text
+from danish_asr.base.files import is_written, publish_text, refuse_overwriting
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
+from danish_asr.recipe.config.schema import DecoderSection
 from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
+from danish_asr.recipe.run.evaluations import (
+    BEST,
+    Choice,
+    Evaluation,
+    choose_test,
+    evaluations,
+)
 from danish_asr.recipe.run.run_directory import (
     CONFIG_FILE,
     ENVIRONMENT,
     FAILED,
     METRICS,
     SCORE_TITLES,
-    Evaluation,
-    evaluations,
+    files_of_run,
     recorded,
     resumable_steps,
 )
@@ -70,7 +77,8 @@ class Run:
             raise RunError(f"{folder}: no run of a training; no {' and no '.join(missing)}")
         self.folder = folder.resolve()
         self.name = name or self.folder.name
-        self.fault = ""  # why its test split has no score, once `test` was read
+        self.choice: Choice | None = None  # that `test` is of, once that was read
+        self.fault = ""  # why its test split has no score, then
         self.config: Mapping[str, Any] = (
             {} if self.refused else dict(flatten(read_yaml(folder / CONFIG_FILE)))
         )
@@ -147,13 +155,26 @@ class Run:
 
     @cached_property
     def test(self) -> Scores | None:
-        """The scores of the run's own test split."""
-        own = [one for one in evaluations(self.folder) if one.is_of_own_test]
+        """The scores of the run's own test split, by its evaluation `choice`."""
+        if not evaluations(self.folder):
+            return None
         try:
-            return self.scores(own[0]) if own else None
+            self.choice = choose_test(self.folder)
+            return self.scores(self.choice.taken)
         except DanishAsrError as error:  # one run must not hide the others
             self.fault = str(error)
             return None
+
+    @property
+    def is_unusual(self) -> bool:
+        """Whether `test` may be of another evaluation than its reader expects."""
+        if self.choice is None:
+            return False
+        taken = self.choice.taken
+        own_decoder = self.config.get("decoder.name") or DecoderSection.name
+        expected = (own_decoder, BEST)
+        is_expected = (taken.decoder, taken.about.get("checkpoint")) == expected
+        return not is_expected or bool(self.choice.others or self.choice.broken)
 
     def line(self) -> dict[str, Any]:
         """Return what a table for programs has of the run."""
@@ -173,6 +194,7 @@ class Run:
             "test_wer": wer.value if wer else None,
             "test_wer_low": low,
             "test_wer_high": high,
+            "test_evaluation": self.choice.taken.predictions if self.choice and wer else None,
             "score_profile": self.profile,
         }
 
@@ -214,8 +236,12 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
 
     Raises:
         RunError: There is no run.
+        ConfigError: The table would overwrite a file of a run.
     """
     console, runs = console or Console(), find_runs(root)
+    if csv:
+        read = [path for run in runs for path in files_of_run(run.folder)]
+        refuse_overwriting([csv], read, option="--csv")
     keys = _different_keys(runs)
     metrics = " or ".join(dict.fromkeys(run.score for run in runs if not run.refused))
     say(f"runs in {root}: {len(runs)}. Best dev: {metrics}, lower is better", console)
@@ -235,6 +261,8 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
             say(f"{run.name}: {run.state}: {run.reason}", console)
         if run.fault:
             say(f"{run.name}: no test score: {run.fault}", console)
+        elif run.choice and run.is_unusual:
+            say(f"test WER: {run.choice.in_words()}", console)
     if csv:
         lines = [run.line() | _values(run, keys) for run in runs]
         publish_text(csv, to_csv(pd.DataFrame(lines)))

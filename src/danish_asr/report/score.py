@@ -21,15 +21,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath, publish_text
+from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.base.tables import TRN_MARKUP
+from danish_asr.corpus.shards import content_of
 from danish_asr.metrics import Denominator, align_words, split_words
-from danish_asr.recipe.run.run_directory import (
-    EVALUATION,
-    PREDICTIONS,
-    evaluation_of,
-    predictions_of,
-)
+from danish_asr.recipe.run.evaluations import Choice, choice_of, evaluation_of, predictions_of
+from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
 from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.report.tables import (
     POOLED_NOTE,
@@ -83,7 +80,8 @@ def score(
 
     Raises:
         ConfigError: A setting or a column is unknown, or a file is given twice.
-        PredictionsError: A file cannot be read or breaks its contract, or has no row to score.
+        PredictionsError: A file cannot be read or breaks its contract, or has no row to score; a
+            run has no evaluation of its test split.
         DatasetError: There is no such dataset or split.
     """
     sources = sources_of(predictions)
@@ -116,6 +114,19 @@ def sources_of(predictions: Source | Sequence[AnyPath]) -> list[Source]:
     if twice:
         raise ConfigError(twice, where="the list of files")
     return paths
+
+
+def choices_of(paths: Iterable[AnyPath]) -> list[Choice]:
+    """Return which evaluation was taken of each path that is a run's directory."""
+    choices = [choice_of(Path(path)) for path in paths]
+    return [choice for choice in choices if choice]
+
+
+def with_choices(document: Mapping[str, Any], choices: Sequence[Choice]) -> dict[str, Any]:
+    """Return the content of a JSON file, which names the evaluations that were chosen."""
+    if not choices:
+        return dict(document)
+    return {"choices": [choice.to_dict() for choice in choices], **document}
 
 
 def about_of(source: Source) -> dict[str, Any]:
@@ -178,19 +189,22 @@ def score_files(
         ConfigError, PredictionsError, DatasetError: As `score`; nothing was written.
     """
     console = console or Terminal()
+    choices = choices_of(paths)
     files = [*map(Path, sources_of([*paths]))]
-    inputs = [*files, *(file.parent / EVALUATION for file in files)]
     chosen = default_outputs(files) if outputs is None else outputs
-    of_ends = outputs_by_end(chosen, SCORE_OUTPUTS, inputs)
+    of_ends = outputs_by_end(chosen, SCORE_OUTPUTS)
+    refuse_overwriting(_written(of_ends), inputs_of(files, dataset))
     status = console.status(f"scoring {escape(str(files[0]))}")
     with status if console.is_terminal else nullcontext():
         groupings = dict.fromkeys([*by, *BANDS])
         scores = score(files, by=[*groupings], dataset=dataset, **options)
-        texts = _texts(scores, of_ends, files, dataset)
+        texts = _texts(scores, of_ends, files, dataset, choices)
     for path, text in texts.items():
         publish_text(path, text)
     # Files first: whatever reads what is printed, such as `head`, may end at any line.
     scores = scores.only(by)
+    for choice in choices:
+        say(choice.in_words(), console)
     print_scores(scores.only(by if shown is None else shown), console)
     for path in texts:
         say(f"wrote {path}", console)
@@ -229,15 +243,27 @@ def default_outputs(files: Sequence[Path]) -> list[Path]:
     return [file.with_name(f"{prefix}{name}") for name in ("scores.json", "report.html")]
 
 
-def outputs_by_end(
-    paths: Iterable[AnyPath], ends: Iterable[str], inputs: Iterable[AnyPath]
-) -> dict[str, Path]:
+def inputs_of(files: Iterable[Path], dataset: AnyPath | None) -> list[Path]:
+    """Return all that is read with predictions files: their evaluations, and the datasets.
+
+    Raises what `about_of` does.
+    """
+    inputs: list[Path] = []
+    for file in files:
+        inputs += [file, file.parent / EVALUATION]
+        evaluated = about_of(file).get("dataset_root")
+        if evaluated:  # which has the audio of the page
+            inputs += content_of(str(evaluated))
+    return inputs if dataset is None else inputs + content_of(dataset)
+
+
+def outputs_by_end(paths: Iterable[AnyPath], ends: Iterable[str]) -> dict[str, Path]:
     """Return each output by the end of its name.
 
     Raises:
-        ConfigError: A name has another end, two names have the same, or it is an input.
+        ConfigError: A name has another end, two names have the same, or it is a directory.
     """
-    endings, read = list(ends), {realpath(path) for path in inputs}
+    endings = list(ends)
     outputs: dict[str, Path] = {}
     faults: list[str] = []
     for path in map(Path, paths):
@@ -246,8 +272,8 @@ def outputs_by_end(
             faults.append(f"{path}: expected a name that ends in {', '.join(endings)}")
         elif end in outputs:
             faults.append(f"{path}: one file can end in {end}, and {outputs[end]} does")
-        elif path.is_dir() or realpath(path) in read:
-            faults.append(f"{path} is an input or a directory; choose another file")
+        elif path.is_dir():
+            faults.append(f"{path} is a directory; choose another file")
         else:
             outputs[end] = path
     if faults:
@@ -272,8 +298,22 @@ def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
     return columns
 
 
+def _written(outputs: Mapping[str, Path]) -> list[Path]:
+    """Return the outputs and all files that are written in their place."""
+    return [*outputs.values(), *(_trn_files(outputs[".trn"]) if ".trn" in outputs else ())]
+
+
+def _trn_files(path: Path) -> tuple[Path, Path]:
+    """Return the files of references and hypotheses that ``NAME.trn`` stands for."""
+    return path.with_suffix(".ref.trn"), path.with_suffix(".hyp.trn")
+
+
 def _texts(
-    scores: Scores, outputs: Mapping[str, Path], files: Sequence[Path], dataset: AnyPath | None
+    scores: Scores,
+    outputs: Mapping[str, Path],
+    files: Sequence[Path],
+    dataset: AnyPath | None,
+    choices: Sequence[Choice],
 ) -> dict[Path, str]:
     """Return the content of each file, so that a fault leaves no half report."""
     texts: dict[Path, str] = {}
@@ -281,12 +321,14 @@ def _texts(
         if end == "utterances.csv":
             texts[path] = to_csv(utterance_table(scores))
         elif end == ".json":
-            texts[path] = to_json({"files": [*map(str, files)]} | scores.to_dict())
+            document = {"files": [*map(str, files)]} | scores.to_dict()
+            texts[path] = to_json(with_choices(document, choices))
         elif end == ".csv":
             texts[path] = to_csv(scores.to_pandas())
         elif end == ".trn":
-            texts[path.with_suffix(".ref.trn")] = trn_text(scores, "reference")
-            texts[path.with_suffix(".hyp.trn")] = trn_text(scores, "hypothesis")
+            references, hypotheses = _trn_files(path)
+            texts[references] = trn_text(scores, "reference")
+            texts[hypotheses] = trn_text(scores, "hypothesis")
         else:
             from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 

@@ -56,12 +56,14 @@ def compare_runs(
     settings: Settings | None = None,
     rows_in_split: Mapping[str, int | None] | None = None,
     where: Mapping[str, str | None] | None = None,
+    splits: Mapping[str, Iterable[str]] | None = None,
 ) -> Comparison:
     """Compare runs with the first of them.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
     them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
-    condition that selected rows of the split, if the file has not all of them.
+    condition that selected rows of the split, if the file has not all of them. ``splits`` has the
+    names of what was evaluated, if that is known.
 
     Raises:
         PredictionsError: The files have different rows or references, or splits of other sizes.
@@ -70,7 +72,7 @@ def compare_runs(
     if len(runs) < 2:
         faults = ["expected two or more runs; the first is the baseline"]
         raise ConfigError(faults, where="the call")
-    settings, where = settings or Settings(), where or {}
+    settings, where, splits = settings or Settings(), where or {}, splits or {}
     sizes = {name: size for name, size in (rows_in_split or {}).items() if size is not None}
     if len({*sizes.values()}) > 1:
         listed = ", ".join(f"{name} of {size:,} rows" for name, size in sizes.items())
@@ -80,7 +82,8 @@ def compare_runs(
     for files in runs.values():
         for name, predictions in files.items():
             table = score_table(predictions, settings)
-            used[name] = RowsUsed.of(table, sizes.get(name), where.get(name))
+            own = splits.get(name, ())
+            used[name] = RowsUsed.of(table, sizes.get(name), where.get(name), own)
             tables[name] = kept(table, settings)
     (first_name, first), *others = tables.items()
     aligned = {first_name: first}

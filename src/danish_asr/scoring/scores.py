@@ -53,15 +53,19 @@ class RowsUsed:
     in_file: int
     in_split: int | None
     left_out: Mapping[str, int]  # by the row filter, per reason, the most frequent first
-    splits: Sequence[str]  # names of the splits that the rows are from
+    splits: Sequence[str]  # that were evaluated, or that the rows name
     empty_hypotheses: int  # of the scored rows, where the reference has a word
     where: str | None = None  # the condition of an evaluation of some rows of the split
 
     @classmethod
     def of(
-        cls, table: pd.DataFrame, in_split: int | None = None, where: str | None = None
+        cls,
+        table: pd.DataFrame,
+        in_split: int | None = None,
+        where: str | None = None,
+        splits: Iterable[str] = (),
     ) -> RowsUsed:
-        """Return what a score table says of its rows."""
+        """Return what a score table says of its rows, and their evaluation if there is one."""
         scored = table[table["left_out"].isna()]
         no_words = (scored["hypothesis_normalised"] == "") & (scored["reference_normalised"] != "")
         return cls(
@@ -69,7 +73,7 @@ class RowsUsed:
             in_file=len(table),
             in_split=in_split,
             left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
-            splits=sorted(table["split"].dropna().unique()),
+            splits=sorted(splits) or sorted(table["split"].dropna().unique()),
             empty_hypotheses=int(no_words.sum()),
             where=where,
         )
@@ -85,8 +89,15 @@ class RowsUsed:
         return f" ({parts})" if parts else ""
 
     def of_split(self) -> str:
-        """Return of how many rows the scored ones are, which, and why not the others."""
-        total = "" if self.in_split is None else f" of {self.in_split:,} in the split"
+        """Return of how many rows of which split the scored ones are, and why not the others."""
+        split = "the split" if len(self.splits) < 2 else "the splits"
+        if self.splits:
+            split += f" {', '.join(map(printable, self.splits))}"
+        total = ""
+        if self.in_split is not None:
+            total = f" of {self.in_split:,} in {split}"
+        elif self.splits:
+            total = f" of {split}"
         where = f", where {self.where}" if self.where else ""
         return total + where + self.why_left_out()
 
@@ -176,6 +187,7 @@ class Scores:
             rows_scored=self.rows.scored,
             rows_in_file=self.rows.in_file,
             rows_in_split=self.rows.in_split,
+            splits=", ".join(self.rows.splits),
             where=self.rows.where,
             left_out=reasons,
         )
@@ -217,7 +229,9 @@ def score_predictions(
     (everything,) = groups_of(scored, "")
     return Scores(
         settings=settings,
-        rows=RowsUsed.of(table, rows_in_split, about.get("where")),
+        rows=RowsUsed.of(
+            table, rows_in_split, about.get("where"), about.get("rows_in_split") or ()
+        ),
         overall=_score_group(everything, everything.by_speaker(), settings),
         groupings={name: _score_grouping(groups_of(scored, name), settings) for name in by},
         table=scored,
@@ -354,9 +368,14 @@ def groups_of(table: pd.DataFrame, grouping: str) -> list[Group]:
         places = cast(tuple[int, ...], key)
         own = [labels[place] for labels, place in zip(values, places, strict=True)]
         shown = " · ".join(missing if value is None else str(value) for value in own)
-        label = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in shown)
-        groups.append(Group(dict(zip(map(name_of, specs), own, strict=True)), label, rows))
+        names = dict(zip(map(name_of, specs), own, strict=True))
+        groups.append(Group(names, printable(shown), rows))
     return groups
+
+
+def printable(text: str) -> str:
+    """Return a text from the data with escapes for what would control a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 _BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds

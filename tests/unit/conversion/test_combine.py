@@ -224,3 +224,16 @@ def test_a_directory_that_holds_something_else_is_refused_and_kept(
     combined(parts, "ab", tmp_path / "all")
     with pytest.raises(DatasetError, match="holds the finished dataset 'all'"):
         combine([parts / "c"], tmp_path / "all", name="everything")
+
+
+def test_a_list_of_rows_that_the_new_dataset_would_replace_is_refused(
+    parts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "all"
+    combined(parts, "ab", out)
+    listed = out / "cards" / "wrong.csv"
+    listed.write_text("corpus,id\na,a_train_1\n")
+    with pytest.raises(ConfigError, match=r"wrong\.csv"):
+        combined(parts, "ab", out, without=listed)
+    assert listed.is_file()
+    assert verify(out).faults == []

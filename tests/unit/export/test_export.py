@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ import pytest
 import soundfile
 import torch
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.inference import export, onnx_file
 from danish_asr.inference.export import export_model
 from danish_asr.inference.model import load_model
@@ -148,3 +149,15 @@ def test_what_cannot_be_exported_is_refused_with_the_reason(
         export_model(str(model), "hf", tmp_path / "out")
     with pytest.raises(RunError, match=f"{model} exists"):
         export_model(str(model), "hf", model)
+
+
+@pytest.mark.parametrize("read", ["audio", "model"])
+def test_what_an_export_reads_is_not_in_the_folder_that_it_clears(
+    tmp_path: Path, model: Path, audio: Path, read: str
+) -> None:
+    inside = tmp_path / ".new.partial"
+    shutil.copytree(audio if read == "audio" else model, inside / read)
+    options = {"model": model, "audio": audio} | {read: inside / read}
+    with pytest.raises(ConfigError, match=str(inside)):
+        export_model(str(options["model"]), "hf", tmp_path / "new", audio=[options["audio"]])
+    assert [*(inside / read).iterdir()]

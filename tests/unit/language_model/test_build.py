@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.errors import DanishAsrError, LanguageModelError
+from danish_asr.base.errors import ConfigError, DanishAsrError, LanguageModelError
 from danish_asr.decoding.ngram import find_language_model
 from danish_asr.decoding.ngram_build import build_language_model
 from tests.shards import utterance, write_shard
@@ -91,3 +91,12 @@ def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
     with pytest.raises(DanishAsrError, match="exists"):
         build([tmp_path / "a.txt"], tmp_path / "lm", order=4)
     assert (tmp_path / "lm" / "3gram.arpa").read_bytes() == before
+
+
+def test_a_text_is_not_in_the_folder_that_a_build_clears(tmp_path: Path) -> None:
+    text = tmp_path / ".lm.partial" / "web.txt"
+    text.parent.mkdir()
+    text.write_text("det er en sætning", encoding="utf-8")
+    with pytest.raises(ConfigError, match=str(text)):
+        build([text], tmp_path / "lm")
+    assert text.is_file()

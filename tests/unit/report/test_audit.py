@@ -101,6 +101,21 @@ def test_what_is_no_evaluation_of_the_dataset_is_refused_with_what_to_do(
     assert not out.exists()
 
 
+def test_neither_the_page_nor_the_table_replaces_what_is_read(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """`audit ds --model heard.csv --out heard.html` replaced the predictions by its list."""
+    heard = tmp_path / "heard.csv"
+    rows = [f"{row['id']},{row['corpus']},train,ja" for row in read_references(dataset, "train")]
+    heard.write_text("\n".join(["id,corpus,split,hypothesis", *rows]), encoding="utf-8")
+    before = heard.read_bytes()
+    (tmp_path / "linked.html").symlink_to(heard)
+    for out in (tmp_path / "heard.html", tmp_path / "linked.html"):
+        with pytest.raises(ConfigError, match=r"heard\.csv"):
+            audit(dataset, [heard], out)
+    assert heard.read_bytes() == before
+
+
 @needs_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_page_fits_a_phone_and_a_screen(tmp_path: Path, dataset: Path, width: int) -> None:

@@ -12,6 +12,7 @@ import pytest
 import soundfile
 from rich.console import Console
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import sha256_of
 from danish_asr.base.schema import LEDGER_SCHEMA, SAMPLE_RATE, SUSPECTS_SCHEMA
 from danish_asr.corpus.verify import leaks_of
@@ -196,3 +197,11 @@ def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path
           .map((node) => node.getAttribute("aria-labelledby"))];
         """
     assert in_browser(tmp_path / "page.html", script, width=1280) == ["Speech dataset: radio"]
+
+
+@pytest.mark.parametrize("name", ["suspects.parquet", "version=0/page.html"])
+def test_the_page_replaces_no_file_of_the_dataset(dataset: Path, name: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in dataset.rglob("*")}
+    with pytest.raises(ConfigError, match=f"{name}(.|\n)*--page"):
+        write_dataset_page(dataset, dataset / name, sample=1)
+    assert {path: path.stat().st_mtime_ns for path in dataset.rglob("*")} == before

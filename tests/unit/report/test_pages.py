@@ -11,9 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.files import to_yaml
+from danish_asr.cli.app import app
 from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.components import Panel, curves_chart
@@ -24,7 +26,7 @@ from danish_asr.scoring.predictions import Prediction, read_references, write_pr
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
-from tests.score_rows import prediction, random_rows, write_evaluation
+from tests.score_rows import evaluated, prediction, random_rows, write_evaluation
 
 WER = "Word Error Rate (WER)"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -259,3 +261,82 @@ def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> N
     assert "test WER under profile plain" in output.getvalue()
     report_run(run, Console(file=output))
     assert "text profile plain" in (run / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics/valid.jsonl", "cards/a.yaml"])
+def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> None:
+    before = (sweep / "a" / name).read_bytes()
+    with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
+        report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
+    assert (sweep / "a" / name).read_bytes() == before
+
+
+def test_the_page_of_a_run_replaces_no_file_of_the_run(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
+    before = (run / "config.yaml").read_bytes()
+    (run / "report.html").symlink_to("config.yaml")
+    with pytest.raises(ConfigError, match=r"report\.html"):
+        report_run(run, Console(file=io.StringIO()))
+    assert (run / "config.yaml").read_bytes() == before
+
+
+def test_an_option_for_a_list_of_runs_is_refused_for_one_run(tmp_path: Path) -> None:
+    """The option wrote nothing, in silence."""
+    run, table = make_run(tmp_path / "run", {}, []), tmp_path / "runs.csv"
+    result = CliRunner().invoke(app, ["report", str(run), "--csv", str(table)])
+    assert (result.exit_code, "--csv" in result.stderr) == (2, True)
+    assert not (run / "report.html").exists()
+    assert CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(table)]).exit_code == 0
+    assert table.is_file()
+
+
+@pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])
+def test_the_test_score_of_a_run_is_by_its_own_decoder_and_the_list_says_which(
+    tmp_path: Path, decoder: str, taken: str
+) -> None:
+    run = make_run(tmp_path / "run", {"decoder": {"name": decoder, "config": {}}}, [9, 8, 7, 6])
+    evaluated(run, "best/dev")
+    evaluated(run, "best/test")
+    evaluated(run, "best/test/beam", decoder={"name": "beam", "config": {}})
+    output, table = io.StringIO(), tmp_path / "runs.csv"
+    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
+    file = str(run / "eval" / "best" / taken / "predictions.jsonl")
+    (line,) = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
+    assert f": {file} (" in line
+    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
+    assert row["test_evaluation"] == file
+
+
+def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_so(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", {}, [9, 8, 7, 6])
+    evaluated(run, "best/dev")
+    evaluated(run, "none/test")  # another model
+    output, table = io.StringIO(), tmp_path / "runs.csv"
+    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
+    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
+    assert row["test_wer"] == ""
+    assert f"run: no test score: {run}" in output.getvalue()
+    assert "best/dev/predictions.jsonl (dev, " in output.getvalue()
+
+
+def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Path) -> None:
+    """An empty evaluation.json ended the list and the page."""
+    _evaluation(sweep / "a", "dev", "ja nej")
+    _evaluation(sweep / "a", "dev/edited", "ja nej")
+    broken = sweep / "a" / "eval" / "best" / "dev" / "evaluation.json"
+    broken.write_text("")
+    (broken.parent / "edited" / "predictions.jsonl").write_text("")
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
+    with (sweep / "runs.csv").open() as file:
+        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
+    assert (rates["a"], {*rates}) == ("0.5", {*"abcde"})
+    assert str(broken) in output.getvalue()
+    report_run(sweep / "a", Console(file=output, width=500))
+    page = (sweep / "a" / "report.html").read_text(encoding="utf-8")
+    assert "<td>50.00</td>" in page
+    for fault in (broken, broken.parent / "edited" / "evaluation.json"):
+        assert str(fault) in page
+        assert f"not scored: {fault}" in output.getvalue()

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -178,9 +179,9 @@ def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> 
     write_evaluation(predictions, rows_in_split={"test": 9}, where="age < 20")
     page, table, document = (predictions.with_name(name) for name in ("p.html", "t.csv", "s.json"))
     _, shown = _shown(predictions, outputs=[page, table, document])
-    assert "4 rows scored of 9 in the split, where age < 20" in shown
-    assert "of 9 in the split, where age &lt; 20" in page.read_text("utf-8")
-    assert ",9,age < 20," in table.read_text("utf-8")
+    assert "4 rows scored of 9 in the split test, where age < 20" in shown
+    assert "of 9 in the split test, where age &lt; 20" in page.read_text("utf-8")
+    assert ",9,test,age < 20," in table.read_text("utf-8")
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
 
@@ -257,6 +258,73 @@ def test_an_output_does_not_replace_an_input_or_another_output(
         with pytest.raises(ConfigError, match=outputs[-1].name):
             _shown(predictions, outputs=outputs)
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".json", ".jsonl"]
+
+
+def test_a_file_written_in_place_of_the_trn_that_is_named_does_not_replace_an_input(
+    tmp_path: Path,
+) -> None:
+    """`score whisper.hyp.trn --out whisper.trn` replaced what it had read."""
+    build_dataset(data := tmp_path / "data")
+    heard = tmp_path / "whisper.hyp.trn"
+    names = [row["id"] for row in read_references(data)]
+    heard.write_text("".join(f"ja ({name})\n" for name in names), encoding="utf-8")
+    before = heard.read_bytes()
+    with pytest.raises(ConfigError, match=r"whisper\.hyp\.trn"):
+        _shown(heard, dataset=data, outputs=[tmp_path / "whisper.trn"])
+    assert heard.read_bytes() == before
+    assert not (tmp_path / "whisper.ref.trn").exists()
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_an_output_is_no_other_name_of_an_input(
+    tmp_path: Path, predictions: Path, link: Callable[[Path, Path], None]
+) -> None:
+    """A hard link is found as another case is, where the file system ignores it."""
+    link(tmp_path / "x.ref.trn", predictions)
+    with pytest.raises(ConfigError, match=r"x\.ref\.trn .*predictions\.jsonl"):
+        _shown(predictions, outputs=[tmp_path / "x.trn"])
+
+
+@pytest.mark.parametrize("known_by", ["option", "evaluation"])
+def test_an_output_does_not_replace_a_file_of_the_dataset(
+    tmp_path: Path, predictions: Path, known_by: str
+) -> None:
+    build_dataset(data := tmp_path / "data")
+    manifest = data / "manifest.json"
+    before = manifest.read_bytes()
+    by_evaluation = known_by == "evaluation"
+    if by_evaluation:
+        write_evaluation(predictions, rows_in_split={"test": 4}, dataset_root=str(data))
+    with pytest.raises(ConfigError, match=str(manifest)):
+        _shown(predictions, outputs=[manifest], dataset=None if by_evaluation else data)
+    assert manifest.read_bytes() == before
+
+
+def test_an_output_in_the_directory_of_a_dataset_is_refused_only_if_it_is_of_the_dataset(
+    tmp_path: Path, predictions: Path
+) -> None:
+    build_dataset(data := tmp_path / "data")
+    write_evaluation(predictions, rows_in_split={"test": 4}, dataset_root=str(data))
+    for _ in range(2):  # also where it replaces its own earlier output
+        _shown(predictions, outputs=[data / "report.html"])
+    with pytest.raises(ConfigError, match="cards/page"):
+        _shown(predictions, outputs=[data / "cards" / "page.html"])
+    assert not (data / "cards" / "page.html").exists()
+
+
+def test_the_split_that_was_evaluated_is_beside_the_numbers(predictions: Path) -> None:
+    table = predictions.with_name("t.csv")
+    write_evaluation(predictions, rows_in_split={"test_coral": 4})
+    _, shown = _shown(predictions, outputs=[table])
+    assert "in the split test_coral" in shown
+    rows = csv.DictReader(table.read_text("utf-8").splitlines())
+    assert {row["splits"] for row in rows} == {"test_coral"}
+
+
+def test_a_split_of_a_file_does_not_control_the_terminal(predictions: Path) -> None:
+    write_predictions(predictions, [prediction("a", "ja", "ja", split="dev\x1b[2J")])
+    _, shown = _shown(predictions)
+    assert "dev\\x1b[2J" in shown
 
 
 def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path: Path) -> None:

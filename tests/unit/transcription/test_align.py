@@ -10,7 +10,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import AlignmentError
+from danish_asr.base.errors import AlignmentError, ConfigError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
@@ -117,3 +117,21 @@ def test_audio_without_speech_is_refused(model: Model, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(16_000), 16_000)
     with pytest.raises(AlignmentError, match="no speech found in 1"):
         align(model, tmp_path / "a.wav", [Line("hej")])
+
+
+def test_subtitles_that_give_the_text_are_not_replaced(
+    model_directory: Path, speech: Path, tmp_path: Path
+) -> None:
+    shutil.copy(speech, tmp_path / "speech.wav")
+    text = tmp_path / "speech.srt"
+    text.write_text(f"1\n00:00:00,000 --> 00:00:09,000\n{SENTENCES[0]}\n", encoding="utf-8")
+    before = text.read_bytes()
+    command = ["transcribe", str(model_directory), str(tmp_path / "speech.wav")]
+    command += ["--text", str(text), "--overwrite"]
+    result = CliRunner().invoke(app, command)
+    assert "speech.srt" in str(result.exception)
+    assert isinstance(result.exception, ConfigError)
+    assert text.read_bytes() == before
+    beside = CliRunner().invoke(app, command[:-1], catch_exceptions=False)  # keeps existing files
+    assert beside.exit_code == 0
+    assert (text.read_bytes(), (tmp_path / "speech.TextGrid").is_file()) == (before, True)

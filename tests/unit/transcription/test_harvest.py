@@ -13,7 +13,7 @@ import pytest
 import soundfile
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import DanishAsrError, SourceError
+from danish_asr.base.errors import ConfigError, DanishAsrError, SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions
@@ -235,3 +235,18 @@ def test_an_unknown_model_is_refused_before_anything_is_written(
     with pytest.raises(DanishAsrError, match="omniASR_CTC_300M"):
         harvest([radio], out, "omniASR_CTC_300", USUAL)
     assert not out.exists()
+
+
+def test_what_a_model_hears_does_not_replace_the_text_beside_a_recording(
+    model_directory: Path, radio: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out" / "recordings"
+    folder.mkdir(parents=True)
+    shutil.copy(radio / "programme-3.wav", folder / "a.wav")
+    text = folder / "a.json"
+    segment = {"start": 0, "end": 9, "text": SAID}
+    text.write_text(json.dumps({"segments": [segment]}), encoding="utf-8")
+    before = text.read_bytes()
+    with pytest.raises(ConfigError, match=str(text)):
+        harvest([folder], tmp_path / "out", str(model_directory), USUAL, device="cpu")
+    assert text.read_bytes() == before

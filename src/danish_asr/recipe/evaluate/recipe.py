@@ -31,6 +31,7 @@ from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader, ValidationInterrupted
 from danish_asr.recipe.models.cards import speech_of
 from danish_asr.recipe.models.trained import TrainedModel
+from danish_asr.recipe.run.evaluations import BEST, LAST, NO_CHECKPOINT
 from danish_asr.recipe.run.run_directory import (
     CHECKPOINTS,
     CONFIG_FILE,
@@ -55,9 +56,6 @@ from danish_asr.recipe.train.readers import model_frames, splits_reader
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
-
-NO_CHECKPOINT: Final = "none"
-BEST: Final = "best"
 
 _OF_TRAINING: Final = ("head", "keep_layers")
 """Keys of ``model`` that change it before it is trained."""
@@ -149,7 +147,7 @@ def _step_of(run_dir: Path, steps: Sequence[int], checkpoint: str, where: str) -
     """Return the step that ``best``, ``last`` or ``step_<n>`` names."""
     names = {f"step_{step}": step for step in steps}
     if steps:
-        names |= {"last": steps[-1], BEST: best_step(run_dir) or steps[-1]}
+        names |= {LAST: steps[-1], BEST: best_step(run_dir) or steps[-1]}
     if checkpoint not in names:
         fault = (
             f"evaluator.checkpoint: '{checkpoint}' is not in {run_dir}, which has: "

@@ -5,17 +5,18 @@ The checks of a run that continues raise RunError before anything is written.
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from zipfile import ZipFile
 
 from danish_asr.base.cluster import wait_for_first_rank
 from danish_asr.base.config_tree import Tree, flatten, read_yaml
-from danish_asr.base.errors import DanishAsrError, PredictionsError, RunError
-from danish_asr.base.files import publish_text, sha256_of, take
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.files import publish_text, take
+from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import LOSS
 
 CONFIG_FILE: Final = "config.yaml"
@@ -32,6 +33,9 @@ PREDICTIONS_SHA256: Final = "predictions_sha256"
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
+
+_HUGGING_FACE: Final = ("*config.json", "vocab.json", "special_tokens_map.json")
+"""What is read of a model of Hugging Face, beside its weights."""
 
 SCORE_TITLES: Final = {
     "wer": "Word Error Rate (WER)",
@@ -94,78 +98,23 @@ def weights_digest(run: Path, step: int) -> str | None:
     return content.hexdigest()[:16] if files else None
 
 
-def read_evaluation(path: Path) -> dict[str, Any]:
-    """Return an ``evaluation.json``; PredictionsError if it is broken."""
-    advice = "evaluate again, or remove the file to score without it"
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
+def files_of_run(run: Path) -> list[Path]:
+    """Return the files and folders of a run that commands read; pages about it are none of them."""
+    names = (CONFIG_FILE, ENVIRONMENT, FAILED, CHECKPOINTS, METRICS, TENSORBOARD, CARDS_DIR)
+    own = [run / name for name in names]
+    for name in (PREDICTIONS, EVALUATION):
+        own += (run / "eval").rglob(name)
+    return own
 
 
-def evaluation_of(predictions: Path) -> dict[str, Any]:
-    """Return the ``evaluation.json`` beside a file; empty if there is none or it names another.
-
-    PredictionsError if it is broken, or the file is not the one that was evaluated.
-    """
-    file = predictions.parent / EVALUATION
-    if not file.is_file():
-        return {}
-    about = read_evaluation(file)
-    if predictions.name != about.get("predictions", PREDICTIONS):
-        return {}
-    if about.get(PREDICTIONS_SHA256) != sha256_of(predictions):
-        raise PredictionsError(
-            f"{file}: {PREDICTIONS_SHA256} is not that of {predictions.name}, which was changed; "
-            f"evaluate again, restore the file, or remove {EVALUATION} to score without it"
-        )
-    return about
-
-
-class Evaluation(NamedTuple):
-    """A finished evaluation of a run; ``about`` is its ``evaluation.json``."""
-
-    predictions: Path
-    about: Mapping[str, Any]
-
-    @property
-    def is_of_own_test(self) -> bool:
-        """Whether it is of the full test split of the run's own dataset, decoded greedily."""
-        return (
-            [*(self.about.get("rows_in_split") or ())] == ["test"]
-            and not {"where", "decoder"} & {*self.about}
-            and not any("@" in part for part in self.predictions.parts[-4:])
-        )
-
-    @property
-    def rank(self) -> tuple[bool, ...]:
-        """What evaluations are sorted by: that of its own test by the best checkpoint is first."""
-        about = self.about
-        is_best = about.get("checkpoint") == "best"
-        return not self.is_of_own_test, "where" in about, "decoder" in about, not is_best
-
-
-def evaluations(run: Path) -> list[Evaluation]:
-    """Return the finished evaluations of a run, sorted by their rank."""
-    made = [
-        Evaluation(file.with_name(PREDICTIONS), read_evaluation(file))
-        for file in sorted((run / "eval").rglob(EVALUATION))
-        if file.with_name(PREDICTIONS).is_file()
-    ]
-    return sorted(made, key=lambda evaluation: evaluation.rank)
-
-
-def predictions_of(path: Path) -> Path:
-    """Return the predictions file that a path means: itself, or a run's first evaluation."""
+def files_of_model(model: str | Path) -> list[Path]:
+    """Return the files and folders of the model in a directory; none for a model's name."""
+    path = Path(model).expanduser()
     if not path.is_dir():
-        return path
-    if (path / PREDICTIONS).is_file():
-        return path / PREDICTIONS
-    made = evaluations(path)
-    if not made:
-        fix = f"`danish-asr evaluate {path}` makes one of a run"
-        raise PredictionsError(f"{path}: no evaluation in this directory; {fix}")
-    return made[0].predictions
+        return []
+    meant = meant_checkpoint(path)
+    of_hugging_face = [file for ending in _HUGGING_FACE for file in path.glob(ending)]
+    return files_of_run(meant[0] if meant else path) + of_hugging_face
 
 
 def meant_checkpoint(path: Path) -> tuple[Path, int] | None:
