@@ -135,17 +135,25 @@ def _rebuilt(**values: Any) -> Callable[[Path], object]:
     return lambda data: write_shard(data, rows, split="test")
 
 
+def _moved(data: Path, root: str) -> None:
+    write_evaluation(data.parent / "run" / "predictions.jsonl", dataset_root=root)
+
+
 @pytest.mark.parametrize(
     ("spoil", "left_out"),
     [
         (shutil.rmtree, 6),
         (lambda data: shutil.rmtree(next(data.rglob("split=test"))), 6),
         (lambda data: next(data.rglob("split=test/**/*.parquet")).write_bytes(b"PAR1"), 6),
+        (lambda data: _moved(data, "x" * 300), 6),
         (_rebuilt(id="another"), 2),
         (_rebuilt(text="en helt anden tekst"), 2),
         (_rebuilt(audio_bytes=b"no audio"), 2),
     ],
-    ids=["no dataset", "no split", "damaged shard", "other ids", "other texts", "no FLAC"],
+    ids=[
+        *("no dataset", "no split", "damaged shard", "a name that is no path", "other ids"),
+        *("other texts", "no FLAC"),
+    ],
 )
 def test_audio_that_fails_or_has_another_text_is_left_out_and_counted_and_changes_no_score(
     evaluated: Path, spoil: Callable[[Path], object], left_out: int
@@ -159,6 +167,14 @@ def test_audio_that_fails_or_has_another_text_is_left_out_and_counted_and_change
     lines = [line for line in console.export_text().splitlines() if "out of the page" in line]
     assert [line.split()[1] for line in lines] == [str(left_out)]
     assert lines[0].removeprefix("warning: ") in unescape(page)
+
+
+def test_a_dataset_that_is_gone_is_named_with_the_option_for_its_new_place(evaluated: Path) -> None:
+    shutil.rmtree(data := evaluated.parents[1] / "data")
+    console = Console(record=True, width=500, file=io.StringIO())
+    score_files([evaluated], console=console)
+    (line,) = [line for line in console.export_text().splitlines() if str(data) in line]
+    assert "--dataset" in line
 
 
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
