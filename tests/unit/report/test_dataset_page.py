@@ -197,11 +197,13 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(
     if audio is None:
         rows[1]["audio_bytes"] = None
         pq.write_table(pa.Table.from_pylist(rows), shard)
+    # As long as the others, so that the audio of both splits is compared.
+    write_shard(tmp_path, [_row(3, "test")], split="test")
     console = Console(record=True, width=300, file=io.StringIO())
     write_dataset_page(tmp_path, tmp_path / "page.html", console=console)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert page.count("data:audio/flac") == 2
-    assert re.search(r"\b2; [^.]*--no-audio", page)
+    assert page.count("data:audio/flac") == 3
+    assert re.search(r"\b3; [^.]*--no-audio", page)
     (line,) = [line for line in console.export_text().splitlines() if "out of the page" in line]
     assert line.split()[:2] == ["warning:", "1"]
     assert line.removeprefix("warning: ") in page
