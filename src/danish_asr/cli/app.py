@@ -64,6 +64,10 @@ Dataset = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Root of a built dataset, over the one that the files name."),
 ]
+NoAudio = Annotated[
+    bool,
+    typer.Option("--no-audio", help="Leave the speech out of the page, so that it can be shared."),
+]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: all CPUs.")]
 
 

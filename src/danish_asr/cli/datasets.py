@@ -6,9 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
-from typer import Argument, Exit, Option
+from typer import Argument, BadParameter, Exit, Option
 
-from danish_asr.cli.app import Values, Workers, app, say_next
+from danish_asr.cli.app import NoAudio, Values, Workers, app, say_next
 from danish_asr.corpus import ConvertOptions
 
 _CONVERT: Final = ConvertOptions(name="any")
@@ -139,11 +139,14 @@ def verify(
     allow_shared: Annotated[
         list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
+    no_audio: NoAudio = False,
     workers: Workers = None,
 ) -> None:
     """Check a built dataset, report all faults, and write an offline page about it."""
     from danish_asr.corpus.command import check_faults, verify_command
 
+    if no_audio and page is None:
+        raise BadParameter("is that of a page; add --page FILE", param_hint="--no-audio")
     if page is not None:
         from danish_asr.report.dataset_page import check_page
 
@@ -152,7 +155,7 @@ def verify(
     if page is not None and not result.damage:
         from danish_asr.report.dataset_page import write_dataset_page
 
-        write_dataset_page(root, page, sample=sample)
+        write_dataset_page(root, page, sample=sample, audio=not no_audio)
     check_faults(root, result)
     if {"train", "dev"} <= {split for split, _ in result.hours}:
         run = "OUTDIR" if Path("outputs/first").exists() else "outputs/first"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, BadParameter, Exit, Option, echo
 
 from danish_asr.base.errors import EXIT_FAILED, ConfigError
-from danish_asr.cli.app import Dataset, Files, Values, app, say_next
+from danish_asr.cli.app import Dataset, Files, NoAudio, Values, app, say_next
 
 if TYPE_CHECKING:
     from danish_asr.recipe.entry import Request
@@ -188,6 +188,7 @@ def evaluate(
     *,
     config: Files = None,
     dataset: Dataset = None,
+    no_audio: NoAudio = False,
     dump_config: _Dump = False,
 ) -> None:
     """Score a split with a run's best checkpoint, or another model.
@@ -204,7 +205,7 @@ def evaluate(
     if results is not None and rank_info().rank == 0:
         from danish_asr.report.score import score_files
 
-        score_files([results], shown=["dialect"])
+        score_files([results], shown=["dialect"], audio=not no_audio)
         say_next("compare", results, "OTHER", why="compare with another run or system")
     exit_if_held(0)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from typer import Argument, BadParameter, Option
 
-from danish_asr.cli.app import app, profile_option, say_next
+from danish_asr.cli.app import NoAudio, app, profile_option, say_next
 from danish_asr.metrics import Denominator
 from danish_asr.report import COMPARE_OUTPUTS, SCORE_OUTPUTS
 from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
@@ -63,6 +63,7 @@ def score(
     dataset: _Dataset = None,
     split: _Split = None,
     columns: _Columns = None,
+    no_audio: NoAudio = False,
 ) -> None:
     """Report WER and CER with confidence intervals, overall and per group."""
     from danish_asr.report.score import parse_columns, score_files
@@ -77,6 +78,7 @@ def score(
         dataset=dataset,
         split=split,
         columns=parse_columns(columns or ()),
+        audio=not no_audio,
     )
     why = "compare with another run or system"
     say_next("compare", predictions[0], "OTHER", why=why)
@@ -161,11 +163,12 @@ def audit(
         "audit.html"
     ),
     profile: _Profile = None,
+    no_audio: NoAudio = False,
 ) -> None:
     """List the rows whose transcript a model contradicts, on a page with their audio."""
     from danish_asr.report.audit import audit as write_page
 
-    if write_page(dataset, model, out, profile=profile):
+    if write_page(dataset, model, out, profile=profile, audio=not no_audio):
         new = ("--name", "clean", "--out", "data/clean")
         why = "once you have listened: the dataset without these rows"
         say_next("combine", dataset, "--without", out.with_suffix(".csv"), *new, why=why)

@@ -19,7 +19,7 @@ from danish_asr.metrics import align_words, split_words
 from danish_asr.recipe.run.evaluations import BEST, evaluations
 from danish_asr.recipe.run.run_directory import PREDICTIONS
 from danish_asr.report.components import render_template
-from danish_asr.report.dataset import MAX_PAGE_BYTES, Clips, Rows, read_rows
+from danish_asr.report.dataset import Clips, Rows, read_rows
 from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
 from danish_asr.report.tables import light_table, print_table, say, warn
 from danish_asr.scoring.contradictions import KINDS, Judgement, judge
@@ -35,6 +35,7 @@ def audit(
     out: Path,
     *,
     profile: str | None = None,
+    audio: bool = True,
     console: Console | None = None,
 ) -> int:
     """Write a page, and a table beside it, of the rows that a model contradicts.
@@ -46,6 +47,7 @@ def audit(
         models: Runs, whose best model's evaluations are read; evaluations; or predictions.
         out: The page; the table has the same name and ends in ``.csv``.
         profile: The text normalisation; None is that of the run, or ``coral``.
+        audio: Whether the page holds the speech of its rows.
         console: Where to print.
 
     Raises:
@@ -65,10 +67,13 @@ def audit(
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), names, settings)
-        publish_text(out, _page(root, names, rows, judgement))
+        clips = Clips(rows, audio=audio)
+        publish_text(out, _page(root, names, judgement, clips))
         publish_text(table, to_csv(_table(judgement)))
     if absent := len(rows.table) - judgement.judged:
         warn(f"{absent:,} rows of the dataset have no prediction and are not judged", console)
+    for line in clips.left_out:
+        warn(line, console)
     _print(judgement, console)
     say(f"wrote {out}, and the list to {table}", console)
     return len(judgement.contradictions)
@@ -125,10 +130,10 @@ def _print(judgement: Judgement, console: Console) -> None:
     say(f"{listed:,} of {judgement.judged:,} judged rows are contradicted", console)
 
 
-def _page(root: Path, models: str, rows: Rows, judgement: Judgement) -> str:
-    clips, by_kind = Clips(rows), defaultdict[str, list[dict[str, Any]]](list)
+def _page(root: Path, models: str, judgement: Judgement, clips: Clips) -> str:
+    by_kind = defaultdict[str, list[dict[str, Any]]](list)
     for row in judgement.contradictions[:_ON_PAGE]:
-        by_kind[row["kind"]].append(_entry(row, rows, clips))
+        by_kind[row["kind"]].append(_entry(row, clips))
     return render_template(
         "audit_page.html",
         name=root.resolve().name,
@@ -137,16 +142,16 @@ def _page(root: Path, models: str, rows: Rows, judgement: Judgement) -> str:
         counts=_counts(judgement),
         judged=judgement.judged,
         listed=len(judgement.contradictions),
-        absent=len(rows.table) - judgement.judged,
+        absent=len(clips.rows.table) - judgement.judged,
         entries={kind: by_kind[kind] for kind in KINDS if kind in by_kind},
-        limits=(_ON_PAGE, MAX_PAGE_BYTES / 1e6),
+        most=_ON_PAGE,
         clips=clips,
     )
 
 
-def _entry(row: Mapping[str, Any], rows: Rows, clips: Clips) -> dict[str, Any]:
+def _entry(row: Mapping[str, Any], clips: Clips) -> dict[str, Any]:
     reference, hypothesis = row["reference_normalised"], row["hypothesis_normalised"]
-    number = rows.find(row["corpus"], row["id"])
+    number = clips.rows.find(row["corpus"], row["id"])
     assert number is not None
     return clips.entry(number) | {
         "gap": None if row["gap"] == inf else row["gap"],

@@ -13,7 +13,8 @@ import base64
 import hashlib
 import io
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -91,6 +92,15 @@ def sha256(text: str) -> str:
 def audio_url(flac: bytes) -> str:
     """Return a ``data:`` URL that holds a FLAC file."""
     return "data:audio/flac;base64," + base64.b64encode(flac).decode()
+
+
+def left_out_lines(reasons: Iterable[str]) -> list[str]:
+    """Return a line per reason for which clips are left out of a page, the most frequent first."""
+    lines = []
+    for reason, number in Counter(reasons).most_common():
+        clips = "1 clip is" if number == 1 else f"{count(number)} clips are"
+        lines.append(f"{clips} left out of the page: {reason}")
+    return lines
 
 
 def curves_chart(panel: Panel) -> str:

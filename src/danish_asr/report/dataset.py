@@ -5,7 +5,7 @@ In: the root of a dataset. Out: an Arrow table of all rows, sums per group, and 
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
 from danish_asr.corpus.shards import find_shards
 from danish_asr.recipe.data.index import TEXT, DanishAsrDataset, Index
-from danish_asr.report.components import audio_url
+from danish_asr.report.components import audio_url, left_out_lines
 from danish_asr.scoring.intervals import FloatArray
 
 UNKNOWN: Final = "unknown"
@@ -71,12 +71,15 @@ class Rows:
         return values
 
     def audio(self, row: int) -> bytes:
-        """The FLAC file of a row; thread-safe."""
+        """The FLAC file of a row; thread-safe. Raises `AudioError` if it cannot be read."""
         for index in self.indexes:
             if row < len(index):
                 break
             row -= len(index)
-        return index.audio.read(row)
+        try:
+            return index.audio.read(row)
+        except DatasetError:
+            raise AudioError("the audio cannot be read") from None
 
     def entry(self, row: int) -> dict[str, Any]:
         """What a page shows of a row, without its audio."""
@@ -295,28 +298,61 @@ def measure_rows(rows: Rows, chosen: NDArray[np.int64]) -> Iterator[Measures | N
 
 
 class Clips:
-    """Audio as ``data:`` URLs, each row's once, until the page is full."""
+    """Audio as ``data:`` URLs, each row's once, until the page is full.
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    A clip that cannot be heard is left out, with its reason. Without ``audio`` there are no clips.
+    """
+
+    def __init__(self, rows: Rows, *, audio: bool = True) -> None:
+        self.rows = rows
+        self._audio = audio
         self._embedded: set[int] = set()
-        self.size = self.left_out = 0
+        self._size = 0  # bytes
+        self._left_out: dict[Hashable, str] = {}
+
+    @property
+    def embedded(self) -> int:
+        """How many clips the page holds."""
+        return len(self._embedded)
+
+    @property
+    def left_out(self) -> list[str]:
+        """A line per reason for which clips are left out, with their number."""
+        return left_out_lines(self._left_out.values())
+
+    def leave_out(self, clip: Hashable, reason: str) -> None:
+        """Count a clip, which any value names, as left out."""
+        self._left_out[clip] = reason
 
     def entry(self, row: int, value: str = "") -> dict[str, Any]:
         """Return what the page shows of a row, with its audio or, if that is above, a link."""
-        entry = self._rows.entry(row) | {"row": row, "value": value, "url": "", "above": False}
-        if row in self._embedded:
-            return entry | {"note": "", "above": True}
-        audio, note = self._rows.audio(row), ""
+        is_above = row in self._embedded
+        entry = self.rows.entry(row)
+        entry |= {"row": row, "value": value, "url": "", "note": "", "above": is_above}
+        if is_above or not self._audio:
+            return entry
         try:
-            if entry["seconds"] > MAX_CLIP_SECONDS:
-                audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
-                note = f"its first {MAX_CLIP_SECONDS:g} s"
+            audio, note = self._clip(row, entry["seconds"])
         except AudioError as error:
+            self.leave_out(row, str(error))
             return entry | {"note": str(error)}
-        if self.size + len(audio) > MAX_PAGE_BYTES:
-            self.left_out += 1
-            return entry | {"note": "left out, the page is full"}
-        self.size += len(audio)
+        self._size += len(audio)
         self._embedded.add(row)
         return entry | {"url": audio_url(audio), "note": note}
+
+    def _clip(self, row: int, seconds: float) -> tuple[bytes, str]:
+        """Return the audio of a row for the page, and a note on it.
+
+        Raises:
+            AudioError: It cannot be heard, or the page has no room for it.
+        """
+        audio = self.rows.audio(row)
+        note = ""
+        if seconds > MAX_CLIP_SECONDS:
+            audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
+            note = f"its first {MAX_CLIP_SECONDS:g} s"
+        else:
+            decode(audio)  # else a browser would be the first to find that it cannot
+        if self._size + len(audio) > MAX_PAGE_BYTES:
+            raise AudioError(f"the page is full, with {MAX_PAGE_BYTES / 1e6:g} MB of audio")
+        return audio, note

@@ -1,6 +1,7 @@
 """One offline page about a built dataset, which ``danish-asr verify --page`` writes."""
 
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rich.console import Console
 
+from danish_asr.base.audio import AudioError
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of
 from danish_asr.base.schema import (
@@ -24,8 +26,8 @@ from danish_asr.corpus.shards import content_of, read_inventory
 from danish_asr.corpus.verify import leaks_of, sentence_profile
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
-from danish_asr.report.dataset import MAX_PAGE_BYTES, SILENCE, Clips, Rows, measure_rows, read_rows
-from danish_asr.report.tables import say
+from danish_asr.report.dataset import SILENCE, Clips, Rows, measure_rows, read_rows
+from danish_asr.report.tables import say, warn
 from danish_asr.scoring.intervals import FloatArray
 from danish_asr.text.profiles import normalizer
 
@@ -51,9 +53,17 @@ class _Sample(NamedTuple):
 
 
 def write_dataset_page(
-    root: Path, out: Path, *, sample: int = 2_000, seed: int = 0, console: Console | None = None
+    root: Path,
+    out: Path,
+    *,
+    sample: int = 2_000,
+    seed: int = 0,
+    audio: bool = True,
+    console: Console | None = None,
 ) -> None:
     """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
+
+    Without ``audio`` the page holds no speech.
 
     Raises:
         ConfigError: ``out`` is a directory, or a file of the dataset.
@@ -68,8 +78,11 @@ def write_dataset_page(
             generator.choice(len(rows.table), min(sample, len(rows.table)), replace=False)
         )
         measured = _measured(rows, chosen)
-        text = _render(root, rows, measured, generator)
+        clips = Clips(rows, audio=audio)
+        text = _render(root, clips, measured, generator)
     publish_text(out, text)
+    for line in clips.left_out:
+        warn(line, console)
     say(f"{len(rows.table):,} rows, audio of {len(chosen):,} measured; wrote {out}", console)
 
 
@@ -87,8 +100,9 @@ def _measured(rows: Rows, chosen: NDArray[np.int64]) -> _Sample:
     return _Sample(chosen[good], values, len(measures) - len(good))
 
 
-def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Generator) -> str:
-    table, clips, manifest = rows.table, Clips(rows), root / INVENTORY_FILE
+def _render(root: Path, clips: Clips, sample: _Sample, generator: np.random.Generator) -> str:
+    rows, manifest = clips.rows, root / INVENTORY_FILE
+    table = rows.table
     (total,) = dataset.groups(table)
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.seconds, 1e-3)
     listed, ledger = root / SUSPECTS_FILE, root / LEDGER_FILE
@@ -99,7 +113,7 @@ def _render(root: Path, rows: Rows, sample: _Sample, generator: np.random.Genera
         manifest=sha256_of(manifest) if manifest.is_file() else None,
         languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
-        limits=(MIN_SPEAKERS, SILENCE, MAX_PAGE_BYTES / 1e6),
+        limits=(MIN_SPEAKERS, SILENCE),
         warnings=_warnings(root, rows, sample),
         total=total,
         unit=("hours", 3600) if total.hours >= 1 else ("minutes", 60),
@@ -132,7 +146,8 @@ def compared(root: Path, rows: Rows) -> pa.Table:
     shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
     digests: list[bytes | None] = [None] * len(table)
     for row in np.flatnonzero(pc.is_in(table["seconds"], shared["seconds"])).tolist():
-        digests[row] = rows.audio(row)[FLAC_MD5]
+        with suppress(AudioError):
+            digests[row] = rows.audio(row)[FLAC_MD5]
     columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
     sentences = sentences_of(table["text"], spoken)
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})

@@ -175,6 +175,7 @@ def score_files(
     shown: Sequence[str] | None = None,
     outputs: Sequence[AnyPath] | None = None,
     dataset: AnyPath | None = None,
+    audio: bool = True,
     console: Console | None = None,
     **options: Any,
 ) -> Scores:
@@ -183,7 +184,7 @@ def score_files(
     JSON, CSV and page also hold the scores by duration and by words per second; ``shown`` are the
     groupings that are printed, None is all of ``by``. Without ``outputs`` scores.json and
     report.html are written beside a single input, after its name if it is not
-    ``predictions.jsonl``.
+    ``predictions.jsonl``. Without ``audio`` the page holds no speech.
 
     Raises:
         ConfigError, PredictionsError, DatasetError: As `score`; nothing was written.
@@ -198,7 +199,7 @@ def score_files(
     with status if console.is_terminal else nullcontext():
         groupings = dict.fromkeys([*by, *BANDS])
         scores = score(files, by=[*groupings], dataset=dataset, **options)
-        texts = _texts(scores, of_ends, files, dataset, choices)
+        texts, left_out = _texts(scores, of_ends, files, dataset, choices, audio=audio)
     for path, text in texts.items():
         publish_text(path, text)
     # Files first: whatever reads what is printed, such as `head`, may end at any line.
@@ -206,6 +207,8 @@ def score_files(
     for choice in choices:
         say(choice.in_words(), console)
     print_scores(scores.only(by if shown is None else shown), console)
+    for line in left_out:
+        warn(line, console)
     for path in texts:
         say(f"wrote {path}", console)
     return scores
@@ -314,9 +317,15 @@ def _texts(
     files: Sequence[Path],
     dataset: AnyPath | None,
     choices: Sequence[Choice],
-) -> dict[Path, str]:
-    """Return the content of each file, so that a fault leaves no half report."""
+    *,
+    audio: bool,
+) -> tuple[dict[Path, str], list[str]]:
+    """Return the content of each file, so that a fault leaves no half report.
+
+    The second value says which audio the page lacks.
+    """
     texts: dict[Path, str] = {}
+    left_out: list[str] = []
     for end, path in outputs.items():
         if end == "utterances.csv":
             texts[path] = to_csv(utterance_table(scores))
@@ -332,8 +341,10 @@ def _texts(
         else:
             from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 
-            texts[path] = score_page(scores, files[0], dataset)
-    return texts
+            page = score_page(scores, files[0], dataset, audio=audio)
+            texts[path] = page.html
+            left_out = page.left_out
+    return texts, left_out
 
 
 def to_json(document: Mapping[str, Any]) -> str:

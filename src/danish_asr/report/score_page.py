@@ -1,35 +1,56 @@
 """The page of scores: groups with dots and intervals, errors, worst utterances with audio."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from matplotlib.ticker import MaxNLocator
 
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import AnyPath
-from danish_asr.base.schema import VERSION_DIR
 from danish_asr.report import tables
-from danish_asr.report.components import render_template
-from danish_asr.scoring.errors import WORST_WORDS, ErrorAnalysis, analyse_errors
+from danish_asr.report.components import left_out_lines, render_template
+from danish_asr.scoring.errors import WORST_WORDS, analyse_errors
 from danish_asr.scoring.scores import BANDS, Grouping, GroupScore, Scores
 
 _FREQUENT: Final = 30  # errors of each kind that are listed
 _PLAYERS: Final = 20  # worst utterances that can be played
 
 
-def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> str:
-    """Return the page of a predictions file, with audio if the dataset is there."""
+class ScorePage(NamedTuple):
+    """A page of scores, and what to say of the audio that it lacks."""
+
+    html: str
+    left_out: list[str]
+
+
+class _Clips(NamedTuple):
+    """The audio of a page, as `components.html` reads it."""
+
+    entries: Mapping[tuple[str | None, str], Mapping[str, Any]]  # by corpus and id
+    embedded: int
+    left_out: list[str]
+
+
+def score_page(
+    scores: Scores, file: Path, dataset: AnyPath | None = None, *, audio: bool = True
+) -> ScorePage:
+    """Return the page of a predictions file.
+
+    With ``audio`` it holds the worst utterances' speech, from ``dataset`` or the evaluated dataset.
+    """
     analysis = analyse_errors(scores.table, scores.settings.denominator)
     about = {"file": "/".join(file.resolve().parts[-2:])} | dict(scores.about)
-    evaluated = about.get("dataset_root")
-    if dataset is None and evaluated and (Path(evaluated) / VERSION_DIR).is_dir():
-        dataset = evaluated  # it is where it was
+    root = dataset or about.get("dataset_root")
+    clips = _Clips({}, 0, [])
+    if audio and root and analysis.worst:
+        clips = _clips(Path(root), analysis.worst[:_PLAYERS])
     groupings = {
         name: part
         for name, part in scores.groupings.items()
         if any({*group.group.values()} != {None} for group in part.groups)
     }
-    return render_template(
+    html = render_template(
         "score_page.html",
         about=about,
         name=_name(about),
@@ -46,9 +67,10 @@ def score_page(scores: Scores, file: Path, dataset: AnyPath | None = None) -> st
             "Confused characters": analysis.character_confusions[:_FREQUENT],
         },
         worst_words=WORST_WORDS,
-        clips=_clips(Path(dataset), analysis) if dataset and analysis.worst else {},
+        clips=clips,
         tables=tables,
     )
+    return ScorePage(html, clips.left_out)
 
 
 def _name(about: Mapping[str, Any]) -> str:
@@ -96,19 +118,34 @@ class RateAxis:
         return 100 * rate > self.ticks[-1]
 
 
-def _clips(root: Path, analysis: ErrorAnalysis) -> dict[tuple[str | None, str], Mapping[str, Any]]:
-    """Return what `Clips.entry` has of the first worst utterances, by corpus and id."""
+def _clips(root: Path, worst: Sequence[Mapping[str, Any]]) -> _Clips:
+    """Return the audio of utterances. What goes wrong is a reason for none, and never an error."""
+    try:
+        return _clips_of_dataset(root, worst)
+    except DatasetError as error:
+        reason = str(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the scores do not depend on it
+        reason = f"{type(error).__name__}: {error}"
+    return _Clips({}, 0, left_out_lines([reason] * len(worst)))
+
+
+def _clips_of_dataset(root: Path, worst: Sequence[Mapping[str, Any]]) -> _Clips:
     from danish_asr.report.dataset import Clips, read_rows  # noqa: PLC0415 - slow: polars
 
-    listed = analysis.worst[:_PLAYERS]
+    if not root.exists():
+        raise DatasetError(f"{root} is not there; name the dataset with --dataset")
     # A row's split may be that of one corpus, ``test_<corpus>``.
-    splits = {str(utterance["split"] or "").partition("_")[0] for utterance in listed}
-    rows = read_rows(root, None if "" in splits else splits)
-    clips = Clips(rows)
+    splits = {str(utterance["split"] or "").partition("_")[0] for utterance in worst}
+    clips = Clips(read_rows(root, None if "" in splits else splits))
+    texts = clips.rows.table["text"]
     entries: dict[tuple[str | None, str], Mapping[str, Any]] = {}
-    for utterance in listed:
-        corpus, row_id = utterance["corpus"], utterance["id"]
-        number = rows.find(corpus, row_id)
-        if number is not None:
-            entries[corpus, row_id] = clips.entry(number)
-    return entries
+    for utterance in worst:
+        key = utterance["corpus"], utterance["id"]
+        number = clips.rows.find(*key)
+        if number is None:
+            clips.leave_out(key, "the dataset no longer has their ids; evaluate again")
+        elif texts[number].as_py() != utterance["reference"]:
+            clips.leave_out(key, "the dataset now has other texts under their ids; evaluate again")
+        else:
+            entries[key] = clips.entry(number)
+    return _Clips(entries, clips.embedded, clips.left_out)

@@ -1,19 +1,23 @@
 """Rows of a dataset whose transcript a model contradicts: the page, and the table of their ids."""
 
 import csv
+import re
 from math import exp
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.cli.app import app
 from danish_asr.report.audit import audit
 from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.score_rows import prediction, write_evaluation
+from tests.shards import utterance, write_shard
 
 WRONG = 3
 """Rows whose text the model contradicts, the first of train."""
@@ -68,6 +72,44 @@ def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
     assert "rows of the dataset have no prediction" in printed
     page = (tmp_path / "audit.html").read_text(encoding="utf-8")
     assert page.count("data:audio/flac") == WRONG
+
+
+def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [utterance(number) for number in range(20)]
+    rows[0]["audio_bytes"] = b"no audio"
+    write_shard(root := tmp_path / "data", rows)
+    found, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
+    assert {row["id"] for row in found} == wrong_ids(root)
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG - 1
+    (line,) = [line for line in printed.splitlines() if "out of the page" in line]
+    assert line.split()[:2] == ["warning:", "1"]
+    assert line.removeprefix("warning: ") in page
+
+
+def test_a_full_page_says_how_many_clips_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shard(root := tmp_path / "data", [utterance(number) for number in range(20)])
+    sizes = [len(utterance(number)["audio_bytes"]) for number in range(WRONG)]
+    monkeypatch.setattr("danish_asr.report.dataset.MAX_PAGE_BYTES", sum(sizes) - 1)
+    _, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG - 1
+    (line,) = [line for line in printed.splitlines() if "out of the page" in line]
+    assert line.split()[:2] == ["warning:", "1"]
+
+
+def test_the_page_has_its_clips_counted_or_none_with_no_audio(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, page = a_run(tmp_path / "run", dataset), tmp_path / "audit.html"
+    arguments = ["audit", str(dataset), "--model", str(run), "--out", str(page)]
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert re.search(rf"\b{WRONG}; [^.]*--no-audio", page.read_text(encoding="utf-8"))
+    CliRunner().invoke(app, [*arguments, "--no-audio"], catch_exceptions=False)
+    assert "data:audio" not in page.read_text(encoding="utf-8")
+    assert "--no-audio" not in page.read_text(encoding="utf-8")
 
 
 def test_two_models_judge_the_rows_that_each_of_them_has_transcribed(

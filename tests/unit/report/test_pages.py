@@ -4,6 +4,9 @@ import csv
 import io
 import json
 import re
+import shutil
+from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,14 @@ from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.components import Panel, curves_chart
 from danish_asr.report.run_page import panels, report_run
 from danish_asr.report.runs import Run, report_runs
+from danish_asr.report.score import score_files
 from danish_asr.report.score_page import score_page
 from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.score_rows import evaluated, prediction, random_rows, write_evaluation
+from tests.shards import utterance, write_shard
 
 WER = "Word Error Rate (WER)"
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -38,7 +43,8 @@ ROWS = [
 
 def _score_page(rows: list[Prediction], dataset: Path | None = None) -> str:
     by = ["dialect", "age_group,gender", "duration"]
-    return score_page(score_predictions(rows, by=by, rows_in_split=500), Path("p.jsonl"), dataset)
+    scores = score_predictions(rows, by=by, rows_in_split=500)
+    return score_page(scores, Path("p.jsonl"), dataset).html
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +94,87 @@ def test_the_worst_utterances_have_their_audio(tmp_path: Path) -> None:
     values = {key: row[key] for key in ("corpus", "split", "dialect")}
     text = _score_page([prediction(row["id"], row["reference"], "nej", **values)], data)
     assert text.count("data:audio/flac") == 1
+
+
+SPEECH = [utterance(number, split="test") for number in range(6)]
+
+
+@pytest.fixture
+def predicted(tmp_path: Path) -> Path:
+    """Predictions of a test split, all of them wrong, as an evaluation leaves them."""
+    write_shard(data := tmp_path / "data", SPEECH, split="test")
+    write_shard(data, [utterance(0)])
+    file = tmp_path / "run" / "predictions.jsonl"
+    file.parent.mkdir()
+    rows = [prediction(row["id"], row["text"], "nej", corpus="a") for row in SPEECH]
+    write_predictions(file, rows)
+    write_evaluation(file, dataset_root=str(data))
+    return file
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_a_page_of_scores_has_its_clips_counted_or_none_with_no_audio(
+    predicted: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (predicted.parent / "config.yaml").touch()
+    monkeypatch.setattr("danish_asr.recipe.entry.run", lambda *_: predicted.parent)
+    arguments = [command, str(predicted if command == "score" else predicted.parent)]
+    page = predicted.with_name("report.html")
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert page.read_text("utf-8").count("data:audio/flac") == 6
+    assert re.search(r"\b6; [^.]*--no-audio", page.read_text("utf-8"))
+    shared = CliRunner().invoke(app, [*arguments, "--no-audio"], catch_exceptions=False)
+    assert "data:audio" not in page.read_text("utf-8")
+    assert "--no-audio" not in page.read_text("utf-8")
+    assert "warning" not in shared.output
+
+
+def _rebuilt(**values: Any) -> Callable[[Path], object]:
+    """Build the test split again, its first two rows with other values."""
+    rows = [row | values if number < 2 else row for number, row in enumerate(SPEECH)]
+    return lambda data: write_shard(data, rows, split="test")
+
+
+def _moved(data: Path, root: str) -> None:
+    write_evaluation(data.parent / "run" / "predictions.jsonl", dataset_root=root)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "left_out"),
+    [
+        (shutil.rmtree, 6),
+        (lambda data: shutil.rmtree(next(data.rglob("split=test"))), 6),
+        (lambda data: next(data.rglob("split=test/**/*.parquet")).write_bytes(b"PAR1"), 6),
+        (lambda data: _moved(data, "x" * 300), 6),
+        (_rebuilt(id="another"), 2),
+        (_rebuilt(text="en helt anden tekst"), 2),
+        (_rebuilt(audio_bytes=b"no audio"), 2),
+    ],
+    ids=[
+        *("no dataset", "no split", "damaged shard", "a name that is no path", "other ids"),
+        *("other texts", "no FLAC"),
+    ],
+)
+def test_audio_that_fails_or_has_another_text_is_left_out_and_counted_and_changes_no_score(
+    predicted: Path, spoil: Callable[[Path], object], left_out: int
+) -> None:
+    before = score_files([predicted], console=Console(file=io.StringIO()))
+    spoil(predicted.parents[1] / "data")
+    console = Console(record=True, width=500, file=io.StringIO())
+    assert score_files([predicted], console=console).to_dict() == before.to_dict()
+    page = predicted.with_name("report.html").read_text("utf-8")
+    assert page.count("data:audio/flac") == 6 - left_out
+    lines = [line for line in console.export_text().splitlines() if "out of the page" in line]
+    assert [line.split()[1] for line in lines] == [str(left_out)]
+    assert lines[0].removeprefix("warning: ") in unescape(page)
+
+
+def test_a_dataset_that_is_gone_is_named_with_the_option_for_its_new_place(predicted: Path) -> None:
+    shutil.rmtree(data := predicted.parents[1] / "data")
+    console = Console(record=True, width=500, file=io.StringIO())
+    score_files([predicted], console=console)
+    (line,) = [line for line in console.export_text().splitlines() if str(data) in line]
+    assert "--dataset" in line
 
 
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:

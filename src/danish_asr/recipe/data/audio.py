@@ -92,6 +92,8 @@ class Audio:
             value = self._decoded(self._shards[shard], row_group)[row_in_group]
         except (OSError, ValueError, pa.ArrowException) as error:
             raise DatasetError(f"{self.describe(row)}: cannot be read ({error})") from error
+        if not value.is_valid:
+            raise DatasetError(f"{self.describe(row)}: there is no audio")
         if isinstance(value, pa.ListScalar):  # of int8, as upstream's tools write it
             return bytes(value.values.to_numpy().tobytes())
         return bytes(value.as_py())
