@@ -129,7 +129,7 @@ def run_plan(manifest: Path, rows: int) -> None:
     begin, options = (time.perf_counter(), time.process_time()), ConvertOptions(name="bench")
     source = open_source(str(manifest), options)
     tasks = plan_tasks(source.rows, options)
-    key_of(source.rows, source.version, options)
+    key_of(source.rows, options)
     wall, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took = f"{wall:.1f} s, CPU {cpu:.1f} s, {memory:.0f} MB"

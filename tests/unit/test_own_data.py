@@ -139,14 +139,30 @@ def test_the_function_of_the_page_is_a_source(
     }
 
 
+@pytest.mark.parametrize("key", ["køn", "uncut"])
 def test_a_key_that_no_row_has_is_refused_in_a_function_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    code = f"def rows(location, _):\n    yield {{'audio': 'a.wav', 'text': 'ja', '{key}': 'k'}}\n"
+    (tmp_path / f"vain_{key}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    options = ConvertOptions(name="x", split="train")
+    with pytest.raises(SourceError, match=rf"vain_{key}\.rows: .* {key};"):
+        convert(f"vain_{key}.rows:{tmp_path}", tmp_path / "ds", options)
+
+
+def test_a_recording_that_arrives_is_found_by_the_next_conversion_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "def rows(location, options):\n    yield {'audio': 'a.wav', 'text': 'ja', 'køn': 'k'}\n"
-    (tmp_path / "vain.py").write_text(code, encoding="utf-8")
+    code = "def rows(location, options):\n    yield {'audio': 'a.wav', 'text': 'ja tak'}\n"
+    (tmp_path / "arriving.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SourceError, match=r"vain\.rows: .* køn;"):
-        convert(f"vain.rows:{tmp_path}", tmp_path / "ds", ConvertOptions(name="x", split="train"))
+    options = ConvertOptions(name="x", split="train", max_drop=1)
+    source = f"arriving.rows:{tmp_path / 'in'}"
+    assert convert(source, tmp_path / "before", options).rows == 0
+    (tmp_path / "in" / "day1").mkdir(parents=True)
+    (tmp_path / "in" / "day1" / "a.wav").write_bytes(tone(0.5))
+    assert convert(source, tmp_path / "after", options).rows == 1
 
 
 def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:

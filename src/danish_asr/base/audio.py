@@ -6,7 +6,7 @@ import io
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from danish_asr.base.audio_beyond_libsndfile import (
     is_media,
 )
 from danish_asr.base.errors import SourceError
+from danish_asr.base.folders import version_of
 from danish_asr.base.schema import SAMPLE_RATE
 
 RESAMPLING_QUALITY: Final = "HQ"
@@ -34,8 +35,9 @@ FLAC_COMPRESSION: Final = 0.25
 """libsndfile's scale, FLAC's level 2: short predictors, which are decoded a quarter faster than
 those of its default, level 5, and encoded a tenth faster, for 3 to 5 % more bytes."""
 
-_SLACK: Final = 0.1
-"""Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part."""
+SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part.
+As much sound may be left behind a part."""
 
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are processed at a time."""
@@ -96,11 +98,7 @@ def decode(
         if decoded is not None:
             return decoded
     try:
-        if last is None or isinstance(audio, bytes) or not is_part:
-            opened: AbstractContextManager[Decoder] = open_audio(audio)
-        else:
-            opened = last.opened(audio)
-        with opened as file:
+        with _opened(audio, last if is_part else None) as file:
             if not 1 <= (channel or 1) <= file.channels:
                 raise AudioError(f"no channel {channel}")
             if seconds is None and (fault := header_fault(file)):
@@ -109,6 +107,25 @@ def decode(
             return mono, int(file.samplerate)
     except (soundfile.LibsndfileError, RuntimeError):
         raise AudioError("undecodable audio") from None
+
+
+def decode_from(
+    audio: bytes | Path, start: float, *, channel: int | None, last: LastRecording
+) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """Yield blocks of what a file has after ``start``, in seconds, and the rate in Hz.
+
+    The other arguments are those of `decode`, which has read the part before. It ends where the
+    audio is damaged.
+    """
+    with suppress(soundfile.LibsndfileError, RuntimeError), _opened(audio, last) as file:
+        rate = int(file.samplerate)
+        file.seek(round(min(start * rate, file.frames)))
+        for block in _mono_blocks(file, file.frames, channel):
+            yield block, rate
+
+
+def _opened(audio: bytes | Path, last: LastRecording | None) -> AbstractContextManager[Decoder]:
+    return open_audio(audio) if last is None or isinstance(audio, bytes) else last.opened(audio)
 
 
 def _decode_part(
@@ -132,9 +149,9 @@ def _decode_part(
     mono = _read_mono(file, min(wanted, most + 1), channel)
     if len(mono) > most:
         raise AudioError(f"longer than {max_seconds:g} s")
-    if has_length and 0 < len(mono) < wanted - _SLACK * rate:
+    if has_length and 0 < len(mono) < wanted - SLACK * rate:
         raise AudioError("truncated audio")
-    if seconds is not None and len(mono) < (seconds - _SLACK) * rate:
+    if seconds is not None and len(mono) < (seconds - SLACK) * rate:
         raise AudioError("past the end of its audio")
     if not len(mono):
         raise AudioError("zero samples")
@@ -148,7 +165,7 @@ class LastRecording:
     """
 
     def __init__(self) -> None:
-        self._path: Path | None = None
+        self._place: tuple[Path, str | None] | None = None  # its path and version
         self._file: Decoder | None = None
 
     @contextmanager
@@ -156,9 +173,10 @@ class LastRecording:
         """The open decoder of a file; the one before is closed."""
         # libsndfile 1.2.2 gives wrong samples if it goes forward in an OGG after it has read.
         is_ogg = getattr(self._file, "format", "") == "OGG"
-        if self._file is None or path != self._path or is_ogg:
+        place = path, version_of(path)
+        if self._file is None or place != self._place or is_ogg:
             self.close()
-            self._path, self._file = path, open_audio(path)
+            self._place, self._file = place, open_audio(path)
         try:
             yield self._file
         except RuntimeError:
@@ -169,21 +187,27 @@ class LastRecording:
         """Close what is open."""
         if self._file is not None:
             self._file.close()
-        self._path = self._file = None
+        self._place = self._file = None
 
 
 def _read_mono(file: Decoder, frames: int, channel: int | None) -> NDArray[np.float32]:
     mono = np.empty(frames, np.float32)
-    size = max(1, _BLOCK // file.channels)
     done = 0
-    while len(block := file.read(min(size, frames - done), dtype="float32", always_2d=True)):
-        if file.channels == 1 or channel is not None:
-            mean = block[:, (channel or 1) - 1]
-        else:
-            mean = block.mean(axis=1)
-        mono[done : done + len(block)] = mean
+    for block in _mono_blocks(file, frames, channel):
+        mono[done : done + len(block)] = block
         done += len(block)
     return mono[:done]
+
+
+def _mono_blocks(file: Decoder, frames: int, channel: int | None) -> Iterator[NDArray[np.float32]]:
+    """Yield up to ``frames`` frames of a file from its place on."""
+    size = max(1, _BLOCK // file.channels)
+    while len(block := file.read(min(size, frames), dtype="float32", always_2d=True)):
+        frames -= len(block)
+        if file.channels == 1 or channel is not None:
+            yield block[:, (channel or 1) - 1]
+        else:
+            yield block.mean(axis=1)
 
 
 _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC", b"OggS")
@@ -237,7 +261,7 @@ def header_fault(file: Decoder) -> str:
         return ""
     log = file.extra_info
     length, stated = _noted(log, "Length", 0), _noted(log, "data", 0)
-    slack = _SLACK * _noted(log, "Bytes/sec", 0)
+    slack = SLACK * _noted(log, "Bytes/sec", 0)
     if _noted(log, "should be", stated) + slack < stated < _STREAMED:
         return "truncated audio"
     if _noted(log, "position", length) + slack < length:

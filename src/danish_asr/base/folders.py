@@ -1,8 +1,9 @@
-"""Files of a corpus: the endings of recordings, and walking a folder."""
+"""Files of a corpus: the endings of recordings, their versions, and walking a folder."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from stat import S_ISREG
 from typing import Final
 
 from danish_asr.base.errors import DanishAsrError
@@ -19,6 +20,15 @@ AUDIO_SUFFIXES: Final = (
 def is_audio(name: str) -> bool:
     """Whether a file is a recording by its ending."""
     return name.lower().endswith(AUDIO_SUFFIXES)
+
+
+def version_of(path: Path) -> str | None:
+    """Size and time of change of a file, by which one that was replaced is told; else None."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # ValueError: a name that no file can have
+        return None
+    return f"{status.st_size} {status.st_mtime_ns}" if S_ISREG(status.st_mode) else None
 
 
 def walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -39,8 +39,8 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     for reason, rows in inventory.suspects.items():
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     _print_total(inventory, console)
-    anew = f", as before; after rm -r '{out}' recordings are read anew" if was_complete else ""
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}{anew}")
+    before = ", as before" if was_complete else ""
+    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}{before}")
 
 
 def _print_total(inventory: Inventory, console: Console) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.base.files import AnyPath, publish_text, sweep, take
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
@@ -36,11 +36,11 @@ from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
-from danish_asr.corpus.rows import LISTED, is_listed, place_of, read_without, refuse
+from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
 from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources import open_source
-from danish_asr.corpus.summary import summary_of
+from danish_asr.corpus.summary import left_out, summary_of
 
 _KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
@@ -68,12 +68,14 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         rows = refuse(rows, is_listed(rows, read_without(options.without)), reason)
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
-    key = key_of(rows, corpus.version, options)
-    with claimed(root, key) as inventory:
+    key = key_of(rows, options)
+    begun = key_of(rows.drop_columns("version"), options)
+    with claimed(root, key, begun=begun) as inventory:
         if inventory:
             return inventory
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
         records = _run(work, tasks, root, rows, options)
+        _check_unchanged(corpus, rows)
         rates = sum((Counter(record.rates) for record in records), Counter[str]())
         dropped = [row for record in records for row in record.dropped]
         suspects = [row for record in records for row in record.suspects]
@@ -88,7 +90,10 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
             suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
             characters={char for record in records for char in record.characters},
             shards=[ShardEntry(**shard) for record in records for shard in record.shards],
-            summary=summary_of(corpus, rows, ledger, rates, options.language),
+            summary=[
+                *summary_of(corpus, rows, ledger, rates, options.language),
+                *left_out(suspects),
+            ],
         )
 
 
@@ -155,11 +160,23 @@ def _tasks(parts: Sequence[pa.Table], language: str) -> list[Task]:
     return tasks
 
 
-def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
-    """A digest of all that decides the bytes of a dataset; recordings are not read."""
+def _check_unchanged(source: Source, rows: pa.Table) -> None:
+    """Raise `SourceError` if recordings have changed since the rows were read."""
+    now, before = (pc.fill_null(own, "") for own in (source.versions(rows), rows["version"]))
+    changed = rows.filter(pc.not_equal(now, before))
+    if len(changed):
+        (first,) = changed.slice(0, 1).to_pylist()
+        raise SourceError(
+            f"{first['audio'] or first['file']}: changed while it was converted (such rows: "
+            f"{len(changed):,}). Run the same command again: it reads these rows anew"
+        )
+
+
+def key_of(rows: pa.Table, options: ConvertOptions) -> str:
+    """A digest of all that decides the bytes of a dataset; of recordings it has the versions."""
     others = ("max_drop", "workers", "ray", "without")
     decisive = {name: value for name, value in asdict(options).items() if name not in others}
-    chosen = json.dumps([decisive, version], ensure_ascii=False, default=str)
+    chosen = json.dumps(decisive, ensure_ascii=False, default=str)
     digest = hashlib.sha256(chosen.encode())
     for batch in rows.to_batches():
         digest.update(batch.serialize())
@@ -167,8 +184,11 @@ def key_of(rows: pa.Table, version: str, options: ConvertOptions) -> str:
 
 
 @contextmanager
-def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
+def claimed(out: Path, key: str, *, begun: str = "") -> Iterator[Inventory | None]:
     """Hold a directory for the work with this key; gives the inventory of one that is finished.
+
+    ``begun`` is its key while it is unfinished, which other recordings of the same names do not
+    change: their tasks are done again.
 
     Raises:
         DatasetError: Another process holds it, or it has something else.
@@ -177,9 +197,10 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
     lease = take(out, error=DatasetError, advice=advice, work="conversion")
     try:
         inventory = read_inventory(out) if (out / INVENTORY_FILE).is_file() else None
-        if other := _other_content(out, key, inventory):
+        begun = begun or key
+        if other := _other_content(out, key, begun, inventory):
             raise DatasetError(f"{out}: holds {other}; choose another --out, a new folder")
-        publish_text(out / _KEY, key)
+        publish_text(out / _KEY, begun)
         try:
             yield inventory
         finally:
@@ -189,14 +210,17 @@ def claimed(out: Path, key: str) -> Iterator[Inventory | None]:
         lease.release()
 
 
-def _other_content(out: Path, key: str, inventory: Inventory | None) -> str:
-    """What a directory holds that is not of the work with this key; empty if there is nothing."""
+def _other_content(out: Path, key: str, begun: str, inventory: Inventory | None) -> str:
+    """What a directory holds that is not of the work with these keys; empty if it is nothing."""
     anew = f" (rm -r '{out}' removes it)"
     if inventory:
-        other = f"the finished dataset '{inventory.name}' of other rows or with other options"
+        other = (
+            f"the finished dataset '{inventory.name}' of other rows, of recordings that have "
+            "changed since, or with other options"
+        )
         return "" if inventory.key == key else f"{other} ({inventory.source}){anew}"
     if (out / _KEY).is_file():
-        is_ours = (out / _KEY).read_text(encoding="utf-8", errors="replace") == key
+        is_ours = (out / _KEY).read_text(encoding="utf-8", errors="replace") == begun
         other = "an unfinished conversion of other rows or with other options"
         return "" if is_ours else other + anew
     return ", ".join(sorted(path.name for path in out.glob("[!.]*"))[:5])

@@ -36,17 +36,24 @@ ROWS: Final = pa.schema(
         ("seconds", pa.float64()),  # null: to the end
         ("channel", pa.int32()),
         ("uncut", pa.bool_()),  # without times: the recording is the utterance
+        ("alone", pa.bool_()),  # no other row is of its recording
         *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
         ("refused", pa.string()),
+        ("version", pa.string()),  # of the file with its audio: changes with it
     ]
 )
-"""``audio`` is the path of a recording below the source's root, or null if it is embedded."""
+"""``audio`` is the path of a recording below the source's root, or null if it is embedded. A record
+has no ``uncut``, ``alone`` and ``version``: these are found."""
 
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d+))?")
 
-RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names))
+RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names)) - {
+    "uncut",
+    "alone",
+    "version",
+}
 """What a record of a reader may have."""
 
 DUPLICATE: Final = "duplicate id"
@@ -254,6 +261,13 @@ def is_listed(rows: pa.Table, listed: set[tuple[str | None, str]]) -> pa.Array:
     return pa.array(in_list, pa.bool_())
 
 
+def is_alone(rows: pa.Table) -> pa.ChunkedArray:
+    """Which rows are the only one of their recording, as all are whose audio is embedded."""
+    counts = rows["audio"].drop_null().value_counts()
+    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    return pc.invert(pc.is_in(rows["audio"], repeated))
+
+
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
     is_spoken = pc.match_substring_regex(rows["text"], r"\S")
@@ -282,6 +296,17 @@ Fetch = Callable[[pa.Table], Iterator[Audio]]
 """Yields the audio of each row of a slice of the table, in order. It must pickle."""
 
 
+Versions = Callable[[pa.Table], pa.Array]
+"""Gives the version of each row's audio, as it is now; null if there is none."""
+
+
+def of_each(values: pa.ChunkedArray, function: Callable[[str], str | None]) -> pa.Array:
+    """The result of a function for each value; it is called once for all that are the same."""
+    encoded = values.combine_chunks().dictionary_encode()
+    results = [function(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(results, pa.string()).take(encoded.indices)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """A corpus that was read: all rows, and what fetches their audio."""
@@ -289,7 +314,7 @@ class Source:
     name: str  # in the user's words
     rows: pa.Table  # of `ROWS`, the rows of a file together
     fetch: Fetch
+    versions: Versions
     columns: Mapping[str, str] = field(default_factory=dict)  # names that were read, by ours
     ignored: tuple[str, ...] = ()  # names that were not
     counts: Mapping[str, int] = field(default_factory=dict)  # of what the reader saw or removed
-    version: str = ""  # changes with audio that is embedded

@@ -3,9 +3,10 @@
 The record is written last, so it marks the shards as finished.
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from math import log10
@@ -18,7 +19,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import AudioError, LastRecording, decode, encode_flac, resampled
+from danish_asr.base.audio import (
+    SLACK,
+    AudioError,
+    LastRecording,
+    decode,
+    decode_from,
+    encode_flac,
+    resampled,
+)
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
     ROW_GROUP_BYTES,
@@ -54,7 +63,9 @@ _QUIET: Final = -60.0  # dBFS, RMS
 _LONG_SILENCE: Final = 3.0  # seconds
 _SILENT: Final = 1e-4  # energy below this share of the loudest frame's
 _FRAMES_PER_SECOND: Final = 100
-_FRAME: Final = SAMPLE_RATE // _FRAMES_PER_SECOND
+
+LEFT_OUT: Final = "seconds of sound after the given end"
+"""A reason to suspect an utterance, more than `SLACK`."""
 
 _LAST: Final = LastRecording()
 """Of this process: neighbouring tasks read on in one long recording."""
@@ -72,12 +83,18 @@ class Task:
         """Pickle a copy of the rows alone; Arrow would send the whole table with each slice."""
         return Task, (self.number, self.rows.take(np.arange(len(self.rows))), dict(self.paths))
 
+    def versions_digest(self) -> str:
+        """A digest of the versions of its recordings."""
+        versions = json.dumps(self.rows["version"].to_pylist())
+        return hashlib.sha256(versions.encode()).hexdigest()
+
 
 @dataclass(kw_only=True)
 class Record:
     """The result of one task."""
 
     task: int  # its number in the plan
+    versions_digest: str  # that of the task, when it was read
     shards: list[dict[str, Any]] = field(default_factory=list)  # path, rows, seconds, sha256
     dropped: list[dict[str, Any]] = field(default_factory=list)  # rows of the ledger
     suspects: list[dict[str, Any]] = field(default_factory=list)  # rows of suspects.parquet
@@ -91,7 +108,7 @@ class Record:
 
 def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOptions) -> Record:
     """Convert one task and publish its shards, then its record."""
-    record = Record(task=task.number)
+    record = Record(task=task.number, versions_digest=task.versions_digest())
     profiles = [normalizer(name) for name in text_profiles(options.language)]
     characters = set[str]()
     shards: dict[tuple[str, str], _Shard] = {}
@@ -124,13 +141,14 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
 
 
 def read_record(root: Path, task: Task) -> Record | None:
-    """The record of a task whose shards are as they were written, or None."""
+    """The record of a task whose recordings and shards are as they were then, or None."""
     try:
         record = Record(**json.loads(record_path(root, task.number).read_text(encoding="utf-8")))
         digests = [sha256_of(root / shard["path"]) for shard in record.shards]
     except (OSError, ValueError, TypeError, KeyError):
         return None  # missing or damaged: the task is done again
-    return record if digests == [shard["sha256"] for shard in record.shards] else None
+    is_same = record.versions_digest == task.versions_digest()
+    return record if is_same and digests == [shard["sha256"] for shard in record.shards] else None
 
 
 def record_path(root: Path, number: int) -> Path:
@@ -185,17 +203,21 @@ def to_row(
         raise audio
     if not audio:
         raise AudioError("no audio")
+    channel = row["channel"] or options.channel
     with uninterrupted():
         mono, rate = decode(
             audio,
             start=row["start"],
             seconds=row["seconds"],
             max_seconds=options.max_seconds,
-            channel=row["channel"] or options.channel,
+            channel=channel,
             last=_LAST,
         )
         mono = resampled(mono, rate)
         findings.update(examine(mono, text))
+        if row["alone"] and row["seconds"] is not None:
+            rest = decode_from(audio, row["start"] + row["seconds"], channel=channel, last=_LAST)
+            findings.update(examine_rest(rest, mono))
         flac = encode_flac(mono)
     written = {
         "id": row["id"],
@@ -235,11 +257,34 @@ def examine(mono: NDArray[np.float32], text: str) -> Iterator[tuple[str, float]]
     yield from _odd_levels(mono, offset)
 
 
+def examine_rest(
+    rest: Iterable[tuple[NDArray[np.float32], int]], mono: NDArray[np.float32]
+) -> Iterator[tuple[str, float]]:
+    """Yield `LEFT_OUT` if sound follows an utterance of 16 kHz in its recording.
+
+    ``rest`` are blocks of that with their rates. Silent are frames as in "seconds of silence",
+    which are compared with the loudest of the utterance.
+    """
+    offset = mono.mean()
+    least = _SILENT * _energies(mono, SAMPLE_RATE, offset).max()
+    frames = 0
+    for block, rate in rest:
+        frames += np.count_nonzero(_energies(block, rate, offset) >= least)
+    if (seconds := frames / _FRAMES_PER_SECOND) > SLACK:
+        yield LEFT_OUT, seconds
+
+
+def _energies(mono: NDArray[np.float32], rate: int, offset: np.float32) -> NDArray[np.float32]:
+    """The power of each frame of 10 ms without a DC offset; an end of less is no frame."""
+    size = min(max(1, rate // _FRAMES_PER_SECOND), len(mono))
+    frames = mono[: len(mono) // size * size].reshape(-1, size) - offset
+    energies: NDArray[np.float32] = np.einsum("ij,ij->i", frames, frames) / size
+    return energies
+
+
 def _odd_levels(mono: NDArray[np.float32], offset: np.float32) -> Iterator[tuple[str, float]]:
     """What is odd about the power of frames, beside that of the DC offset."""
-    size = min(_FRAME, len(mono))
-    frames = mono[: len(mono) // size * size].reshape(-1, size) - offset
-    energies = np.einsum("ij,ij->i", frames, frames) / size
+    energies = _energies(mono, SAMPLE_RATE, offset)
     power, of_offset = float(energies.mean()), float(offset) ** 2
     if of_offset > _OFFSET * (of_offset + power):
         yield "share of DC offset", of_offset / (of_offset + power)

@@ -3,8 +3,8 @@
 Comes in: all rows and the ledger. Goes out: lines for ``manifest.json`` and the terminal.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from danish_asr.corpus import DANISH
 from danish_asr.corpus.people import DIALECTS
 from danish_asr.corpus.rows import Source
+from danish_asr.corpus.shard import LEFT_OUT
 
 _COLUMNS: Final = (
     *("audio", "text", "speaker_id", "dialect", "age", "gender", "country_birth"),
@@ -35,6 +36,17 @@ def summary_of(
     for rate in sorted(rates, key=int):
         lines.append(f"sample rate of the source: {int(rate):,} Hz ({rates[rate]:,} rows)")
     return lines
+
+
+def left_out(suspects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """How much sound the given ends of rows leave out, by the rows of ``suspects.parquet``."""
+    seconds = [row["value"] for row in suspects if row["reason"] == LEFT_OUT]
+    if seconds:
+        yield (
+            f"not in the dataset: {sum(seconds):,.1f} s of sound after the given end of "
+            f"{len(seconds):,} rows. If these ends were rounded, --column seconds= (or end=) takes "
+            "the recordings to their ends"
+        )
 
 
 def _columns(source: Source, rows: pa.Table) -> Iterator[str]:

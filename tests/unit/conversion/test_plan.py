@@ -1,7 +1,6 @@
 """The plan of a conversion: shards of neighbouring rows, and the first row of each id."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -11,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from danish_asr.base.schema import SPLITS
-from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.convert import key_of, plan_tasks
+from danish_asr.corpus.convert import plan_tasks
 from danish_asr.corpus.rows import DUPLICATE, table_of, without_duplicates
 from danish_asr.corpus.sources import open_source
 from tests.builders import build_source
@@ -79,19 +77,3 @@ def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     rows = open_source(str(folder), options()).rows
     tasks = plan_tasks(rows, options(shard_rows=45))
     assert [len(task.rows) for task in tasks] == [40, 10]
-
-
-def test_the_key_depends_on_rows_and_options(tmp_path: Path) -> None:
-    folder = build_source(tmp_path / "in")
-    default = ConvertOptions(name="x")
-
-    def key(options: ConvertOptions = default) -> str:
-        source = open_source(str(folder), options)
-        return key_of(source.rows, source.version, options)
-
-    first = key()
-    assert key() == first
-    assert key(replace(default, max_drop=1, workers=7)) == first
-    assert key(replace(default, max_seconds=1)) != first
-    build_source(folder, train=13)
-    assert key() != first

@@ -310,6 +310,49 @@ def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
     assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])
 
 
+def sounds(*parts: tuple[float, float]) -> bytes:
+    """A recording of tones, of these seconds and amplitudes, with a DC offset."""
+    waves = [level * np.sin(np.arange(round(seconds * 16_000)) / 5) for seconds, level in parts]
+    return encode((np.concatenate(waves) + 0.02)[:, None], 16_000)
+
+
+REST: list[tuple[dict[str, Any], list[tuple[float, float]], float | None]] = [
+    ({"duration": 1}, [(0.6, 0.3)], 0.6),
+    ({"duration": 1, "offset": 0}, [(0.6, 0.3)], 0.6),
+    ({"start": 0.25, "end": 1}, [(0.4, 0.3)], 0.4),
+    ({"duration": 1}, [(0.5, 0.0), (0.3, 0.3), (2.0, 0.0)], 0.3),
+    ({"duration": 1}, [(0.3, 0.0033)], 0.3),
+    ({"duration": 1}, [(0.3, 0.0027)], None),  # 40 dB below the loudest
+    ({"duration": 1}, [(0.11, 0.3)], 0.11),
+    ({"duration": 1}, [(0.1, 0.3)], None),
+    ({"duration": 1.5}, [(0.5, 0.3)], None),
+    ({"start": 0.25}, [(0.5, 0.3)], None),
+    ({"duration": 1, "channel": 1}, [(12.0, 0.3)], 12.0),
+    ({}, [(0.5, 0.3)], None),
+]
+"""Times of a recording's only row, what follows its first second, and what the times leave out."""
+
+
+def test_sound_after_the_given_end_of_a_recordings_only_row_is_a_suspect(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    rows = [{"audio": f"{number}.wav", "text": "ja tak du"} for number in range(len(REST))]
+    of_one = {"audio": "several.wav", "text": "ja tak du", "start": 0}
+    several = [of_one | {"end": 1, "split": "train"}, of_one | {"end": 0.5, "split": "dev"}]
+    rows = [row | times for row, (times, _, _) in zip(rows, REST, strict=True)]
+    write_lines(folder / "train.jsonl", [*rows, *several])
+    for number, (_, rest, _) in enumerate(REST):
+        (folder / f"{number}.wav").write_bytes(sounds((1.0, 0.3), *rest))
+    (folder / "several.wav").write_bytes(sounds((3.0, 0.3)))
+    inventory = convert(folder, tmp_path / "out", options(shard_rows=1))
+    found = pq.read_table(tmp_path / "out" / "suspects.parquet").to_pylist()
+    own = {row["id"]: row["value"] for row in found if "end" in row["reason"]}
+    left_out = {f"train.jsonl:{number}": row[2] for number, row in enumerate(REST) if row[2]}
+    assert own == pytest.approx(left_out, abs=0.011)
+    (line,) = (line for line in inventory.summary if "--column seconds=" in line)
+    assert f" {sum(own.values()):.1f} s of " in line
+    assert f" {len(left_out)} rows" in line
+
+
 def test_listed_rows_are_left_out(tmp_path: Path) -> None:
     rows = [{"path": "a.wav", "text": f"nr {n}", "id": n} for n in range(4)]
     rows = [row | {"start": n / 10, "end": n / 10 + 0.1} for n, row in enumerate(rows)]

@@ -361,6 +361,26 @@ def test_signs_of_subtitling_are_no_text(
     assert texts(rows_of(beside(tmp_path, f".{form}", content))) == [read, "hej"]
 
 
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "vi skal først ned til\nA -> B og så hjem igen",
+        "A -> B",
+        "-> ud ad døren",
+        "--> ud ad døren",
+        "fra A --> B",
+        "10 -> 20 grader",
+        "3.5 procent -> 4",
+        "fra 10.30 -> 11.30",
+    ],
+)
+def test_an_arrow_in_a_text_is_part_of_the_text(tmp_path: Path, form: str, written: str) -> None:
+    content = subtitles(form, (0, 1, "hej"), (2, 3, written), (4, 5, "tak"))
+    rows = rows_of(beside(tmp_path, f".{form}", content))
+    assert texts(rows) == ["hej", written.replace("\n", " "), "tak"]
+
+
 def test_what_the_cleaner_removed_is_counted(tmp_path: Path) -> None:
     cues = [(0, 1, "- Kom!"), (1, 2, r"ja\Ntak"), (2, 3, "<i>nej</i>"), (3, 4, "(SUKKER) åh")]
     folder = record(beside(tmp_path, ".srt", srt(*cues)), "bo.wav")
@@ -489,6 +509,8 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         (".TextGrid", b"ooBinaryFile\x08TextGrid", "Save as text file"),
         (".eaf", elan()[:700], "cannot be read"),
         (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("02,000", "02"), "line 6 has no"),
+        (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("00:00:02", "OO:00:02"), "line 6 has no"),
+        (".srt", "1\n00:00:00,5 -> 00:00:01\nja\n", "line 2 has no"),
         (".vtt", VTT.replace("00:03.000", "0003.000"), "line 10 has no"),
         (".txt", "0 32000 hun cykler\n", "TIMIT"),
         (".txt", "0.7\t2.3\thun cykler\n", "Audacity.*path,start,end,text"),

@@ -17,9 +17,17 @@ from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.rows import RECORD_KEYS, Source, check_splits, table_of, without_duplicates
+from danish_asr.corpus.rows import (
+    RECORD_KEYS,
+    Source,
+    check_splits,
+    is_alone,
+    replaced,
+    table_of,
+    without_duplicates,
+)
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files
+from danish_asr.corpus.sources.recordings import fetch_files, recordings, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in
 from danish_asr.corpus.sources.timed import open_timed
@@ -90,11 +98,14 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     if options.tiers and kind not in {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
     opener = SOURCES[kind].open if kind in SOURCES else partial(_open_own, kind)
+    recordings.cache_clear()
     source = opener(location, options)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
     check_splits(source.rows, options)
-    return replace(source, rows=without_duplicates(source.rows))
+    rows = without_duplicates(source.rows)
+    found = replaced(rows, alone=is_alone(rows), version=source.versions(rows))
+    return replace(source, rows=found)
 
 
 def resolve_source(spec: str) -> tuple[str, str]:
@@ -180,4 +191,10 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
 
     with user_code(rows_of, f"reading {location}"):
         rows = table_of(records(), options)
-    return Source(name=location, rows=rows, fetch=partial(fetch_files, Path(location).resolve()))
+    root = Path(location).resolve()
+    return Source(
+        name=location,
+        rows=rows,
+        fetch=partial(fetch_files, root),
+        versions=partial(versions_of_files, root),
+    )

@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import walk
+from danish_asr.base.folders import version_of, walk
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
-from danish_asr.corpus.rows import Audio, Source, table_of
+from danish_asr.corpus.rows import Audio, Source, of_each, table_of
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 """In lower case."""
@@ -66,9 +66,9 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
         name=location,
         rows=pa.concat_tables(tables),
         fetch=partial(_fetch, place, audio),
+        versions=partial(_versions, place),
         columns=columns.read,
         ignored=columns.ignored(),
-        version=place.root if place.fs else "",  # which has the commit
     )
 
 
@@ -106,6 +106,12 @@ def _fetch(place: Location, columns: Mapping[str, str], rows: pa.Table) -> Itera
         with place.open(file) as parquet:
             for value in _audio_of(parquet, columns[file], {row for _, row in group}):
                 yield value["bytes"] if isinstance(value, dict) else value
+
+
+def _versions(place: Location, rows: pa.Table) -> pa.Array:
+    """The versions of the files of rows; on the hub the root, which has the commit."""
+    root = Path(place.root)
+    return of_each(rows["file"], lambda file: place.root if place.fs else version_of(root / file))
 
 
 def _audio_of(parquet: pq.ParquetFile, column: str, wanted: set[int]) -> Iterator[Any]:

@@ -13,14 +13,25 @@ from unicodedata import normalize
 import pyarrow as pa
 
 from danish_asr.base.audio import AudioError
-from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, walk
-from danish_asr.corpus.rows import Audio
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, version_of, walk
+from danish_asr.corpus.rows import Audio, of_each
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
     """Yield the paths of the recordings that the rows of a table name, below ``root``."""
     for name in rows["audio"].to_pylist():
         yield None if name is None else find_recording(root, name)
+
+
+def versions_of_files(root: Path, rows: pa.Table) -> pa.Array:
+    """The versions of the recordings that the rows of a table name, below ``root``, as of now."""
+    recordings.cache_clear()
+
+    def version(name: str) -> str | None:
+        found = find_recording(root, name)
+        return version_of(found) if isinstance(found, Path) else None
+
+    return of_each(rows["audio"], version)
 
 
 def find_recording(root: Path, name: str) -> Path | AudioError:
@@ -51,6 +62,8 @@ def name_key(name: str) -> str:
 def recordings(folder: Path) -> dict[str, list[Path]]:
     """The audio files below a folder, by the key of their stem; of one name WAV first."""
     by_stem: dict[str, list[Path]] = {}
+    if not folder.is_dir():  # the location of a source of one's own may be anything
+        return by_stem
     for parent, names in walk(folder):
         for name in names:
             if is_audio(name):

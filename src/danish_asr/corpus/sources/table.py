@@ -18,7 +18,7 @@ from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
 from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, recordings
+from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import is_transcript
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
@@ -29,7 +29,6 @@ _NESTED_TIME: Final = re.compile(r'(?i)"(start|end|begin|offset|from|to|timestam
 def open_table(location: str, options: ConvertOptions) -> Source:
     """Read a table, or all tables of a folder."""
     path = Path(location)
-    recordings.cache_clear()
     root = (path if path.is_dir() else path.parent).resolve()
     tables = tables_in(path) if path.is_dir() else [root / path.name]
     columns = Columns(options.columns, THEIR_NAMES)
@@ -37,8 +36,14 @@ def open_table(location: str, options: ConvertOptions) -> Source:
     rows = table_of(records, options)
     ignored = columns.ignored()
     check_recordings(rows)
-    fetch = partial(fetch_files, root)
-    return Source(name=location, rows=rows, fetch=fetch, columns=columns.read, ignored=ignored)
+    return Source(
+        name=location,
+        rows=rows,
+        fetch=partial(fetch_files, root),
+        versions=partial(versions_of_files, root),
+        columns=columns.read,
+        ignored=ignored,
+    )
 
 
 def tables_in(folder: Path) -> list[Path]:

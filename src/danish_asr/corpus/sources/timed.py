@@ -20,7 +20,12 @@ from danish_asr.base.progress import track
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.rows import Source, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, name_key, recordings
+from danish_asr.corpus.sources.recordings import (
+    fetch_files,
+    name_key,
+    recordings,
+    versions_of_files,
+)
 from danish_asr.corpus.sources.timed_files import (
     Span,
     Tier,
@@ -41,7 +46,6 @@ Texts = dict[Path, tuple[Path, list[Span]]]
 
 def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     """Read the files of an ending, such as ``.srt``, in a folder and all folders below it."""
-    recordings.cache_clear()
     place = Path(location).resolve()
     folder = place.parent if place.is_file() else place
     check_chosen(_COLUMNS, options.columns)
@@ -77,6 +81,7 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
         name=location,
         rows=table_of(_records(texts_of, folder, no_speech(texts), options), options),
         fetch=partial(fetch_files, folder),
+        versions=partial(versions_of_files, folder),
         columns={"speaker_id": options.columns.get("speaker_id", "speaker")},
         counts=+counts,
     )

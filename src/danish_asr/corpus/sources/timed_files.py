@@ -51,6 +51,8 @@ class TimedFile(NamedTuple):
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
 _CLOCK: Final = r"((?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
+_NEARLY_TIMES: Final = re.compile(r"\s*\d+[:.,][\d:.,]+\s*-+>.*|.*-->\s*\d+[:.,]\d.*")
+"""Times with a fault, such as ``00:00:02 --> 00:00:04``; as a text they would spoil two cues."""
 
 _TAG: Final = re.compile(
     r"(?i)</?(?:v|c|i|b|u|s|ruby|rt|lang|font)(?:[.\s][^<>]*)?>|<\d[\d:.]*>|{\\[^}]*}"
@@ -58,7 +60,7 @@ _TAG: Final = re.compile(
 """Formatting in WebVTT, SubRip and SubStation Alpha; ``x < 5 og y > 3`` is none."""
 
 _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
-_DASH: Final = re.compile(r"^[-–—]+(?!\d)\s*")
+_DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number and no arrow
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
@@ -122,16 +124,20 @@ def read_subtitles(path: Path) -> TimedFile:
     """
     is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r\n|\r|\n", _text(path))
-    timings = [(n, _TIMING.fullmatch(line)) for n, line in enumerate(lines) if "->" in line]
+    timings = {}
+    for number, line in enumerate(lines):
+        if timing := _TIMING.fullmatch(line):
+            timings[number] = timing
+        elif _NEARLY_TIMES.fullmatch(line):
+            raise ValueError(
+                f"line {number + 1} has no times: {line[:60]!r}; expected a line such as "
+                "00:00:02,500 --> 00:00:04,000"
+            )
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
     removed: Counter[str] = Counter()
     spans = []
-    for (number, timing), (following, _) in pairwise([*timings, (len(lines), None)]):
-        if timing is None:
-            if re.match(r"\s*\d", lines[number]):
-                raise ValueError(f"line {number + 1} has no times: {lines[number][:60]!r}")
-            continue  # an arrow in a text
+    for number, following in pairwise([*timings, len(lines)]):
         own = lines[number + 1 : following]
         if not is_subrip and "" in own:
             own = own[: own.index("")]
@@ -139,7 +145,7 @@ def read_subtitles(path: Path) -> TimedFile:
             own = own[:-1]
         voices = _VOICE.findall("\n".join(own))
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
-        start, end = map(seconds_of, timing.groups())
+        start, end = map(seconds_of, timings[number].groups())
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
     return TimedFile([Tier("", _labelled(spans))], removed=removed)
