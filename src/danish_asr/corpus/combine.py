@@ -36,7 +36,13 @@ from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import claimed
 from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.shards import (
+    Inventory,
+    ShardEntry,
+    check_listed,
+    files_of,
+    read_inventory,
+)
 from danish_asr.corpus.verify import repeated_ids
 
 _OURS: Final = (
@@ -67,6 +73,8 @@ def combine(
     """
     ConvertOptions(name=name)  # checks it
     inventories = [(root, read_inventory(root)) for root in parts]
+    for root, inventory in inventories:
+        check_listed(root, inventory, files_of(root))
     sources = [_Part(inventory.name, root, inventory) for root, inventory in inventories]
     sources.sort(key=lambda part: part.name)
     tables = [table for part in sources for table in _rows_of(part)]
@@ -96,6 +104,7 @@ def combine(
             suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
             summary=[],
+            share_people=[own for part in sources for own in part.inventory.share_people],
         )
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
 from danish_asr.scoring.predictions import Prediction, refuse
-from danish_asr.scoring.scores import RowsUsed, groups_of, kept, plain_lines, score_table
+from danish_asr.scoring.scores import PERSON, RowsUsed, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 
@@ -56,12 +56,14 @@ def compare_runs(
     settings: Settings | None = None,
     rows_in_split: Mapping[str, int | None] | None = None,
     where: Mapping[str, str | None] | None = None,
+    share_people: Sequence[Sequence[str]] = (),
 ) -> Comparison:
     """Compare runs with the first of them.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
     them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
-    condition that selected rows of the split, if the file has not all of them.
+    condition that selected rows of the split, if the file has not all of them. A person is a
+    corpus and a speaker; ``share_people`` as for `danish_asr.corpus.people.persons_of`.
 
     Raises:
         PredictionsError: The files have different rows or references, or splits of other sizes.
@@ -79,7 +81,7 @@ def compare_runs(
     tables: dict[str, pd.DataFrame] = {}
     for files in runs.values():
         for name, predictions in files.items():
-            table = score_table(predictions, settings)
+            table = score_table(predictions, settings, share_people)
             used[name] = RowsUsed.of(table, sizes.get(name), where.get(name))
             tables[name] = kept(table, settings)
     (first_name, first), *others = tables.items()
@@ -133,7 +135,7 @@ def compare_counts(
     """Compare runs in each group with the first run.
 
     Args:
-        first: The rows, whose columns give groups and speakers.
+        first: The rows, whose columns give groups and persons (`PERSON`).
         runs: The `COUNTS` of each run in these rows, (seeds, rows, 8); the first is the baseline.
         grouping: As in `groups_of`; empty for all rows.
         settings: Of which the denominator counts.
@@ -149,7 +151,7 @@ def compare_counts(
     lines = []
     for group in groups_of(first, grouping):
         places = first.index.get_indexer(group.rows.index)
-        speakers = group.rows["speaker_id"]
+        speakers = group.rows[PERSON]
         for run, counts in runs.items():
             own = counts[:, places]
             line: dict[str, Any] = {"grouping": grouping or "all", "group": group.label, "run": run}
