@@ -38,6 +38,7 @@ from danish_asr.scoring.intervals import (
     spreads,
     t_quantile,
 )
+from danish_asr.scoring.scores import PERSON
 from danish_asr.scoring.settings import Settings
 
 SPEAKERS: Final = (8, 12, 20, 35, 100)
@@ -167,7 +168,7 @@ def seeds_differ(speakers: int, splits: int) -> list[float]:
             for name in "AB"
         }
         sums = {name: counts.sum(axis=0, keepdims=True) for name, counts in runs.items()}
-        rows = pd.DataFrame({"speaker_id": [f"{n:03}" for n in range(speakers)]})
+        rows = pd.DataFrame({PERSON: [f"{n:03}" for n in range(speakers)]})
         for number, counts_of_runs in enumerate((runs, sums)):
             table = compare_counts(rows, counts_of_runs, "", Settings())
             counts[number] += table["wer_p"].iloc[1] < ALPHA  # not if it is NaN

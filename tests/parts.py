@@ -1,5 +1,6 @@
 """Small built datasets of different corpora, to be combined."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -19,9 +20,13 @@ def build_part(
     text: str = "{part} {split} {letter}",
     rows: dict[str, int] | None = None,
     shard_rows: int = 1000,
+    people: str = "",
     **options: Any,
 ) -> Path:
-    """A dataset with ids, speakers, texts and audio of its own; returns its root."""
+    """A dataset with ids, speakers, texts and audio of its own; returns its root.
+
+    ``people`` has ids of speakers, a character each, that all splits have.
+    """
     part = root.name
     for split, count in (rows or {"train": 6, "dev": 2, "test": 3}).items():
         written = [
@@ -29,7 +34,9 @@ def build_part(
                 number,
                 split=split,
                 id_recording=f"{part}_{split}_{number}",
-                id_speaker=f"{part}_{split}_{number % 2}",
+                id_speaker=(
+                    people[number % len(people)] if people else f"{part}_{split}_{number % 2}"
+                ),
                 text=text.format(part=part, split=split, letter=chr(97 + number)),
                 audio=tone(
                     0.5 + 0.1 * (number % 5),
@@ -44,3 +51,27 @@ def build_part(
     options |= {"name": name or part, "corpus": corpus or part, "columns": COLUMNS}
     convert(root.parent / f"{part}.source", root, ConvertOptions(shard_rows=shard_rows, **options))
     return root
+
+
+def build_two_corpora(root: Path) -> Path:
+    """A dataset of one conversion: train of radio and test of tv, each with speakers 0 and 1."""
+    folder = root.with_name(f"{root.name}.source")
+    folder.mkdir()
+    for number in range(4):
+        (folder / f"{number}.wav").write_bytes(tone(0.5, hertz=200 + 30 * number))
+    convert(f"tests.parts.two_corpora:{folder}", root, ConvertOptions(name=root.name))
+    return root
+
+
+def two_corpora(_location: str, _options: ConvertOptions) -> Iterator[dict[str, str]]:
+    """Rows of a source of one's own, for `build_two_corpora`."""
+    for number in range(4):
+        corpus, split = ("radio", "train") if number < 2 else ("tv", "test")
+        yield {
+            "corpus": corpus,
+            "split": split,
+            "id": str(number),
+            "speaker_id": str(number % 2),
+            "text": f"det er ord {number}",
+            "audio": f"{number}.wav",
+        }

@@ -1,5 +1,6 @@
 """The plan: memory by a formula, the sampler's numbers, hours, what makes a run fit."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.config_tree import merge, parse_override, read_yaml
+from danish_asr.base.errors import DatasetError
 from danish_asr.planning.gpus import Card, card_of, here, preset_for
 from danish_asr.planning.memory import CUDA_BYTES
 from danish_asr.planning.plan import Plan, make_plan, show_plan
@@ -155,6 +157,15 @@ def test_a_card_without_bfloat16_is_noted(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_long_warm_up_is_noted() -> None:
     assert noted(planned({"lr_scheduler": {"config": {"stage_ratio": [0.3, 0.2, 0.5]}}}), "30%")
+
+
+def test_a_dataset_that_lost_a_shard_is_refused(dataset: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(dataset, tmp_path / "lost")
+    shard = next(root.rglob("split=train/*/*.parquet"))
+    shard.unlink()
+    files = [ROOT / "configs" / "standard.yaml"]
+    with pytest.raises(DatasetError, match=shard.name):
+        show_plan(Request(output_dir=None, config_files=files, dataset=root), "h100", 1)
 
 
 def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(

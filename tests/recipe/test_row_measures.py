@@ -45,6 +45,11 @@ def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Pa
     assert "place 1" in [values["place"] for values in extra]
 
 
+def test_an_evaluation_has_the_corpora_of_its_dataset_that_share_people(evaluated: Path) -> None:
+    about = json.loads((evaluated / FOLDER / "evaluation.json").read_text())
+    assert about["share_people"] == [["coral_conversation", "coral_read_aloud"]]
+
+
 def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluated: Path) -> None:
     rows = predictions(evaluated)
     about = json.loads((evaluated / FOLDER / "evaluation.json").read_text())

@@ -1,4 +1,6 @@
 import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -7,8 +9,14 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.cli import main
+from danish_asr.corpus.combine import combine
 from danish_asr.corpus.command import check_faults, verify_command
 from danish_asr.corpus.verify import COMPARED, gaps_of_test, verify
+from danish_asr.decoding.ngram_build import build_language_model
+from danish_asr.inference import run_facts
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.report.dataset import read_rows as report_rows
+from danish_asr.scoring.predictions import read_references
 from tests.spoiled import (
     CARD,
     FIRST,
@@ -61,7 +69,7 @@ def same_audio(root: Path) -> None:
 
 FAULTS: list[tuple[Spoil, str]] = [
     (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
-    (lambda root: (root / SECOND).unlink(), f"{SECOND}: cannot be read"),
+    (lambda root: (root / SECOND).unlink(), f"{SECOND}: .*manifest.json"),
     (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
     (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
     (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
@@ -128,10 +136,48 @@ def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, share
 def test_too_few_test_speakers_are_announced_before_the_training(
     count: int, said: list[str]
 ) -> None:
-    rows = [{"split": "test", "speaker_id": f"s{n}", "audio_size": 1000} for n in range(count)]
+    rows = [{"split": "test", "person": f"s{n}", "audio_size": 1000} for n in range(count)]
     notes = [*gaps_of_test(pa.Table.from_pylist(rows, COMPARED))]
     assert [note.partition(";")[0] for note in notes] == said
     train = [row | {"split": "train", "dialect": "Fynsk"} for row in rows]
     assert [*gaps_of_test(pa.Table.from_pylist(train, COMPARED))] == []
     notes = [*gaps_of_test(pa.Table.from_pylist([*train, *rows], COMPARED))]
     assert "Fynsk" in notes[-1]
+
+
+STRAY = TEST.replace("00000-of-00001", "copied")
+
+
+def test_a_shard_that_the_inventory_does_not_list_is_found(root: Path) -> None:
+    shutil.copy(root / FIRST, root / STRAY)
+    assert re.search(f"{STRAY}: .*manifest.json", faults_of(root))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "train": lambda root: DanishAsrDataset(root).read_index("train"),
+    "train, by the card's path": lambda root: DanishAsrDataset(root / "version=0").read_index(
+        "train"
+    ),
+    "score": lambda root: read_references(root, "test"),
+    "lm build": lambda root: build_language_model(
+        [], root.with_name("lm"), dataset=root, profile="coral"
+    ),
+    "page": report_rows,
+    "export": lambda root: [*run_facts.read_rows(root, ["train"], 1)],
+    "combine": lambda root: combine([root], root.with_name("all"), name="all"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("place", [STRAY, SECOND])
+def test_a_shard_too_many_or_too_few_stops_every_reader(
+    root: Path, reader: str, place: str
+) -> None:
+    READERS[reader](root)
+    shutil.rmtree(root.with_name("lm"), ignore_errors=True)
+    if place == STRAY:
+        shutil.copy(root / FIRST, root / STRAY)
+    else:
+        (root / SECOND).unlink()
+    with pytest.raises(DatasetError, match=f"{place}: .*manifest.json"):
+        READERS[reader](root)

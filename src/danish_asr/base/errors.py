@@ -38,6 +38,10 @@ class DatasetError(DanishAsrError):
     """A built dataset is missing, unfinished or breaks its contract."""
 
 
+class IncompleteDatasetError(DatasetError):
+    """The shards of a built dataset are not those that its inventory lists."""
+
+
 class ConfigError(DanishAsrError):
     """A configuration has ``faults``, each with the dotted key, the rule and the value found."""
 

@@ -32,7 +32,14 @@ from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import claimed
 from danish_asr.corpus.rows import LISTED, is_listed, read_without
 from danish_asr.corpus.shard import PARQUET_FORMAT
-from danish_asr.corpus.shards import Inventory, ShardEntry, content_of, read_inventory
+from danish_asr.corpus.shards import (
+    Inventory,
+    ShardEntry,
+    check_listed,
+    content_of,
+    files_of,
+    read_inventory,
+)
 from danish_asr.corpus.verify import repeated_ids
 
 
@@ -60,6 +67,8 @@ def combine(
     read += [without] if without else []
     refuse_overwriting(content_of(out), read)
     inventories = [(root, read_inventory(root)) for root in parts]
+    for root, inventory in inventories:
+        check_listed(root, inventory, files_of(root))
     sources = [_Part(inventory.name, root, inventory) for root, inventory in inventories]
     sources.sort(key=lambda part: part.name)
     tables = [table for part in sources for table in _rows_of(part)]
@@ -89,6 +98,7 @@ def combine(
             suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
             summary=[],
+            share_people=[own for part in sources for own in part.inventory.share_people],
         )
 
 

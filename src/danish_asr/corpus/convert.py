@@ -36,6 +36,7 @@ from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.people import CORAL
 from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
 from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
@@ -94,7 +95,16 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
                 *summary_of(corpus, rows, ledger, rates, options.language),
                 *left_out(suspects),
             ],
+            share_people=[_corpora_of(rows)],
         )
+
+
+def _corpora_of(rows: pa.Table) -> list[str]:
+    """The corpora of the rows, of which a speaker's id means the same person in each."""
+    corpora = {*rows["corpus"].unique().to_pylist()}
+    if not corpora.isdisjoint(CORAL):
+        corpora.update(CORAL)
+    return sorted(corpora)
 
 
 def plan_tasks(rows: pa.Table, options: ConvertOptions) -> list[Task]:

@@ -97,8 +97,9 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
 def _speakers_of(rows: pa.Table, seed: int) -> "pd.DataFrame":
     """The known speakers by their names, with a dialect and a weight, mixed within dialects.
 
-    The weight is the length of their rows, or the number of rows if a length is missing. Every
-    part of a dialect's speakers has its share of each gender and age group.
+    The corpora of a conversion share people, so a name is a person. The weight is the length of
+    their rows, or the number of rows if a length is missing. Every part of a dialect's speakers
+    has its share of each gender and age group.
     """
     rows = rows.filter(pc.is_valid(rows["speaker_id"]))
     weight: tuple[Any, str] = ("seconds", "sum")

@@ -1,9 +1,9 @@
-"""Metadata of speakers in one form for all corpora: values of any corpus in, ours out."""
+"""Who is one person, and metadata of speakers in one form: values of any corpus in, ours out."""
 
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -105,3 +105,40 @@ def age_group(age: int | None, own: str | None = None) -> str | None:
     if age is None:
         return _DECADES.get(own or "")
     return "0-24" if age < 25 else "25-49" if age < 50 else "50+"
+
+
+CORAL: Final = ("coral_conversation", "coral_read_aloud")
+"""CoRal's corpora, which share people also if they are converted one by one."""
+
+_END_OF_CORPUS: Final = "\x1f"  # which ASCII has to separate units; no name has it
+
+
+def persons_of(
+    corpora: Iterable[str | None],
+    speakers: Iterable[str | None],
+    share_people: Iterable[Sequence[str]],
+) -> list[str | None]:
+    """The person of each row: a corpus and a speaker's id there; None without a speaker.
+
+    Args:
+        corpora: The corpus of each row; None is a corpus of its own.
+        speakers: The ``speaker_id`` of each row.
+        share_people: Lists of corpora in which an id means the same person, as of one conversion.
+            Lists with a common corpus are one.
+    """
+    first_of = _firsts(share_people)
+    persons: list[str | None] = []
+    for corpus, speaker in zip(corpora, speakers, strict=True):
+        name = corpus or ""
+        known = f"{first_of.get(name, name)}{_END_OF_CORPUS}{speaker}"
+        persons.append(None if speaker is None else known)
+    return persons
+
+
+def _firsts(share_people: Iterable[Sequence[str]]) -> dict[str, str]:
+    """For each corpus that shares people with others, the first of them all."""
+    group_of: dict[str, set[str]] = {}
+    for corpora in share_people:
+        group = {*corpora}.union(*(group_of.get(corpus, ()) for corpus in corpora))
+        group_of.update(dict.fromkeys(group, group))
+    return {corpus: min(group) for corpus, group in group_of.items()}

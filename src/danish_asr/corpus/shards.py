@@ -1,13 +1,16 @@
-"""The shards of a built dataset: as ``manifest.json`` lists them, and as their paths name them."""
+"""The shards of a built dataset: as ``manifest.json`` lists them, and as their paths name them.
+
+Every reader of a dataset finds its shards here: one that was added or lost changes numbers.
+"""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.errors import DatasetError, IncompleteDatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.base.schema import (
     CARDS_DIR,
@@ -24,6 +27,8 @@ _CONTENT: Final = (
     *(INVENTORY_FILE, VERSION_DIR, CARDS_DIR),
     *(LEDGER_FILE, SUSPECTS_FILE, STATISTICS_FILE, README_FILE),
 )
+
+_SHOWN: Final = 5  # faults in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,7 @@ class Inventory:
     ledger_sha256: str
     suspects_sha256: str
     summary: list[str]  # lines about what was read; empty if it is combined
+    share_people: list[list[str]] = field(default_factory=list)  # see `people.persons_of`
 
     @property
     def rows(self) -> int:
@@ -103,11 +109,15 @@ def find_shards(path: Path) -> list[Shard]:
 
     Raises:
         DatasetError: There is none.
+        IncompleteDatasetError: They are not those that ``manifest.json`` lists. A dataset of
+            another program has no such file.
     """
-    root = path / VERSION_DIR if (path / VERSION_DIR).is_dir() else path
+    files, root = files_of(path), root_of(path)
+    if (root / INVENTORY_FILE).is_file():
+        check_listed(root, read_inventory(root), files)
     shards = []
-    for file in sorted(root.rglob("*.parquet")):
-        keys = dict(part.split("=", 1) for part in file.relative_to(root).parts if "=" in part)
+    for place, file in files.items():
+        keys = dict(part.split("=", 1) for part in place.split("/")[1:] if "=" in part)
         if keys.keys() >= {"corpus", "split", "language"}:
             shards.append(Shard(file, keys))
     if not shards:
@@ -116,6 +126,54 @@ def find_shards(path: Path) -> list[Shard]:
             "language=<language>/*.parquet; `danish-asr convert` writes them"
         )
     return shards
+
+
+def root_of(path: Path) -> Path:
+    """The directory with the inventory and the cards, of a dataset's ROOT or ``ROOT/version=0``."""
+    path = path.resolve()
+    return path.parent if path.name == VERSION_DIR else path
+
+
+def files_of(path: Path) -> dict[str, Path]:
+    """The files below ROOT or ``ROOT/version=0``, sorted, by their paths as `ShardEntry` has it."""
+    is_root = (path / VERSION_DIR).is_dir() or (path / INVENTORY_FILE).is_file()
+    folder = path / VERSION_DIR if is_root else path
+    files = sorted(folder.rglob("*.parquet"))
+    return {f"{VERSION_DIR}/{file.relative_to(folder).as_posix()}": file for file in files}
+
+
+def unlisted(inventory: Inventory, found: Collection[str]) -> list[str]:
+    """What is wrong with the shards that were found, by their paths: some are stray, or missing."""
+    listed = {shard.path for shard in inventory.shards}
+    stray = [
+        f"{place}: not in {INVENTORY_FILE}; move it out of the dataset"
+        for place in sorted({*found} - listed)
+    ]
+    missing = [
+        f"{place}: missing, and in {INVENTORY_FILE}; restore it, or delete the dataset and convert "
+        "or combine again"
+        for place in sorted(listed - {*found})
+    ]
+    return [*stray, *missing]
+
+
+def check_listed(root: Path, inventory: Inventory, found: Collection[str]) -> None:
+    """Raise `IncompleteDatasetError` if the shards that were found are not those listed."""
+    faults = unlisted(inventory, found)
+    if faults:
+        more = ["..."] if len(faults) > _SHOWN else []
+        lines = [f"{root}: shards that differ from {INVENTORY_FILE}: {len(faults):,}"]
+        raise IncompleteDatasetError("\n  - ".join([*lines, *faults[:_SHOWN], *more]))
+
+
+def share_people_of(path: Path) -> list[list[str]]:
+    """Which corpora of a dataset share people, see `people.persons_of`; without inventory none.
+
+    Raises:
+        DatasetError: The inventory is damaged.
+    """
+    root = root_of(path)
+    return read_inventory(root).share_people if (root / INVENTORY_FILE).is_file() else []
 
 
 def splits_of(path: Path) -> dict[str, list[Shard]]:

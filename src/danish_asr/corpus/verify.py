@@ -3,7 +3,7 @@
 Comes in: the root of a dataset. Goes out: a `Verification`. `leaks_of` also serves its page.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -30,16 +30,21 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.division import sentences_of
+from danish_asr.corpus.people import persons_of
 from danish_asr.corpus.shard import text_profiles
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.shards import Inventory, ShardEntry, files_of, read_inventory, unlisted
 from danish_asr.text.profiles import normalizer
 
-LEAKS: Final = {"speakers": "speaker_id", "sentences": "sentence", "audio": "audio"}
+LEAKS: Final = {"speakers": "person", "sentences": "sentence", "audio": "audio"}
 """What splits should not share, and its column in `COMPARED`."""
+
+_EXAMPLES: Final = {"person": "speaker_id", "sentence": "sentence", "audio": "id"}
+"""What a message shows of these columns."""
 
 COMPARED: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("corpus", "split", "id", "speaker_id", "dialect")),
+        ("person", pa.string()),  # see `people.persons_of`
         ("sentence", pa.string()),  # null if it is short, see `division.sentences_of`
         ("audio", pa.binary()),  # the MD5 of its samples
         ("audio_size", pa.int64()),
@@ -90,9 +95,10 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     inventory = read_inventory(root)
     language = next((entry.partition("language") for entry in inventory.shards), "")
     profile = sentence_profile(root, inventory.name, language)
+    compare = partial(_compare, root=root, profile=profile, share_people=inventory.share_people)
     results = watch(
         "verified",
-        run_in_processes(partial(_compare, root=root, profile=profile), inventory.shards, workers),
+        run_in_processes(compare, inventory.shards, workers),
         lambda result: len(result[0]),
         inventory.rows,
     )
@@ -100,6 +106,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     rows = pa.concat_tables(tables)
     damage = [
         *_card_faults(root, inventory),
+        *unlisted(inventory, files_of(root)),
         _file_fault(root, LEDGER_FILE, inventory.ledger_sha256),
         _file_fault(root, SUSPECTS_FILE, inventory.suspects_sha256),
         *faults,
@@ -121,20 +128,30 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     )
 
 
-def _compare(entry: ShardEntry, *, root: Path, profile: str) -> tuple[pa.Table, str]:
+def _compare(
+    entry: ShardEntry, *, root: Path, profile: str, share_people: Sequence[Sequence[str]]
+) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
+    if not (root / entry.path).exists():  # `unlisted` says it
+        return COMPARED.empty_table(), ""
     if fault := _file_fault(root, entry.path, entry.sha256):
         return COMPARED.empty_table(), fault
     with pq.ParquetFile(root / entry.path) as parquet:
         groups = map(parquet.read_row_group, range(parquet.num_row_groups))
-        return pa.concat_tables(_compared(group, entry, profile) for group in groups), ""
+        tables = [_compared(group, entry, profile, share_people) for group in groups]
+    return pa.concat_tables(tables), ""
 
 
-def _compared(rows: pa.Table, entry: ShardEntry, profile: str) -> pa.Table:
+def _compared(
+    rows: pa.Table, entry: ShardEntry, profile: str, share_people: Sequence[Sequence[str]]
+) -> pa.Table:
+    corpora = [entry.partition("corpus")] * len(rows)
+    persons = persons_of(corpora, rows["speaker_id"].to_pylist(), share_people)
     columns = {
-        "corpus": pa.repeat(entry.partition("corpus"), len(rows)),
+        "corpus": pa.array(corpora, pa.string()),
         "split": pa.repeat(entry.partition("split"), len(rows)),
         **{name: rows[name] for name in ("id", "speaker_id", "dialect", "audio_size")},
+        "person": pa.array(persons, pa.string()),
         "sentence": sentences_of(rows["text"], normalizer(profile)),
         "audio": pc.binary_slice(rows["audio_bytes"], FLAC_MD5.start, FLAC_MD5.stop),
     }
@@ -152,7 +169,7 @@ def leaks_of(rows: pa.Table) -> list[Leak]:
             common = of_other.filter(pc.is_in(of_other[column], of_one.unique()))
             if not len(common):
                 continue
-            examples = common["id" if what == "audio" else column].unique()[:3].to_pylist()
+            examples = common[_EXAMPLES[column]].unique()[:3].to_pylist()
             shared = pc.count_distinct(common[column]).as_py()
             share = len(common) / pc.sum(pc.equal(rows["split"], other)).as_py()
             leaks.append(Leak(what, one, other, shared, len(common), share, examples))
@@ -162,8 +179,8 @@ def leaks_of(rows: pa.Table) -> list[Leak]:
 def gaps_of_test(rows: pa.Table) -> Iterator[str]:
     """Say which scores will be missing, which people would learn after the training."""
     test, train = (rows.filter(pc.equal(rows["split"], split)) for split in ("test", "train"))
-    speakers = pc.count_distinct(rows["speaker_id"]).as_py()
-    tested = pc.count_distinct(test["speaker_id"]).as_py()
+    speakers = pc.count_distinct(rows["person"]).as_py()
+    tested = pc.count_distinct(test["person"]).as_py()
     if len(rows) and not speakers:
         yield "no row has a speaker, so speakers that splits share cannot be found"
     if 0 < tested < MIN_SPEAKERS:

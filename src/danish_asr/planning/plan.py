@@ -20,7 +20,7 @@ from fairseq2.gang import FakeGang, create_fake_gangs
 from rich.console import Console
 
 from danish_asr.base.config_tree import Tree, flatten, merge, nested, read_yaml
-from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.errors import ConfigError, DanishAsrError, IncompleteDatasetError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.fetch import downloads
 from danish_asr.planning.gpus import CARDS, Card, card_of, here
@@ -67,7 +67,7 @@ def show_plan(
 ) -> bool:
     """Print a plan for ``gpus`` cards ``gpu``; without ``gpu`` for this machine, and check it.
 
-    Returns whether the run fits and would work. Raises ConfigError.
+    Returns whether the run fits and would work. Raises as `make_plan`.
     """
     card = card_of(gpu) if gpu else here()
     plan = make_plan(read_configuration(request), where=request.where, card=card, gpus=gpus)
@@ -237,6 +237,7 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
 
     Raises:
         ConfigError: A value is wrong, or the model is not known.
+        IncompleteDatasetError: The dataset lacks shards, or has others.
     """
     config = _load(tree, where, gpus)
     assets, name = Assets(config.common.assets), config.model.name
@@ -250,6 +251,8 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         gangs = replace(create_fake_gangs(CPU), dp=FakeGang(CPU, size=gpus))
         setup = ReaderSetup(tokenizer, gangs, model_frames(description.config))
         epoch = open_reader(setup, config, rows, training=True).epoch_size()
+    except IncompleteDatasetError:
+        raise  # what is planned for other rows is wrong
     except (DanishAsrError, OSError) as error:
         fault = error.faults[0] if isinstance(error, ConfigError) else str(error)
         notes.append(f"{fault.split(';')[0]}. Steps and padding of an epoch are unknown")

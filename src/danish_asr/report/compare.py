@@ -24,6 +24,7 @@ from danish_asr.report.score import (
     outputs_by_end,
     profile_of,
     rows_in_split,
+    share_people,
     sources_of,
     to_csv,
     to_json,
@@ -115,6 +116,7 @@ def compare(
         rows_in_split=sizes,
         where={name: about.get("where") for name, about in abouts.items()},
         splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
+        share_people=share_people(abouts.values(), dataset),
     )
 
 

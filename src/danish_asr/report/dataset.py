@@ -22,7 +22,8 @@ from danish_asr.base.audio import AudioError, decode, to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
-from danish_asr.corpus.shards import find_shards
+from danish_asr.corpus.people import persons_of
+from danish_asr.corpus.shards import find_shards, share_people_of
 from danish_asr.recipe.data.index import TEXT, DanishAsrDataset, Index
 from danish_asr.report.components import audio_url, left_out_lines
 from danish_asr.scoring.intervals import FloatArray
@@ -47,7 +48,8 @@ class Rows:
 
     indexes: tuple[Index, ...]  # one per split
     table: pa.Table
-    """id, text, speaker_id (may be null), dialect, age_group, gender, split, corpus, seconds."""
+    """id, text, speaker_id and person (may be null), dialect, age_group, gender, split, corpus,
+    seconds."""
 
     def find(self, corpus: str | None, row_id: str) -> int | None:
         """The number of a row; None: there is none, or more than one if the corpus is unknown."""
@@ -104,7 +106,10 @@ def read_rows(root: Path, splits: Collection[str] | None = None) -> Rows:
             raise DatasetError(f"{error}; {hint}") from None
     if not indexes:
         raise DatasetError(f"{root}: no rows of {', '.join(splits or ())}")
-    return Rows(tuple(indexes), pa.concat_tables(map(_columns, indexes)))
+    table = pa.concat_tables(map(_columns, indexes))
+    corpora, speakers = (table[name].to_pylist() for name in ("corpus", "speaker_id"))
+    persons = persons_of(corpora, speakers, share_people_of(root))
+    return Rows(tuple(indexes), table.append_column("person", pa.array(persons, pa.string())))
 
 
 def order(split: str) -> int:
@@ -131,14 +136,14 @@ class Group(NamedTuple):
 
 def groups(table: pa.Table, *keys: str) -> list[Group]:
     """Sums per combination of values that occurs, in the order of tables."""
-    sums = [("seconds", "sum"), ("id", "count"), ("speaker_id", "count_distinct")]
+    sums = [("seconds", "sum"), ("id", "count"), ("person", "count_distinct")]
     summed = table.select([*keys, *(name for name, _ in sums)]).group_by(keys).aggregate(sums)
     made = [
         Group(
             names=tuple(line[key] for key in keys),
             hours=line["seconds_sum"] / 3600,
             rows=line["id_count"],
-            speakers=line["speaker_id_count_distinct"],
+            speakers=line["person_count_distinct"],
         )
         for line in summed.to_pylist()
     ]

@@ -148,7 +148,7 @@ def compared(root: Path, rows: Rows) -> pa.Table:
     for row in np.flatnonzero(pc.is_in(table["seconds"], shared["seconds"])).tolist():
         with suppress(AudioError):
             digests[row] = rows.audio(row)[FLAC_MD5]
-    columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id")}
+    columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id", "person")}
     sentences = sentences_of(table["text"], spoken)
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
 

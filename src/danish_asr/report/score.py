@@ -23,10 +23,10 @@ from rich.table import Table
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.base.tables import TRN_MARKUP
-from danish_asr.corpus.shards import content_of
+from danish_asr.corpus.shards import content_of, share_people_of
 from danish_asr.metrics import Denominator, align_words, split_words
 from danish_asr.recipe.run.evaluations import Choice, choice_of, evaluation_of, predictions_of
-from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS
+from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS, SHARE_PEOPLE
 from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.report.tables import (
     POOLED_NOTE,
@@ -42,7 +42,7 @@ from danish_asr.report.tables import (
 )
 from danish_asr.scoring.intervals import COUNTS, rates
 from danish_asr.scoring.predictions import COLUMNS, Source, load
-from danish_asr.scoring.scores import BANDS, GroupScore, Scores, score_predictions
+from danish_asr.scoring.scores import BANDS, PERSON, GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
 
 
@@ -98,6 +98,7 @@ def score(
         settings=settings,
         rows_in_split=rows_in_split(abouts, loaded.in_dataset),
         about=_common(abouts),
+        share_people=share_people(abouts, dataset),
     )
 
 
@@ -151,6 +152,13 @@ def rows_in_split(abouts: Sequence[Mapping[str, Any]], in_dataset: int | None) -
     """Return the rows of all splits together; None if that is not known of each file."""
     sizes = [sum((about.get("rows_in_split") or {}).values()) for about in abouts]
     return sum(sizes) if all(sizes) else in_dataset
+
+
+def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -> list[list[str]]:
+    """Return which corpora share people, as evaluations and a dataset say."""
+    of_evaluations = [own for about in abouts for own in about.get(SHARE_PEOPLE) or ()]
+    of_dataset = [] if dataset is None else share_people_of(Path(dataset))
+    return of_evaluations + of_dataset
 
 
 def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -371,7 +379,7 @@ def utterance_table(scores: Scores) -> pd.DataFrame:
     Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
     ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
     """
-    table = scores.table.drop(columns=["left_out", "words_per_second", *COUNTS])
+    table = scores.table.drop(columns=["left_out", "words_per_second", PERSON, *COUNTS])
     wer, cer = rates(scores.table[[*COUNTS]].to_numpy(), scores.settings.denominator)
     table = table.assign(wer=wer, cer=cer)
     table[[*COUNTS]] = scores.table[[*COUNTS]]

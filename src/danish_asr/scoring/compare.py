@@ -20,7 +20,7 @@ import pandas as pd
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
 from danish_asr.scoring.predictions import Prediction, refuse
-from danish_asr.scoring.scores import RowsUsed, groups_of, kept, plain_lines, score_table
+from danish_asr.scoring.scores import PERSON, RowsUsed, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 
@@ -57,13 +57,15 @@ def compare_runs(
     rows_in_split: Mapping[str, int | None] | None = None,
     where: Mapping[str, str | None] | None = None,
     splits: Mapping[str, Iterable[str]] | None = None,
+    share_people: Sequence[Sequence[str]] = (),
 ) -> Comparison:
     """Compare runs with the first of them.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
     them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
     condition that selected rows of the split, if the file has not all of them. ``splits`` has the
-    names of what was evaluated, if that is known.
+    names of what was evaluated, if that is known. A person is a corpus and a speaker;
+    ``share_people`` as for `danish_asr.corpus.people.persons_of`.
 
     Raises:
         PredictionsError: The files have different rows or references, or splits of other sizes.
@@ -81,7 +83,7 @@ def compare_runs(
     tables: dict[str, pd.DataFrame] = {}
     for files in runs.values():
         for name, predictions in files.items():
-            table = score_table(predictions, settings)
+            table = score_table(predictions, settings, share_people)
             own = splits.get(name, ())
             used[name] = RowsUsed.of(table, sizes.get(name), where.get(name), own)
             tables[name] = kept(table, settings)
@@ -136,7 +138,7 @@ def compare_counts(
     """Compare runs in each group with the first run.
 
     Args:
-        first: The rows, whose columns give groups and speakers.
+        first: The rows, whose columns give groups and persons (`PERSON`).
         runs: The `COUNTS` of each run in these rows, (seeds, rows, 8); the first is the baseline.
         grouping: As in `groups_of`; empty for all rows.
         settings: Of which the denominator counts.
@@ -152,7 +154,7 @@ def compare_counts(
     lines = []
     for group in groups_of(first, grouping):
         places = first.index.get_indexer(group.rows.index)
-        speakers = group.rows["speaker_id"]
+        speakers = group.rows[PERSON]
         for run, counts in runs.items():
             own = counts[:, places]
             line: dict[str, Any] = {"grouping": grouping or "all", "group": group.label, "run": run}

@@ -21,8 +21,9 @@ import pyarrow.parquet as pq
 
 from danish_asr.base.errors import ConfigError, DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
-from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE, VERSION_DIR
+from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
+from danish_asr.corpus.shards import shards_of_split
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts or of `Prediction`."""
@@ -211,20 +212,12 @@ def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
     Raises:
         DatasetError: There is no such dataset or split, or a file cannot be read.
     """
-    root = Path(dataset) / VERSION_DIR
     rows: list[Row] = []
-    splits = set()
-    for shard in sorted(root.rglob("*.parquet")):
-        keys = dict(part.split("=", 1) for part in shard.relative_to(root).parts if "=" in part)
-        of_shard = {key: keys.get(key, "") for key in ("corpus", "split")}
-        splits.add(of_shard["split"])
-        if split in (of_shard["split"], "{split}_{corpus}".format_map(of_shard)):
-            rows += [row | of_shard for row in _read_shard(shard)]
-    if not splits:
-        raise DatasetError(f"{dataset}: expected the root of a dataset of `danish-asr convert`")
+    for shard in shards_of_split(Path(dataset), split):
+        of_shard = {key: shard.keys[key] for key in ("corpus", "split")}
+        rows += [row | of_shard for row in _read_shard(shard.path)]
     if not rows:
-        names = ", ".join(sorted(splits))
-        raise DatasetError(f"{dataset}: no row of split '{split}'; the dataset has: {names}")
+        raise DatasetError(f"{dataset}: split '{split}' has no row")
     return rows
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.corpus.people import persons_of
 from danish_asr.metrics import Counts, count_errors
 from danish_asr.scoring.gap import Gap, estimate_gap
 from danish_asr.scoring.intervals import (
@@ -41,7 +42,10 @@ BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
 
 _TEXTS: Final = ("id", "reference", "hypothesis")
 _NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
-_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out"}
+PERSON: Final = "_person"
+"""The column of `score_table` that says who spoke, over which intervals are computed."""
+
+_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out", PERSON}
 _MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 
 
@@ -214,17 +218,19 @@ def score_predictions(
     settings: Settings | None = None,
     rows_in_split: int | None = None,
     about: Mapping[str, Any] | None = None,
+    share_people: Sequence[Sequence[str]] = (),
 ) -> Scores:
     """Score rows; each element of ``by`` is a column or a product of columns ("age_group,gender").
 
-    ``about`` is the ``evaluation.json`` of the rows, of which ``where`` is their condition.
+    ``about`` is the ``evaluation.json`` of the rows, of which ``where`` is their condition. A
+    person is a corpus and a speaker; ``share_people`` as for `danish_asr.corpus.people.persons_of`.
 
     Raises:
         ConfigError: A column is unknown.
         PredictionsError: There is no row to score.
     """
     settings, about = settings or Settings(), about or {}
-    table = score_table(predictions, settings)
+    table = score_table(predictions, settings, share_people)
     scored = kept(table, settings)
     (everything,) = groups_of(scored, "")
     return Scores(
@@ -272,15 +278,21 @@ def _score_group(
     )
 
 
-def score_table(predictions: Iterable[Prediction], settings: Settings) -> pd.DataFrame:
+def score_table(
+    predictions: Iterable[Prediction],
+    settings: Settings,
+    share_people: Sequence[Sequence[str]] = (),
+) -> pd.DataFrame:
     """Return a line per row; ``left_out`` is why it is not scored, or None.
 
     Columns: the fields of `Prediction` and the further keys of the rows (strings or None), both
-    texts normalised, `COUNTS` (0 if left out), ``left_out``, and ``words_per_second`` of the
-    normalised reference. Each column but texts and counts can be a grouping.
+    texts normalised, `COUNTS` (0 if left out), ``left_out``, `PERSON`, and ``words_per_second`` of
+    the normalised reference. Each column but texts and counts can be a grouping.
     """
     rows, normalize = list(predictions), settings.normalizer()
     table = _frame(rows)
+    persons = persons_of(table["corpus"], table["speaker_id"], share_people)
+    table[PERSON] = pd.Series(persons, dtype=object)
     table["reference_normalised"] = [normalize(row.reference) for row in rows]
     table["hypothesis_normalised"] = [normalize(row.hypothesis) for row in rows]
     table["left_out"] = pd.Series([None] * len(table), dtype=object)
@@ -335,8 +347,8 @@ class Group(NamedTuple):
     rows: pd.DataFrame
 
     def by_speaker(self) -> pd.DataFrame:
-        """Return the sums of `COUNTS` of each speaker; rows without one are the last line, NaN."""
-        return self.rows.groupby("speaker_id", dropna=False)[[*COUNTS]].sum()
+        """Return the sums of `COUNTS` of each person; rows without one are the last line, NaN."""
+        return self.rows.groupby(PERSON, dropna=False)[[*COUNTS]].sum()
 
     def counts(self) -> tuple[Counts, Counts]:
         """Return the sums of words and of characters."""

@@ -22,7 +22,7 @@ from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.verify import verify
 from danish_asr.recipe.data.index import DanishAsrDataset
 from tests.builders import tree
-from tests.parts import COLUMNS, build_part
+from tests.parts import COLUMNS, build_part, build_two_corpora
 from tests.spoiled import change_manifest, faults_of
 
 TSV = "language_distribution_0.tsv"
@@ -202,6 +202,7 @@ def test_what_cannot_be_combined_is_refused(
         shutil.copytree(parts / "a", tmp_path / name)
     change_manifest(tmp_path / "copy", lambda manifest: manifest.update(name="copy"))
     change_manifest(tmp_path / "rowless", lambda manifest: manifest.update(shards=[]))
+    shutil.rmtree(tmp_path / "rowless" / "version=0")
     (tmp_path / "list.csv").write_text(listed)
     options = {"without": tmp_path / "list.csv"} if listed else {}
     with pytest.raises(DanishAsrError, match=reason):
@@ -237,3 +238,44 @@ def test_a_list_of_rows_that_the_new_dataset_would_replace_is_refused(
         combined(parts, "ab", out, without=listed)
     assert listed.is_file()
     assert verify(out).faults == []
+
+
+def test_a_shard_that_a_combination_does_not_list_is_refused(parts: Path, tmp_path: Path) -> None:
+    combined(parts, "ab", tmp_path / "all")
+    folder = tmp_path / "all" / "version=0" / "corpus=a" / "split=test" / "language=dan_Latn"
+    shutil.copy(next((parts / "b").rglob("*.parquet")), folder / "copied.parquet")
+    with pytest.raises(DatasetError, match=r"split=test/language=dan_Latn/copied\.parquet"):
+        DanishAsrDataset(tmp_path / "all").read_index("train")
+
+
+def test_speakers_of_one_id_in_two_parts_are_two_people(tmp_path: Path) -> None:
+    for part, held_out in (("a", "dev"), ("b", "test")):
+        build_part(tmp_path / part, rows={"train": 3, held_out: 3}, people="012")
+    combined(tmp_path, "ab", tmp_path / "all")
+    leaks = verify(tmp_path / "all").leaks
+    assert [(leak.one, leak.other, leak.shared) for leak in leaks if leak.what == "speakers"] == [
+        ("train", "dev", 3),  # of a
+        ("train", "test", 3),  # of b
+    ]
+
+
+def test_corpora_of_one_conversion_share_people_also_after_they_were_combined(
+    tmp_path: Path,
+) -> None:
+    build_two_corpora(tmp_path / "two")
+    build_part(tmp_path / "c", rows={"test": 3}, people="012")
+    combined(tmp_path, ("two", "c"), tmp_path / "all")
+    for root in (tmp_path / "two", tmp_path / "all"):
+        (leak,) = (leak for leak in verify(root).leaks if leak.what == "speakers")
+        assert (leak.one, leak.other, leak.shared, leak.rows) == ("train", "test", 2, 2)
+        assert leak.examples == ["0", "1"]
+
+
+def test_corals_corpora_alone_share_people_if_each_was_converted_by_itself(tmp_path: Path) -> None:
+    splits = {"coral_read_aloud": "train", "coral_conversation": "test", "radio": "dev"}
+    for corpus, split in splits.items():
+        build_part(tmp_path / corpus, rows={split: 3}, people="012")
+    combined(tmp_path, [*splits], tmp_path / "all")
+    leaks = verify(tmp_path / "all").leaks
+    speakers = [leak for leak in leaks if leak.what == "speakers"]
+    assert [(leak.one, leak.other, leak.shared) for leak in speakers] == [("train", "test", 3)]

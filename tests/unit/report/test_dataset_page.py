@@ -85,6 +85,16 @@ def test_what_the_whole_dataset_lacks_is_not_said_of_each_group(tmp_path: Path) 
     assert (line.name, line.lacks) == ("Fynsk", "")
 
 
+def test_speakers_of_one_id_in_two_corpora_are_two_people(tmp_path: Path) -> None:
+    for corpus, split in (("a", "train"), ("b", "test")):
+        rows = [_row(number, split, speaker_id="1", text=f"tekst {split}") for number in range(2)]
+        write_shard(tmp_path, rows, corpus=corpus, split=split)
+    rows_of_all = read_rows(tmp_path)
+    (line,) = numbers.lines(rows_of_all.table, "dialect")
+    assert (line.speakers, line.test_speakers) == (2, 1)
+    assert "speakers" not in [leak.what for leak in leaks_of(compared(tmp_path, rows_of_all))]
+
+
 def test_leaks_are_speakers_sentences_and_audio_that_splits_share(dataset: Path) -> None:
     speakers, sentences, audio = leaks_of(compared(dataset, read_rows(dataset)))
     assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])

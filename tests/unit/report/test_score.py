@@ -17,7 +17,8 @@ from rich.console import Console
 
 from danish_asr import compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.report.score import default_outputs, score_files
+from danish_asr.corpus.combine import combine
+from danish_asr.report.score import default_outputs, score_files, utterance_table
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -27,8 +28,10 @@ from danish_asr.scoring.predictions import (
 )
 from danish_asr.scoring.scores import Scores
 from tests.builders import build_dataset
+from tests.parts import build_part
 from tests.score_rows import four_rows, prediction, random_rows, write_evaluation
 from tests.shards import utterance, write_shard
+from tests.spoiled import change_manifest
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -131,6 +134,90 @@ def test_ids_of_two_corpora_are_scored_however_they_are_typed(tmp_path: Path) ->
     assert "2 rows scored of 2 in the split" in shown
     rates = {group.label: group.wer.value for group in scores.groupings["corpus"].groups}
     assert rates == {"radio": 0, "read": pytest.approx(1 / 3)}
+
+
+def _of_corpora(corpora: str, *, distinct: bool = False) -> list[Prediction]:
+    """Eight speakers of each corpus; their ids are the same in all, or distinct."""
+    rows = []
+    for row in random_rows(30 * 8 * len(corpora), speakers=8 * len(corpora)):
+        place, speaker = divmod(int(str(row.speaker_id)[-3:]), 8)
+        name = f"{corpora[place] if distinct else ''}{speaker}"
+        rows.append(replace(row, corpus=corpora[place], speaker_id=name))
+    return rows
+
+
+def test_speakers_of_one_id_in_two_corpora_count_as_distinct_names_do() -> None:
+    same, distinct = (score(_of_corpora("ab", distinct=own), by="corpus") for own in (False, True))
+    assert same.overall == distinct.overall
+    assert same.overall.speakers == 16
+    gap = same.groupings["corpus"].gap
+    assert gap is not None
+    assert gap == distinct.groupings["corpus"].gap
+
+
+def test_a_comparison_counts_speakers_of_one_id_in_two_corpora_as_distinct_names() -> None:
+    tables = []
+    for has_names in (False, True):
+        rows = _of_corpora("ab", distinct=has_names)
+        words = [replace(row, hypothesis=f"{row.hypothesis} ja") for row in rows[::3]]
+        changed = {row.id: row for row in words}
+        other = [changed.get(row.id, row) for row in rows]
+        tables.append(compare(rows, other, by=None).table)
+    same, distinct = tables
+    pd.testing.assert_frame_equal(same, distinct)
+    assert {*same["speakers"]} == {16}
+
+
+@pytest.mark.parametrize(
+    ("lists", "speakers"),
+    [
+        ([["a", "b"]], 24),
+        ([["a", "b"], ["c"], ["d"]], 24),
+        ([["b", "a"], ["d", "c"]], 16),
+        ([["a", "b"], ["c", "d"], ["e", "b", "d"]], 8),
+        ([["d", "c"], ["b", "c"]], 16),
+    ],
+)
+def test_an_evaluation_says_which_corpora_share_people(
+    tmp_path: Path, lists: list[list[str]], speakers: int
+) -> None:
+    write_predictions(file := tmp_path / "predictions.jsonl", _of_corpora("abcd"))
+    assert score(file).overall.speakers == 32
+    write_evaluation(file, share_people=lists)
+    assert score(file).overall.speakers == speakers
+    assert compare(file, file, by=None).table["speakers"].tolist() == [speakers] * 2
+
+
+def test_a_dataset_says_which_corpora_share_people(tmp_path: Path) -> None:
+    for corpus in "abc":
+        build_part(tmp_path / corpus, rows={"test": 3}, people="012")
+    combine([tmp_path / corpus for corpus in "abc"], data := tmp_path / "all", name="all")
+    change_manifest(data, lambda manifest: manifest.update(share_people=[["a", "b"], ["c"]]))
+    rows = [{"id": row["id"], "pred": "ja"} for row in read_references(data)]
+    assert score(rows, dataset=data).overall.speakers == 6
+    assert compare(rows, rows, dataset=data, by=None).table["speakers"].tolist() == [6, 6]
+
+
+def test_rows_without_a_speaker_are_no_named_speaker_of_their_corpus() -> None:
+    rows = [
+        replace(row, speaker_id=None) if number % 5 == 0 else row
+        for number, row in enumerate(_of_corpora("ab"))
+    ]
+    assert score(rows).overall.speakers == 16
+
+
+def test_persons_are_a_column_of_the_table_and_neither_groups_nor_in_utterances() -> None:
+    scores = score(_of_corpora("ab"))
+    assert scores.table["_person"].nunique() == 16
+    assert "_person" not in utterance_table(scores)
+    with pytest.raises(ConfigError, match="unknown column '_person'"):
+        score(_of_corpora("ab"), by="_person")
+
+
+def test_rows_without_a_corpus_are_of_another_one_than_all_that_have_a_name() -> None:
+    rows = _of_corpora("a")
+    nameless = [replace(row, id=f"x{row.id}", corpus=None) for row in rows]
+    assert score([*rows, *nameless]).overall.speakers == 16
 
 
 def test_a_run_is_scored_under_its_own_profile(tmp_path: Path) -> None:

@@ -553,7 +553,7 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("columns", "names"),
-    [({}, {"day1"}), ({"speaker_id": "folder_above"}, {"anna", "bo"})],
+    [({"speaker_id": "folder"}, {"day1"}), ({"speaker_id": "folder_above"}, {"anna", "bo"})],
 )
 def test_speakers_of_pairs_are_their_folders_if_they_are_divided(
     tmp_path: Path, columns: dict[str, str], names: set[str]
@@ -565,6 +565,49 @@ def test_speakers_of_pairs_are_their_folders_if_they_are_divided(
     divided = options(split_by_speaker="80/10/10", columns=columns)
     rows = read_rows(open_source(str(folder), divided))
     assert {row["speaker_id"] for row in rows} == names
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content", "files", "places"),
+    [
+        (".srt", srt((0, 1, "ja")), ("anna/1", "bo/1"), r"anna/1\.srt and bo/1\.srt"),
+        (
+            ".json",
+            '{"segments": [{"start": 0, "end": 1, "text": "ja"}]}',
+            ("anna/1", "bo/1"),
+            r"anna/1\.json and bo/1\.json",
+        ),
+        (
+            ".vtt",
+            subtitles("vtt", (0, 1, "<v Speaker 1>ja")),
+            ("anna/1", "bo/1"),
+            r"anna/1\.vtt and bo/1\.vtt",
+        ),
+        (".txt", "ja", ("anna/day1/0", "bo/day1/0"), "anna/day1 and bo/day1"),
+        (".txt", "ja", ("anna/train/0", "bo/train/0"), "anna and bo"),
+    ],
+)
+def test_names_that_make_one_speaker_of_two_places_are_refused(
+    tmp_path: Path, suffix: str, content: str, files: tuple[str, str], places: str
+) -> None:
+    for name in files:
+        folder, _, stem = name.rpartition("/")
+        beside(tmp_path / folder, suffix, content, stem=stem)
+    with pytest.raises(SourceError, match=f"{places} .*speaker_id=folder_above"):
+        open_source(str(tmp_path), options(split="train", split_by_speaker="50/0/50"))
+    assert rows_of(tmp_path)  # where nobody is divided
+
+
+def test_a_speakers_folder_in_several_splits_is_one_place_and_elsewhere_another(
+    tmp_path: Path,
+) -> None:
+    for folder in ("train/anna", "test/anna"):
+        beside(tmp_path / folder, ".txt", "ja", stem=folder[:4])
+    divided = options(split="train", split_by_speaker="50/0/50")
+    assert open_source(str(tmp_path), divided).rows["speaker_id"].to_pylist() == ["anna"] * 2
+    beside(tmp_path / "bo" / "anna", ".txt", "ja", stem="1")
+    with pytest.raises(SourceError, match="bo/anna"):
+        open_source(str(tmp_path), divided)
 
 
 def test_a_link_to_a_folder_above_it_adds_no_recordings(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 The recording of ``anna.TextGrid`` is ``anna.wav`` (or of any other ending), in the same folder or
 alone of its name below the source. A speaker is a participant of ELAN, a voice of WebVTT, a label
 of SRT, or what names one of several tiers. With ``--split-by-speaker`` it is else the file, or the
-folder of a ``.txt``. Each file is read once.
+folder of a ``.txt``, if no other place has that name. Each file is read once.
 """
 
 import fnmatch
@@ -17,8 +17,10 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.base.folders import is_audio, walk
 from danish_asr.base.progress import track
+from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
+from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import Source, table_of
 from danish_asr.corpus.sources.recordings import (
     fetch_files,
@@ -70,6 +72,8 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
         if not fnmatch.filter(tiers, pattern):
             listed = ", ".join(f"{name} ({count:,} files)" for name, count in tiers.items())
             raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
+    if options.split_by_speaker and options.columns.get("speaker_id", "speaker_id") == "speaker_id":
+        _check_guesses(texts_of, folder)
     texts = [span.text for _, spans in texts_of.values() for span in spans]
     counts["texts with brackets"] = sum("[" in text or "(" in text for text in texts)
     if place.is_dir():
@@ -160,21 +164,20 @@ def _records(
     columns = {"speaker_id": "speaker_id", **options.columns}
     for audio, (path, spans) in texts_of.items():
         is_timed = path.suffix.lower() != ".txt"
-        nobody = (path.stem if is_timed else path.parent.name) if options.split_by_speaker else None
         shared = _overlapping(span for span in spans if span.text not in silent)
         for row, span in enumerate(spans):
             fault = "overlaps another utterance" if span in shared else None
             if is_timed and None in {span.start, span.end}:
                 fault = "no time"
             own = {
-                "speaker_id": span.speaker or nobody,
+                "speaker_id": span.speaker,
                 "file": path.stem,
                 "folder": path.parent.name,
                 "folder_above": path.parent.parent.name,
                 "file_and_speaker": f"{path.stem} {span.speaker or ''}".strip(),
             }
-            if span.speaker and _NUMBERED.fullmatch(span.speaker):
-                own["speaker_id"] = own["file_and_speaker"]  # a number in its file
+            if span.speaker or options.split_by_speaker:
+                own["speaker_id"] = _guess_of(path, span) or span.speaker
             yield {
                 **{ours: own.get(theirs) for ours, theirs in columns.items()},
                 "file": path.relative_to(folder.parent).as_posix(),
@@ -186,6 +189,44 @@ def _records(
                 "channel": span.channel,
                 "refused": silent.get(span.text, fault),
             }
+
+
+def _guess_of(path: Path, span: Span) -> str | None:
+    """Who speaks by the names of the file and its folder; None if the file names the speaker."""
+    if span.speaker and not _NUMBERED.fullmatch(span.speaker):
+        return None
+    if path.suffix.lower() == ".txt":
+        return path.parent.name
+    return f"{path.stem} {span.speaker or ''}".strip()  # with its number in the file
+
+
+def _check_guesses(texts_of: Texts, folder: Path) -> None:
+    """Raise `SourceError` if names make one speaker of files or folders in several places."""
+    first: dict[str, Path] = {}
+    for path, spans in texts_of.values():
+        is_timed = path.suffix.lower() != ".txt"
+        own = path.relative_to(folder)
+        place = own if is_timed else _without_splits(own.parent)
+        for span in spans:
+            speaker = speaker_of(_guess_of(path, span))
+            if speaker is None or first.setdefault(speaker, place) == place:
+                continue
+            several, one = "folder_above", "folder"
+            if is_timed:
+                several = "folder or speaker_id=folder_above"
+                one = "file_and_speaker" if span.speaker else "file"
+            raise SourceError(
+                f"--split-by-speaker: {first[speaker]} and {place} would be one speaker, "
+                f"{speaker!r}, by their names alone. If they are several people, rename them, or "
+                f"name a folder that is the speaker: --column speaker_id={several}; if they are "
+                f"one person, add --column speaker_id={one}"
+            )
+
+
+def _without_splits(folder: Path) -> Path:
+    """A folder's path without the names of splits: train/anna and test/anna are one place."""
+    names = {*SPLITS, *SPLIT_ALIASES}
+    return Path(*(part for part in folder.parts if part.lower() not in names))
 
 
 def _overlapping(spans: Iterable[Span]) -> set[Span]:

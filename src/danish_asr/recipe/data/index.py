@@ -22,8 +22,8 @@ from polars.exceptions import PolarsError
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
-from danish_asr.base.schema import METADATA_COLUMNS, VERSION_DIR
-from danish_asr.corpus.shards import Shard, missing_split, shards_of_split, splits_of
+from danish_asr.base.schema import METADATA_COLUMNS
+from danish_asr.corpus.shards import Shard, missing_split, root_of, shards_of_split, splits_of
 from danish_asr.recipe.config.schema import AsrConfig, WeightConfig, names_of_splits
 from danish_asr.recipe.data.audio import Audio, places_of
 from danish_asr.text.profiles import normalizer
@@ -141,8 +141,7 @@ class DanishAsrDataset:
     @property
     def root(self) -> Path:
         """The directory with the cards of the dataset."""
-        path = self.path.resolve()
-        return path.parent if path.name == VERSION_DIR else path
+        return root_of(self.path)
 
     def read_index(
         self,

@@ -22,6 +22,7 @@ from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.corpus.shards import share_people_of
 from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli
@@ -38,6 +39,7 @@ from danish_asr.recipe.run.run_directory import (
     EVALUATION,
     PREDICTIONS,
     PREDICTIONS_SHA256,
+    SHARE_PEOPLE,
     best_step,
     checkpoint_steps,
     locked,
@@ -311,6 +313,7 @@ def about_evaluation(step: int | None, resolved: Resolved, decoder: Decoder) -> 
     about: dict[str, Any] = {
         "dataset": config.dataset.name,
         "dataset_root": str(resolved.dataset),
+        SHARE_PEOPLE: share_people_of(resolved.dataset),
         "model": config.model.name,
         "checkpoint": config.evaluator.checkpoint,
         "step": step,

@@ -30,6 +30,8 @@ EVALUATION: Final = "evaluation.json"
 """What was evaluated, with the name and the SHA-256 of the predictions file beside it."""
 
 PREDICTIONS_SHA256: Final = "predictions_sha256"
+SHARE_PEOPLE: Final = "share_people"
+"""Of an evaluation, as in the dataset's inventory."""
 TOKENIZER: Final = "tokenizer.model"
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
