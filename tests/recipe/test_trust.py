@@ -1,4 +1,4 @@
-"""Files of someone else: no code in them runs, but for the states of a run that continues."""
+"""Files of someone else: no code in them runs."""
 
 import os
 import re
@@ -73,3 +73,16 @@ def test_only_a_run_that_continues_reads_more_than_weights(
         put_code(foreign, kind)
     status = use(foreign, dataset, foreign.with_name("other"))
     assert (status, foreign.with_name("ran").exists()) == (0, False)
+
+
+@pytest.mark.parametrize("kind", ["trainer", "optimizer", "data_reader"])
+def test_a_run_whose_states_hold_code_does_not_continue(
+    foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """TRAPS, names: fairseq2 unpickles the states of trainer, optimizer and data reader."""
+    put_code(foreign, kind)
+    status = train(foreign, dataset, "regime.num_steps=6", "regime.validate_every_n_steps=6")
+    assert (status, foreign.with_name("ran").exists()) == (1, False)
+    assert re.search(
+        rf"step_4/{kind}/.*\.pt .*\n(.*\n)?.*holds code, posix.mkdir", capsys.readouterr().err
+    )

@@ -9,6 +9,7 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.cli import main
 from danish_asr.corpus.command import check_faults, verify_command
 from danish_asr.corpus.verify import COMPARED, gaps_of_test, verify
+from tests.foreign_code import NAME, ForeignCode
 from tests.spoiled import (
     CARD,
     FIRST,
@@ -122,6 +123,24 @@ def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, share
     row(text="TEST sætning: nummer 2!")(root)
     card(text_profile=profile)(root)
     assert ("sentences" in faults_of(root)) == shared
+
+
+def test_a_card_names_no_code_and_everything_else_is_compared(
+    root: Path, foreign_code: ForeignCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row(text="test sætning nummer 2")(root)
+    found = verify(root)
+    card(text_profile=NAME)(root)
+    unknown = verify_command(root, workers=1, allow_shared=())
+    assert not foreign_code.ran
+    assert {leak.what for leak in found.leaks} - {leak.what for leak in unknown.leaks} == {
+        "sentences"
+    }
+    assert (unknown.damage, unknown.hours) == (found.damage, found.hours)
+    assert "Hours" in capsys.readouterr().err
+    with pytest.raises(DatasetError) as refused:
+        check_faults(root, unknown)
+    assert all(text in str(refused.value) for text in (str(root / CARD), NAME, "not computed"))
 
 
 @pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["speakers in test: 7"])])

@@ -58,7 +58,7 @@ def audit(
         raise ConfigError([fault], where="audit")
     files = [file for model in models for file in _files(model)]
     names = ", ".join(map(str, models))
-    settings = Settings(profile=profile or profile_of(map(about_of, files)))
+    settings = Settings(profile=profile or profile_of(files, map(about_of, files)))
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), names, settings)

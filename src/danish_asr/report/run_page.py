@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
@@ -87,8 +87,11 @@ def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
         what += f" ({about['decoder']['name']})"
     report = evaluation.predictions.with_name("report.html")
     link = relpath(report, page.resolve().parent) if report.is_file() else None
-    overall = run.scores(evaluation).overall
-    return {"about": about, "overall": overall, "what": what, "page": link}
+    shown: dict[str, Any] = {"about": about, "what": what, "page": link}
+    try:
+        return shown | {"overall": run.scores(evaluation).overall}
+    except ConfigError as error:  # its profile is code, which the page says beside the rest
+        return shown | {"fault": str(error)}
 
 
 def _numbers(run: Run) -> dict[str, tuple[str, str]]:

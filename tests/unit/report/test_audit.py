@@ -13,6 +13,7 @@ from danish_asr.report.audit import audit
 from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import prediction, write_evaluation
 
 WRONG = 3
@@ -99,6 +100,16 @@ def test_what_is_no_evaluation_of_the_dataset_is_refused_with_what_to_do(
     with pytest.raises(ConfigError, match=r"--out: expected a file that ends in \.html"):
         audit(dataset, [run], tmp_path / "audit.csv")
     assert not out.exists()
+
+
+def test_a_profile_in_an_evaluation_names_no_code(
+    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
+) -> None:
+    run, out = a_run(tmp_path / "run", dataset, score_profile=NAME), tmp_path / "audit.html"
+    with pytest.raises(ConfigError, match=r"(?s)train/evaluation\.json.*--profile"):
+        audit(dataset, [run], out)
+    assert not foreign_code.ran
+    assert audit(dataset, [run], out, profile="coral") == WRONG
 
 
 @needs_browser

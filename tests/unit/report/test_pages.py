@@ -24,6 +24,7 @@ from danish_asr.scoring.predictions import Prediction, read_references, write_pr
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import prediction, random_rows, write_evaluation
 
 WER = "Word Error Rate (WER)"
@@ -259,3 +260,22 @@ def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> N
     assert "test WER under profile plain" in output.getvalue()
     report_run(run, Console(file=output))
     assert "text profile plain" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_run_whose_profile_is_code_is_shown_without_its_scores(
+    tmp_path: Path, foreign_code: ForeignCode
+) -> None:
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": NAME}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "ja")
+    output = io.StringIO()
+    report_runs(tmp_path, csv=tmp_path / "runs.csv", console=Console(file=output, width=1_000))
+    report_run(run, Console(file=output))
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for said in (output.getvalue(), page):
+        assert all(text in said for text in (f"{run / 'config.yaml'}", NAME, "not computed"))
+    assert "--profile" in output.getvalue()
+    assert "49.00" in page, "the validations are shown"
+    with (tmp_path / "runs.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["dev"], row["test_wer"]) == ("49", "")
+    assert not foreign_code.ran
