@@ -114,8 +114,9 @@ def load_states_as_values(checkpoints: CheckpointManager) -> None:
                     file, pickle_module=values_pickle, weights_only=False, **options
                 )
             except (RuntimeError, PickleError) as error:
-                message = f"{file} is not a valid PyTorch tensor file."
-                raise TensorFileError(file, message) from error
+                step = next(folder for folder in file.parents if folder.name.startswith("step_"))
+                advice = f"a new run can begin with its weights: model.path={step}"
+                raise TensorFileError(file, f"the state cannot be read; {advice}") from error
             return states
 
     checkpoints._tensor_loader = Loader()  # type: ignore[attr-defined] # noqa: SLF001
