@@ -167,18 +167,5 @@ def test_the_configuration_of_a_run_names_no_code_unless_the_user_names_it_again
     (again,) = re.findall(r"add (.*)", result.stderr)
     CliRunner().invoke(app, [*run, *shlex.split(again)], catch_exceptions=False)
     CliRunner().invoke(app, [*run, "--config", str(file)], catch_exceptions=False)
-    assert started == [CODE[key]] * 2
-
-
-def test_another_value_of_the_user_replaces_the_code_of_a_run(
-    tmp_path: Path, foreign_code: ForeignCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = merge(read_yaml(CONFIG), {"regime": {"score_profile": NAME}, "dataset": {"name": "a"}})
-    (tmp_path / "config.yaml").write_text(to_yaml(config))
-    started: list[object] = []
-    recipe = SimpleNamespace(run=lambda *_: started.append("the recipe"))
-    monkeypatch.setattr(entry, "import_module", lambda _: recipe)
-    run = ["train", str(tmp_path)]
-    CliRunner().invoke(app, [*run, "regime.score_profile=plain"], catch_exceptions=False)
-    assert started == ["the recipe"]
-    assert not foreign_code.ran
+    CliRunner().invoke(app, [*run, f"del:{key}"], catch_exceptions=False)
+    assert started == [CODE[key], CODE[key], None]

@@ -22,6 +22,23 @@ class Code:
         return os.mkdir, (str(self.marker),)
 
 
+class Script(torch.nn.Module):
+    """Creates a file when PyTorch loads it as TorchScript."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self.marker = str(marker)
+
+    @torch.jit.export
+    def __getstate__(self) -> str:
+        return self.marker
+
+    @torch.jit.export
+    def __setstate__(self, marker: str) -> None:
+        self.marker = marker
+        torch.save(torch.zeros(1), marker)
+
+
 @pytest.fixture
 def foreign(tmp_path: Path, finished_run: Path) -> Path:
     """A copy of a finished run; beside it, ``ran`` would be made by its code."""
@@ -63,6 +80,17 @@ def test_code_in_weights_is_refused_and_does_not_run(
     else:
         assert re.search(r"sdp_00\.pt .*\n(.*\n)?.*holds code, posix.mkdir", error)
     assert "weights_only" not in error
+
+
+@pytest.mark.filterwarnings("ignore:.*TorchScript archive")
+def test_a_run_whose_states_are_torchscript_does_not_continue(
+    foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = torch.jit.script(Script(foreign.with_name("ran")))
+    script.save(str(foreign / "checkpoints" / "step_4" / "trainer" / "rank_00.pt"))
+    status = train(foreign, dataset, "regime.num_steps=6")
+    assert (status, foreign.with_name("ran").exists()) == (1, False)
+    assert "error: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("use", [scored, started_from])

@@ -6,6 +6,7 @@ imports this file into every program that uses fairseq2, so slow imports are ins
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from hashlib import sha1
 from pathlib import Path
@@ -107,8 +108,15 @@ def load_states_as_values(checkpoints: CheckpointManager) -> None:
     class Loader(TensorLoader):
         @override
         def load(self, file: Path, *, restrict: bool = True, **options: Any) -> dict[str, object]:
-            if restrict:
-                return weights.load(file, restrict=True, **options)
+            try:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Detected pickle protocol")
+                    return weights.load(file, restrict=True, **options)
+            except TensorFileError as error:
+                # A pickle that `weights_only` does not read may be one of protocol 5. TorchScript,
+                # which can write files, is another error.
+                if restrict or not isinstance(error.__cause__, PickleError):
+                    raise
             try:
                 states: dict[str, object] = torch.load(
                     file, pickle_module=values_pickle, weights_only=False, **options

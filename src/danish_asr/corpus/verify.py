@@ -221,7 +221,9 @@ def sentence_profile(root: Path, name: str, language: str) -> SentenceProfile:
     try:
         return SentenceProfile(profile_in(_card_file(root, name), own, "change its text_profile"))
     except ConfigError as error:
-        return SentenceProfile(None, f"shared sentences: not computed; {error}")
+        place = f"{CARDS_DIR}/{name}.yaml"
+        fault = f"{place}: shared sentences are not computed: {error.faults[0]}"
+        return SentenceProfile(None, fault)
 
 
 def _card_file(root: Path, name: str) -> Path:

@@ -15,7 +15,12 @@ from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
-from danish_asr.recipe.run.run_directory import TENSORBOARD, Evaluation, evaluations
+from danish_asr.recipe.run.run_directory import (
+    CONFIG_FILE,
+    TENSORBOARD,
+    Evaluation,
+    evaluations,
+)
 from danish_asr.report.components import Curve, Panel, curves_chart, render_template
 from danish_asr.report.runs import STOPPED, Run
 from danish_asr.report.tables import say
@@ -91,7 +96,7 @@ def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
     try:
         return shown | {"overall": run.scores(evaluation).overall}
     except ConfigError as error:  # its profile is code, which the page says beside the rest
-        return shown | {"fault": str(error)}
+        return shown | {"fault": f"{CONFIG_FILE}: {error.faults[0]}"}
 
 
 def _numbers(run: Run) -> dict[str, tuple[str, str]]:

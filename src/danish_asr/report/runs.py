@@ -151,7 +151,7 @@ class Run:
             PredictionsError: The evaluation cannot be scored.
         """
         command = shlex.join(["score", str(self.folder), "--profile", self.profile])
-        remedy = f"not computed here; if you trust it, `danish-asr {command}` calls it"
+        remedy = f"if you trust it, `danish-asr {command}` calls it"
         profile = profile_in(self.folder / CONFIG_FILE, self.profile, remedy)
         return score(evaluation.predictions, by=["dialect"], profile=profile)
 
@@ -244,7 +244,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
         if run.reason:
             say(f"{run.name}: {run.state}: {run.reason}", console)
         if run.fault:
-            say(f"{run.name}: no test score: {run.fault}", console)
+            say(f"{run.name}: test score not computed: {run.fault}", console)
     if csv:
         lines = [run.line() | _values(run, keys) for run in runs]
         publish_text(csv, to_csv(pd.DataFrame(lines)))
