@@ -87,7 +87,8 @@ def test_a_run_whose_states_are_torchscript_does_not_continue(
     foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = torch.jit.script(Script(foreign.with_name("ran")))
-    script.save(str(foreign / "checkpoints" / "step_4" / "trainer" / "rank_00.pt"))
+    file = foreign / "checkpoints" / "step_4" / "trainer" / "rank_00.pt"
+    script.save(str(file))  # type: ignore[no-untyped-call]
     status = train(foreign, dataset, "regime.num_steps=6")
     assert (status, foreign.with_name("ran").exists()) == (1, False)
     assert "error: " in capsys.readouterr().err

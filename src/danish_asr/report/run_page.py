@@ -92,11 +92,12 @@ def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
         what += f" ({about['decoder']['name']})"
     report = evaluation.predictions.with_name("report.html")
     link = relpath(report, page.resolve().parent) if report.is_file() else None
-    shown: dict[str, Any] = {"about": about, "what": what, "page": link}
+    overall, fault = None, ""
     try:
-        return shown | {"overall": run.scores(evaluation).overall}
+        overall = run.scores(evaluation).overall
     except ConfigError as error:  # its profile is code, which the page says beside the rest
-        return shown | {"fault": f"{CONFIG_FILE}: {error.faults[0]}"}
+        fault = f"{CONFIG_FILE}: {error.faults[0]}"
+    return {"about": about, "overall": overall, "fault": fault, "what": what, "page": link}
 
 
 def _numbers(run: Run) -> dict[str, tuple[str, str]]:
