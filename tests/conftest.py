@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 import danish_asr  # noqa: F401 - before a test imports fairseq2, which then finds libsndfile
+from tests.foreign_code import ForeignCode
 
 # How long an example takes says something about the machine, and nothing about the code. The
 # examples are the same each time, so that no test fails by chance.
@@ -44,3 +45,11 @@ def _cards_of_packages_are_parsed_once() -> None:
             return found[package]
 
         loader.load = load_once
+
+
+@pytest.fixture
+def foreign_code(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> ForeignCode:
+    """Code that a file of data may name, `tests.foreign_code.NAME`."""
+    return ForeignCode(tmp_path_factory.mktemp("foreign"), monkeypatch)

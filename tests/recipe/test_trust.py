@@ -1,4 +1,4 @@
-"""Files of someone else: no code in them runs, but for the states of a run that continues."""
+"""Files of someone else: no code in them runs."""
 
 import os
 import re
@@ -22,16 +22,34 @@ class Code:
         return os.mkdir, (str(self.marker),)
 
 
+class Script(torch.nn.Module):
+    """Creates a file when PyTorch loads it as TorchScript."""
+
+    def __init__(self, marker: Path) -> None:
+        super().__init__()
+        self.marker = str(marker)
+
+    @torch.jit.export
+    def __getstate__(self) -> str:
+        return self.marker
+
+    @torch.jit.export
+    def __setstate__(self, marker: str) -> None:
+        self.marker = marker
+        torch.save(torch.zeros(1), marker)
+
+
 @pytest.fixture
 def foreign(tmp_path: Path, finished_run: Path) -> Path:
     """A copy of a finished run; beside it, ``ran`` would be made by its code."""
     return shutil.copytree(finished_run, tmp_path / "foreign")
 
 
-def put_code(run: Path, kind: str = "model") -> None:
-    """Replace all states of a kind by code."""
+def put_code(run: Path, kind: str = "model", *, zipped: bool = True) -> None:
+    """Replace all states of a kind by code, in PyTorch's form of today or in that of before 1.6."""
+    code = {"weight": Code(run.with_name("ran"))}
     for file in run.glob(f"checkpoints/step_*/{kind}/**/*.pt"):
-        torch.save({"weight": Code(run.with_name("ran"))}, file)
+        torch.save(code, file, _use_new_zipfile_serialization=zipped)
 
 
 def scored(run: Path, dataset: Path, _: Path) -> int:
@@ -64,6 +82,18 @@ def test_code_in_weights_is_refused_and_does_not_run(
     assert "weights_only" not in error
 
 
+@pytest.mark.filterwarnings("ignore:.*TorchScript archive")
+def test_a_run_whose_states_are_torchscript_does_not_continue(
+    foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = torch.jit.script(Script(foreign.with_name("ran")))
+    file = foreign / "checkpoints" / "step_4" / "trainer" / "rank_00.pt"
+    script.save(str(file))  # type: ignore[no-untyped-call]
+    status = train(foreign, dataset, "regime.num_steps=6")
+    assert (status, foreign.with_name("ran").exists()) == (1, False)
+    assert "error: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("use", [scored, started_from])
 def test_only_a_run_that_continues_reads_more_than_weights(
     foreign: Path, dataset: Path, use: Use
@@ -73,3 +103,19 @@ def test_only_a_run_that_continues_reads_more_than_weights(
         put_code(foreign, kind)
     status = use(foreign, dataset, foreign.with_name("other"))
     assert (status, foreign.with_name("ran").exists()) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "zipped"),
+    [("trainer", True), ("trainer", False), ("optimizer", True), ("data_reader", True)],
+)
+def test_a_run_whose_states_hold_code_does_not_continue(
+    foreign: Path, dataset: Path, capsys: pytest.CaptureFixture[str], kind: str, zipped: bool
+) -> None:
+    """TRAPS, names: fairseq2 unpickles the states of trainer, optimizer and data reader."""
+    put_code(foreign, kind, zipped=zipped)
+    status = train(foreign, dataset, "regime.num_steps=6")
+    assert (status, foreign.with_name("ran").exists()) == (1, False)
+    error = capsys.readouterr().err
+    assert re.search(rf"step_4/{kind}/.*\.pt .*\n(.*\n)?.*holds code, posix.mkdir", error)
+    assert f"model.path={foreign / 'checkpoints' / 'step_4'}" in error

@@ -50,7 +50,7 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     (folder / "run").mkdir()
     (folder / "run" / "config.yaml").touch()
     _run("evaluate", "run")
-    own = cli.Request(output_dir=Path("run"), config_files=[Path("run/config.yaml")])
+    own = cli.Request(output_dir=Path("run"), run_config=Path("run/config.yaml"))
     assert asked == [(cli.TRAIN, new), (cli.EVALUATE, own)]
     assert "KEY=VALUE comes after OUTDIR" in _run("train", "regime.num_steps=3")
     assert "holds no run yet" in _run("evaluate", "new")

@@ -17,6 +17,7 @@ from danish_asr.inference import run_facts
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.report.dataset import read_rows as report_rows
 from danish_asr.scoring.predictions import read_references
+from tests.foreign_code import NAME, ForeignCode
 from tests.spoiled import (
     CARD,
     FIRST,
@@ -130,6 +131,23 @@ def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, share
     row(text="TEST sætning: nummer 2!")(root)
     card(text_profile=profile)(root)
     assert ("sentences" in faults_of(root)) == shared
+
+
+def test_a_card_names_no_code_and_everything_else_is_compared(
+    root: Path, foreign_code: ForeignCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row(text="test sætning nummer 2")(root)
+    found = verify(root)
+    card(text_profile=NAME)(root)
+    unknown = verify_command(root, workers=1, allow_shared=())
+    assert not foreign_code.ran
+    assert [leak for leak in found.leaks if leak.what != "sentences"] == unknown.leaks
+    assert len(found.leaks) > len(unknown.leaks)
+    assert (unknown.damage, unknown.hours) == (found.damage, found.hours)
+    assert "Hours" in capsys.readouterr().out
+    with pytest.raises(DatasetError) as refused:
+        check_faults(root, unknown)
+    assert all(text in str(refused.value) for text in (CARD, NAME, "not computed"))
 
 
 @pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["speakers in test: 7"])])

@@ -94,12 +94,21 @@ class MissingExtraError(DanishAsrError):
         super().__init__(f"{what} needs the extra '{extra}': pip install 'danish-asr[{extra}]'")
 
 
+def names_code(name: object) -> bool:
+    """Whether `find_named` would import what is named; no name in its tables has such a sign."""
+    return bool({":", "."} & {*str(name)})
+
+
 def find_named(name: str, table: Mapping[str, Any], key: str) -> Any:
-    """Return ``table[name]`` or what ``package.module:name`` names; else raises ConfigError."""
+    """Return ``table[name]`` or what ``package.module:name`` names; else raises ConfigError.
+
+    It imports code, so a name must come from the user. Names in files that came with data or
+    weights are checked before, by `text.profiles.profile_in` or `recipe.config.load.named_code`.
+    """
     if name in table:
         return table[name]
     try:
-        if not ({":", "."} & {*name}):
+        if not names_code(name):
             raise ImportError("there is no such name")  # noqa: TRY301
         return resolve_name(name)
     except Exception as error:  # whatever the import of a user's module raises

@@ -6,10 +6,12 @@ imports this file into every program that uses fairseq2, so slow imports are ins
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING
+from pickle import PickleError
+from typing import TYPE_CHECKING, Any
 from urllib.request import url2pathname
 
 from fairseq2.assets import LocalAssetDownloadManager
@@ -17,6 +19,7 @@ from fairseq2.composition import _register_library
 from fairseq2.gang import Gang
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.uri import Uri
+from typing_extensions import override
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
@@ -86,6 +89,45 @@ def save_between_steps(trainer: Trainer) -> None:
     if trainer._save_model_only != "all_but_last":  # noqa: SLF001
         trainer._save_model_only = False  # noqa: SLF001
     trainer._save_checkpoint(blocking=True)  # noqa: SLF001
+
+
+def load_states_as_values(checkpoints: CheckpointManager) -> None:
+    """Let a run continue without running the code that may stand in the files of its states.
+
+    Symptom: fairseq2 unpickles the states of trainer, optimizer and data reader, which may call
+    anything. Its container has a `TensorLoader` already, and takes no other.
+    When it moves: look for ``restrict`` in ``fairseq2.checkpoint``. tests/recipe/test_trust.py.
+    """
+    import torch  # noqa: PLC0415 - slow
+    from fairseq2.io import TensorFileError, TensorLoader  # noqa: PLC0415 - slow
+
+    from danish_asr.base import values_pickle  # noqa: PLC0415
+
+    weights: TensorLoader = checkpoints._tensor_loader  # type: ignore[attr-defined] # noqa: SLF001
+
+    class Loader(TensorLoader):
+        @override
+        def load(self, file: Path, *, restrict: bool = True, **options: Any) -> dict[str, object]:
+            try:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "Detected pickle protocol")
+                    return weights.load(file, restrict=True, **options)
+            except TensorFileError as error:
+                # A pickle that `weights_only` does not read may be one of protocol 5. TorchScript,
+                # which can write files, is another error.
+                if restrict or not isinstance(error.__cause__, PickleError):
+                    raise
+            try:
+                states: dict[str, object] = torch.load(
+                    file, pickle_module=values_pickle, weights_only=False, **options
+                )
+            except (RuntimeError, PickleError) as error:
+                step = next(folder for folder in file.parents if folder.name.startswith("step_"))
+                advice = f"a new run can begin with its weights: model.path={step}"
+                raise TensorFileError(file, f"the state cannot be read; {advice}") from error
+            return states
+
+    checkpoints._tensor_loader = Loader()  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> None:

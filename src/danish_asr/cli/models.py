@@ -218,8 +218,10 @@ def build(
         raise ConfigError(["give either --model or --profile: its words must equal the model's"])
     if model is not None:
         from danish_asr.recipe.models.cards import open_model
+        from danish_asr.text.profiles import profile_in
 
-        profile = open_model(model).text_profile
+        remedy = "name it yourself: --profile in place of --model"
+        profile = profile_in(f"the card of {model}", open_model(model).text_profile, remedy)
     build_language_model(texts or [], out, order=order, dataset=dataset, profile=str(profile))
     say_next("lm", "tune", model or "RUN", "--lm", out, why="choose its weights on dev")
 

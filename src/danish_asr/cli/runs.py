@@ -225,13 +225,14 @@ def _request(
     if str(output_dir).partition("=")[0] in defaults():
         fix = f"expected a directory, found '{output_dir}'; KEY=VALUE comes after OUTDIR"
         raise BadParameter(fix, param_hint="OUTDIR")
-    if not files and (output_dir / CONFIG_FILE).is_file():
-        files = [output_dir / CONFIG_FILE]
-    if not files and not values:
+    own = output_dir / CONFIG_FILE
+    run_config = own if not files and own.is_file() else None
+    if not files and not values and run_config is None:
         fix = f"{output_dir} holds no run yet; name --config FILE, or for train --dataset DIR"
         raise BadParameter(fix, param_hint="OUTDIR")
     return Request(
         output_dir=output_dir,
+        run_config=run_config,
         config_files=files,
         dataset=dataset,
         overrides=values,

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from ruamel.yaml.error import YAMLError
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml, sha256_of
 from danish_asr.base.progress import watch
 from danish_asr.base.schema import (
@@ -33,7 +34,7 @@ from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.people import persons_of
 from danish_asr.corpus.shard import text_profiles
 from danish_asr.corpus.shards import Inventory, ShardEntry, files_of, read_inventory, unlisted
-from danish_asr.text.profiles import normalizer
+from danish_asr.text.profiles import normalizer, profile_in
 
 LEAKS: Final = {"speakers": "person", "sentences": "sentence", "audio": "audio"}
 """What splits should not share, and its column in `COMPARED`."""
@@ -77,13 +78,14 @@ class Verification:
 
     damage: list[str]
     leaks: list[Leak]
+    unchecked: list[str]  # what could not be compared, and why
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
 
     @property
     def faults(self) -> list[str]:
         """All that is wrong."""
-        return [*self.damage, *map(str, self.leaks)]
+        return [*self.damage, *map(str, self.leaks), *self.unchecked]
 
 
 def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) -> Verification:
@@ -95,7 +97,9 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     inventory = read_inventory(root)
     language = next((entry.partition("language") for entry in inventory.shards), "")
     profile = sentence_profile(root, inventory.name, language)
-    compare = partial(_compare, root=root, profile=profile, share_people=inventory.share_people)
+    compare = partial(
+        _compare, root=root, profile=profile.name, share_people=inventory.share_people
+    )
     results = watch(
         "verified",
         run_in_processes(compare, inventory.shards, workers),
@@ -120,6 +124,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     return Verification(
         damage=sorted(filter(None, damage)),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
+        unchecked=[profile.fault] if profile.fault else [],
         notes=[*gaps_of_test(rows), *notes],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
@@ -129,7 +134,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
 
 
 def _compare(
-    entry: ShardEntry, *, root: Path, profile: str, share_people: Sequence[Sequence[str]]
+    entry: ShardEntry, *, root: Path, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
     if not (root / entry.path).exists():  # `unlisted` says it
@@ -143,7 +148,7 @@ def _compare(
 
 
 def _compared(
-    rows: pa.Table, entry: ShardEntry, profile: str, share_people: Sequence[Sequence[str]]
+    rows: pa.Table, entry: ShardEntry, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> pa.Table:
     corpora = [entry.partition("corpus")] * len(rows)
     persons = persons_of(corpora, rows["speaker_id"].to_pylist(), share_people)
@@ -152,10 +157,17 @@ def _compared(
         "split": pa.repeat(entry.partition("split"), len(rows)),
         **{name: rows[name] for name in ("id", "speaker_id", "dialect", "audio_size")},
         "person": pa.array(persons, pa.string()),
-        "sentence": sentences_of(rows["text"], normalizer(profile)),
+        "sentence": sentences_under(profile, rows["text"]),
         "audio": pc.binary_slice(rows["audio_bytes"], FLAC_MD5.start, FLAC_MD5.stop),
     }
     return pa.table(columns).select(COMPARED.names).cast(COMPARED)
+
+
+def sentences_under(profile: str | None, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What `leaks_of` compares of texts; without a profile nothing, which is null."""
+    if profile is None:
+        return pa.chunked_array([pa.nulls(len(texts), pa.string())])
+    return sentences_of(texts, normalizer(profile))
 
 
 def leaks_of(rows: pa.Table) -> list[Leak]:
@@ -209,16 +221,34 @@ def _file_fault(root: Path, name: str, sha256: str) -> str:
     return "" if is_same else f"{name}: its sha256 differs from manifest.json"
 
 
-def sentence_profile(root: Path, name: str, language: str) -> str:
-    """The profile under which sentences are compared: that of the card, or its language's first."""
+class SentenceProfile(NamedTuple):
+    """The profile under which sentences are compared."""
+
+    name: str | None  # None: they are not compared
+    fault: str = ""  # why
+
+
+def sentence_profile(root: Path, name: str, language: str) -> SentenceProfile:
+    """The profile of a dataset's sentences: that of its card, or its language's first."""
+    own = None
     with suppress(OSError, ValueError, YAMLError, AttributeError):  # `_card_faults` says them
-        if own := _card(root, name).get("text_profile"):
-            return str(own)
-    return text_profiles(language)[0]
+        own = _card(root, name).get("text_profile")
+    if not own:
+        return SentenceProfile(text_profiles(language)[0])
+    try:
+        return SentenceProfile(profile_in(_card_file(root, name), own, "change its text_profile"))
+    except ConfigError as error:
+        place = f"{CARDS_DIR}/{name}.yaml"
+        fault = f"{place}: shared sentences are not computed: {error.faults[0]}"
+        return SentenceProfile(None, fault)
+
+
+def _card_file(root: Path, name: str) -> Path:
+    return root / CARDS_DIR / f"{name}.yaml"
 
 
 def _card(root: Path, name: str) -> Any:
-    return from_yaml((root / CARDS_DIR / f"{name}.yaml").read_text(encoding="utf-8"))
+    return from_yaml(_card_file(root, name).read_text(encoding="utf-8"))
 
 
 def _card_faults(root: Path, inventory: Inventory) -> Iterator[str]:

@@ -18,9 +18,9 @@ from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.beam_settings import SearchSettings, search_settings
 from danish_asr.decoding.ctc import BLANK
-from danish_asr.decoding.ngram import HELD_OUT, find_language_model
+from danish_asr.decoding.ngram import HELD_OUT, SETTINGS_FILE, find_language_model
 from danish_asr.decoding.transcript import Alternative
-from danish_asr.text.profiles import normalize
+from danish_asr.text.profiles import normalize, profile_in
 
 
 @final
@@ -32,12 +32,13 @@ class BeamDecoder:
         lm: The directory or file of a language model (docs/howto/language-model.md), or None.
         hotwords: Words that are expected, or a file with one per line.
         text_profile: How hotwords are normalised: as the model's training texts. None: what
-            ``lm.json`` says, else ``raw``.
+            ``lm.json`` says, which names one of `PROFILES`, else ``raw``.
         workers: Processes. None: all usable CPUs, once it has decoded for some seconds.
         search: Fields of `SearchSettings`. Of alpha, beta and beam, ``lm.json`` has the defaults.
 
     Raises:
-        ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible.
+        ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible, or
+            ``lm.json`` names code.
         LanguageModelError: There is no language model, or it is broken.
     """
 
@@ -61,8 +62,12 @@ class BeamDecoder:
         self._labels = symbols(tokenizer)
         self._characters = {label for label in self._labels if label}
         self._usable = torch.tensor([label is not None for label in self._labels])
-        profile = text_profile or saved.get("text_profile", "raw")
-        self.search_settings = replace(settings, hotwords=self._checked_hotwords(hotwords, profile))
+        if hotwords and lm and not text_profile and "text_profile" in saved:
+            file = find_language_model(lm).file.with_name(SETTINGS_FILE)
+            remedy = "name it yourself: decoder.config.text_profile=NAME"
+            text_profile = profile_in(file, saved["text_profile"], remedy)
+        words = self._checked_hotwords(hotwords, text_profile or "raw")
+        self.search_settings = replace(settings, hotwords=words)
         if settings.language_model:  # a broken one is reported before any audio is read
             beam_search.load(settings.language_model)
         self._columns, self._search = beam_search.Columns, beam_search.search

@@ -38,7 +38,7 @@ from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.model import Model
 from danish_asr.inference.sound import ShowProgress, open_sound
 from danish_asr.text.numerals import spell_numerals
-from danish_asr.text.profiles import normalize as to_profile
+from danish_asr.text.profiles import normalizer, profile_in
 
 FRAMES_PER_SECOND: Final = 50
 
@@ -174,10 +174,12 @@ class Text:
 def _speller(model: Model) -> Callable[[str], str]:
     """Return what gives a word as a model writes it: in its profile and alphabet, or ''."""
     alphabet = {text for text in symbols(model.tokenizer) if text}
+    remedy = "write one of these as text_profile into the card, if texts look alike under it"
+    to_profile = normalizer(profile_in(f"the card of {model.name}", model.text_profile, remedy))
 
     @cache
     def spell(word: str) -> str:
-        text = to_profile(word, model.text_profile)
+        text = to_profile(word)
         if any(c.isdigit() and c not in alphabet for c in text):
             text = spell_numerals(text)
         characters = []

@@ -28,6 +28,7 @@ from danish_asr.inference.windows import Cutter, VoiceActivity, Window
 from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.train import ending
+from danish_asr.text.profiles import profile_in
 
 _LONGEST: Final = 30.0
 """Seconds of a window at most; models that were trained on shorter utterances take less."""
@@ -77,8 +78,11 @@ def load_model(
         about["decoder_config"] = json.loads(json.dumps(config, default=str))
     if int8:
         about["int8"] = True
-    if decoder == BEAM and opened.text_profile != "raw":  # for its hotwords
-        config = {"text_profile": opened.text_profile, **config}
+    if decoder == BEAM and config.get("hotwords") and "text_profile" not in config:
+        remedy = "name it yourself in Python, decoder_config={'text_profile': NAME}; or no hotwords"
+        of_card = profile_in(f"the card of {model}", opened.text_profile, remedy)
+        if of_card != "raw":
+            config["text_profile"] = of_card
     decode = make_decoder(decoder, config, opened.tokenizer)
     with ending.explained():
         gangs = create_fake_gangs(torch_device)

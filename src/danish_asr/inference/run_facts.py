@@ -29,6 +29,7 @@ from danish_asr.recipe.run.run_directory import (
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import DEFAULT_PROFILE, Settings
+from danish_asr.text.profiles import PROFILES
 
 
 class Row(NamedTuple):
@@ -124,9 +125,14 @@ def _scores(path: Path) -> Iterator[str]:
             raise PredictionsError(fault)
         if about.get("weights") != weights_digest(run, step) or {"decoder", "where"} & {*about}:
             continue
-        settings = Settings(profile=about.get("score_profile", DEFAULT_PROFILE))
+        profile = str(about.get("score_profile", DEFAULT_PROFILE))
+        splits = ", ".join(about["rows_in_split"])
+        if profile not in PROFILES:  # a file may not name code
+            yield f"{splits}: not computed, text profile {profile}"
+            continue
+        settings = Settings(profile=profile)
         rates = score_predictions(read_predictions(predictions), by=[], settings=settings).overall
         yield (
-            f"{', '.join(about['rows_in_split'])}: WER {100 * rates.wer.value:.2f} %, CER "
-            f"{100 * rates.cer.value:.2f} %, {rates.rows:,} rows, text profile {settings.profile}"
+            f"{splits}: WER {100 * rates.wer.value:.2f} %, CER {100 * rates.cer.value:.2f} %, "
+            f"{rates.rows:,} rows, text profile {profile}"
         )

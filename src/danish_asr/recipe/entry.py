@@ -3,7 +3,9 @@
 That takes seconds, so files and keys are checked before.
 """
 
+import json
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from danish_asr.base.errors import (
     DanishAsrError,
     DatasetError,
 )
-from danish_asr.recipe.config.load import ineffective_keys, load
+from danish_asr.recipe.config.load import ineffective_keys, load, named_code
 
 TRAIN: Final = "recipe.train.training"
 EVALUATE: Final = "recipe.evaluate.recipe"
@@ -36,6 +38,8 @@ class Request:
     """What a command line asks for."""
 
     output_dir: Path | None
+    run_config: Path | None = None
+    """The configuration of the run in ``output_dir``, below the others; it may name no code."""
     config_files: Sequence[Path] = ()
     dataset: Path | None = None
     """The root of a built dataset, over the one that the files name."""
@@ -43,9 +47,15 @@ class Request:
     dump_config: bool = False
 
     @property
+    def files(self) -> list[Path]:
+        """All files of the configuration, the last one wins."""
+        own = [] if self.run_config is None else [self.run_config]
+        return [*own, *self.config_files]
+
+    @property
     def where(self) -> str:
         """What the configuration comes from, for messages."""
-        sources = [*map(str, self.config_files)]
+        sources = [*map(str, self.files)]
         if self.dataset or self.overrides or not sources:
             sources.append("the command line")
         return " with ".join(sources)
@@ -93,13 +103,34 @@ def refuse(error: DanishAsrError) -> NoReturn:
 
 
 def read_configuration(request: Request) -> Tree:
-    """Merge the files and overrides; name, once, the keys whose values have no effect here."""
+    """Merge the files and overrides; name, once, the keys whose values have no effect here.
+
+    Raises:
+        ConfigError: As `read_trees`; or the run's own configuration names code.
+    """
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
+    if request.run_config is not None:
+        _check_code(tree, merge(*overrides), request.run_config)
     keys = ineffective_keys(tree)
     if keys and rank_info().rank == 0:
         note(f"no effect here: {', '.join(keys)}")
     return tree
+
+
+def _check_code(tree: Tree, own: Tree, file: Path) -> None:
+    """Refuse code that the user has not named.
+
+    A run's directory may come from somebody else. ``own`` are the values of the command line.
+    """
+    faults = []
+    for key, value in named_code(tree).items():
+        if value_of(own, key) != value:
+            again = shlex.quote(f"{key}={json.dumps(value, ensure_ascii=False, default=str)}")
+            rule = "names code, which a run's own configuration may not; if you trust it, add"
+            faults.append(f"{key} {rule} {again}")
+    if faults:
+        raise ConfigError(faults, where=str(file))
 
 
 def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
@@ -108,7 +139,7 @@ def read_trees(request: Request) -> tuple[list[Tree], list[Tree]]:
     Raises:
         ConfigError: A file or an override cannot be read, or ``dataset`` is no built dataset.
     """
-    files = [read_yaml(file) for file in request.config_files]
+    files = [read_yaml(file) for file in request.files]
     if request.dataset is not None:
         files.append(_dataset_tree(request.dataset, merge(*files)))
     try:

@@ -63,7 +63,7 @@ def audit(
     files = [file for model in models for file in _files(model)]
     refuse_overwriting([out, table], inputs_of(files, root))
     names = ", ".join(map(str, models))
-    settings = Settings(profile=profile or profile_of(map(about_of, files)))
+    settings = Settings(profile=profile or profile_of(files, map(about_of, files)))
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), names, settings)

@@ -97,7 +97,7 @@ def compare(
         sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
     abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
     settings = Settings(
-        profile=profile or profile_of(abouts.values()),
+        profile=profile or profile_of(abouts, abouts.values()),
         row_filter=row_filter,
         denominator=denominator,
     )

@@ -21,15 +21,18 @@ from danish_asr.base.schema import (
     MIN_SPEAKERS,
     SUSPECTS_FILE,
 )
-from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.shards import content_of, read_inventory
-from danish_asr.corpus.verify import leaks_of, sentence_profile
+from danish_asr.corpus.verify import (
+    SentenceProfile,
+    leaks_of,
+    sentence_profile,
+    sentences_under,
+)
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import SILENCE, Clips, Rows, measure_rows, read_rows
 from danish_asr.report.tables import say, warn
 from danish_asr.scoring.intervals import FloatArray
-from danish_asr.text.profiles import normalizer
 
 _TITLES: Final = {
     "corpus": "Corpus",
@@ -114,7 +117,7 @@ def _render(root: Path, clips: Clips, sample: _Sample, generator: np.random.Gene
         languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
         limits=(MIN_SPEAKERS, SILENCE),
-        warnings=_warnings(root, rows, sample),
+        warnings=[*_warnings(root, rows, sample), *filter(None, [_profile(root, rows).fault])],
         total=total,
         unit=("hours", 3600) if total.hours >= 1 else ("minutes", 60),
         splits={group.names[0]: group for group in dataset.groups(table, "split")},
@@ -141,7 +144,6 @@ def _render(root: Path, clips: Clips, sample: _Sample, generator: np.random.Gene
 def compared(root: Path, rows: Rows) -> pa.Table:
     """What `leaks_of` compares; of audio, only that whose length occurs in several splits."""
     table = rows.table
-    spoken = normalizer(sentence_profile(root, _name(root), table["language"][0].as_py()))
     splits_of_length = table.group_by("seconds").aggregate([("split", "count_distinct")])
     shared = splits_of_length.filter(pc.greater(splits_of_length["split_count_distinct"], 1))
     digests: list[bytes | None] = [None] * len(table)
@@ -149,8 +151,12 @@ def compared(root: Path, rows: Rows) -> pa.Table:
         with suppress(AudioError):
             digests[row] = rows.audio(row)[FLAC_MD5]
     columns = {name: table[name] for name in ("corpus", "split", "id", "speaker_id", "person")}
-    sentences = sentences_of(table["text"], spoken)
+    sentences = sentences_under(_profile(root, rows).name, table["text"])
     return pa.table(columns | {"sentence": sentences, "audio": pa.array(digests, pa.binary())})
+
+
+def _profile(root: Path, rows: Rows) -> SentenceProfile:
+    return sentence_profile(root, _name(root), rows.table["language"][0].as_py())
 
 
 def _name(root: Path) -> str:

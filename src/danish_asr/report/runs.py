@@ -4,6 +4,7 @@ In: the output directories of runs. Out: state, best validation, speed, test sco
 """
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
@@ -40,6 +41,7 @@ from danish_asr.report.score import score, to_csv
 from danish_asr.report.tables import fitting, light_table, percent, print_table, say
 from danish_asr.scoring.scores import Scores
 from danish_asr.scoring.settings import DEFAULT_PROFILE
+from danish_asr.text.profiles import profile_in
 
 COMPLETE: Final = "finished"
 TRAINING: Final = "running"
@@ -150,8 +152,16 @@ class Run:
         return str(self.config.get("regime.score_profile") or DEFAULT_PROFILE)
 
     def scores(self, evaluation: Evaluation) -> Scores:
-        """Return the scores of an evaluation under the run's profile."""
-        return score(evaluation.predictions, by=["dialect"], profile=self.profile)
+        """Return the scores of an evaluation under the run's profile.
+
+        Raises:
+            ConfigError: The run's configuration names code as its profile.
+            PredictionsError: The evaluation cannot be scored.
+        """
+        command = shlex.join(["score", str(self.folder), "--profile", self.profile])
+        remedy = f"if you trust it, `danish-asr {command}` calls it"
+        profile = profile_in(self.folder / CONFIG_FILE, self.profile, remedy)
+        return score(evaluation.predictions, by=["dialect"], profile=profile)
 
     @cached_property
     def test(self) -> Scores | None:
@@ -260,7 +270,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
         if run.reason:
             say(f"{run.name}: {run.state}: {run.reason}", console)
         if run.fault:
-            say(f"{run.name}: no test score: {run.fault}", console)
+            say(f"{run.name}: test score not computed: {run.fault}", console)
         elif run.choice and run.is_unusual:
             say(f"test WER: {run.choice.in_words()}", console)
     if csv:

@@ -44,6 +44,7 @@ from danish_asr.scoring.intervals import COUNTS, rates
 from danish_asr.scoring.predictions import COLUMNS, Source, load
 from danish_asr.scoring.scores import BANDS, PERSON, GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
+from danish_asr.text.profiles import profile_in
 
 
 def score(
@@ -87,7 +88,9 @@ def score(
     sources = sources_of(predictions)
     abouts = [about_of(source) for source in sources]
     settings = Settings(
-        profile=profile or profile_of(abouts), row_filter=row_filter, denominator=denominator
+        profile=profile or profile_of(sources, abouts),
+        row_filter=row_filter,
+        denominator=denominator,
     )
     loaded = load(
         sources, columns=columns, dataset=dataset, split=split, normalize=settings.normalizer()
@@ -135,13 +138,21 @@ def about_of(source: Source) -> dict[str, Any]:
     return evaluation_of(source) if isinstance(source, Path) else {}
 
 
-def profile_of(abouts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the profile of the runs that were evaluated.
+def profile_of(sources: Iterable[object], abouts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the profile of the runs that were evaluated; ``abouts`` are those of ``sources``.
 
     Raises:
-        ConfigError: They have different ones.
+        ConfigError: They have different ones, or a file names code.
     """
-    names = {str(about["score_profile"]) for about in abouts if about.get("score_profile")}
+    names = {
+        profile_in(
+            Path(str(source)).with_name(EVALUATION),
+            about["score_profile"],
+            "to import and call it, name it yourself (--profile)",
+        )
+        for source, about in zip(sources, abouts, strict=True)
+        if about.get("score_profile")
+    }
     if len(names) > 1:
         fault = f"profile: the runs have {' and '.join(sorted(names))}; name one (--profile)"
         raise ConfigError([fault], where="the call")

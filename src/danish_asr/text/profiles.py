@@ -43,6 +43,8 @@ def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
 def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
     """Return the function of a profile: a name in `PROFILES`, or ``package.module:function``.
 
+    The name must be the user's own; `profile_in` checks one from a file.
+
     ``remove_fillers``: also remove "øh", "hmm" and similar, an option of the leaderboard's
     profiles. ``coral`` always does, ``raw`` never.
 
@@ -56,6 +58,21 @@ def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
         names = " or ".join(_LEADERBOARD)
         raise ConfigError([f"remove_fillers: only for profile {names}; found profile '{profile}'"])
     return lambda text: " ".join(_FILLERS.sub(" ", function(text)).split())
+
+
+def profile_in(file: object, name: object, remedy: str) -> str:
+    """Return the profile that ``file`` names, which came with data or weights.
+
+    Such a file names values and no code, so only `PROFILES` are accepted. ``remedy`` says how the
+    user can name this profile himself.
+
+    Raises:
+        ConfigError: It is another one, which is not imported.
+    """
+    if str(name) in PROFILES:
+        return str(name)
+    rule = f"expected one of {', '.join(PROFILES)}, as data names no code; found {name!r}"
+    raise ConfigError([f"text profile: {rule}; {remedy}"], where=str(file))
 
 
 def profile_version(profile: str) -> int | None:

@@ -1,5 +1,6 @@
 """Beam search finds the best text, with and without a language model."""
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import product
@@ -16,6 +17,7 @@ from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.beam_settings import search_settings
 from tests.builders import arpa_text
 from tests.documented import script
+from tests.foreign_code import NAME, ForeignCode
 
 ARPA = arpa_text("en", "ko")
 
@@ -97,6 +99,21 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
         assert decoder([logits]) == ["en kå"]
     with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K"):
         BeamDecoder(tokenizer, hotwords=words)
+
+
+def test_a_language_model_names_no_code_for_hotwords(
+    tokenizer: Tokenizer, arpa: Path, foreign_code: ForeignCode
+) -> None:
+    arpa.with_name("lm.json").write_text(json.dumps({"text_profile": NAME}))
+    assert BeamDecoder(tokenizer, arpa).search_settings.hotwords == ()
+    with pytest.raises(ConfigError, match=r"(?s)lm\.json.*decoder\.config\.text_profile="):
+        BeamDecoder(tokenizer, arpa, hotwords=["Kå"])
+    assert not foreign_code.ran
+    named = BeamDecoder(tokenizer, arpa, hotwords=["Kå"], text_profile="coral")
+    assert named.search_settings.hotwords == ("kå",)
+    arpa.with_name("lm.json").write_text(json.dumps({"text_profile": "coral"}))
+    of_file = BeamDecoder(tokenizer, arpa, hotwords=["Kå"])
+    assert of_file.search_settings.hotwords == ("kå",)
 
 
 def test_several_texts_come_with_the_best_first(tokenizer: Tokenizer) -> None:

@@ -15,6 +15,7 @@ from danish_asr.inference.run_facts import facts_of
 from danish_asr.recipe.run.run_directory import weights_digest
 from danish_asr.scoring.predictions import write_predictions
 from danish_asr.text.profiles import PROFILES
+from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import prediction, write_evaluation
 from tests.shards import utterance, write_shard
 
@@ -63,6 +64,18 @@ def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint
         assert text in card.text
     assert "100.00" not in card.text
     assert "Danish" not in card.text
+
+
+def test_an_evaluation_names_no_code_for_the_scores_of_the_card(
+    run: Path, foreign_code: ForeignCode
+) -> None:
+    predictions = run / "eval" / "best" / "test" / "predictions.jsonl"
+    about = {"weights": weights_digest(run, 4), "rows_in_split": {"test": 1}}
+    write_evaluation(predictions, **about, score_profile=NAME)
+    (line,) = facts_of(str(run)).scores
+    assert line.startswith("test: not computed")
+    assert NAME in line
+    assert not foreign_code.ran
 
 
 def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:

@@ -16,6 +16,7 @@ from danish_asr.report.audit import audit
 from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import prediction, write_evaluation
 from tests.shards import utterance, write_shard
 
@@ -156,6 +157,16 @@ def test_neither_the_page_nor_the_table_replaces_what_is_read(
         with pytest.raises(ConfigError, match=r"heard\.csv"):
             audit(dataset, [heard], out)
     assert heard.read_bytes() == before
+
+
+def test_a_profile_in_an_evaluation_names_no_code(
+    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
+) -> None:
+    run, out = a_run(tmp_path / "run", dataset, score_profile=NAME), tmp_path / "audit.html"
+    with pytest.raises(ConfigError, match=r"(?s)train/evaluation\.json.*--profile"):
+        audit(dataset, [run], out)
+    assert not foreign_code.ran
+    assert audit(dataset, [run], out, profile="coral") == WRONG
 
 
 @needs_browser

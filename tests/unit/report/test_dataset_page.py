@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from danish_asr.report.dataset import measure, read_rows
 from danish_asr.report.dataset_page import compared, write_dataset_page
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.shards import flac, utterance, write_shard
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -109,6 +111,20 @@ def test_identical_audio_is_found_without_a_common_speaker_or_text(tmp_path: Pat
         write_shard(tmp_path, [row], split=split)
     (leak,) = leaks_of(compared(tmp_path, read_rows(tmp_path)))
     assert (leak.what, leak.rows) == ("audio", 1)
+
+
+def test_a_card_names_no_code_and_the_page_says_that_sentences_are_not_compared(
+    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "data")
+    (root / "cards").mkdir()
+    (root / "cards" / "data.yaml").write_text(f"text_profile: {NAME}")
+    speakers, audio = leaks_of(compared(root, read_rows(root)))
+    assert (speakers.what, audio.what) == ("speakers", "audio")
+    page = _page(root, tmp_path / "page.html")
+    assert "cards/data.yaml" in page
+    assert "not computed" in page
+    assert not foreign_code.ran
 
 
 def test_words_and_characters_are_counted(dataset: Path) -> None:

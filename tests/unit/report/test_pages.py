@@ -30,6 +30,7 @@ from danish_asr.scoring.predictions import Prediction, read_references, write_pr
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import evaluated, prediction, random_rows, write_evaluation
 from tests.shards import utterance, write_shard
 
@@ -404,7 +405,7 @@ def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_
     report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
     (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
     assert row["test_wer"] == ""
-    assert f"run: no test score: {run}" in output.getvalue()
+    assert f"run: test score not computed: {run}" in output.getvalue()
     assert "best/dev/predictions.jsonl (dev, " in output.getvalue()
 
 
@@ -427,3 +428,22 @@ def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Pat
     for fault in (broken, broken.parent / "edited" / "evaluation.json"):
         assert str(fault) in page
         assert f"not scored: {fault}" in output.getvalue()
+
+
+def test_a_run_whose_profile_is_code_is_shown_without_its_scores(
+    tmp_path: Path, foreign_code: ForeignCode
+) -> None:
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": NAME}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "ja")
+    output = io.StringIO()
+    report_runs(tmp_path, csv=tmp_path / "runs.csv", console=Console(file=output, width=1_000))
+    report_run(run, Console(file=output))
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for said in (output.getvalue(), page):
+        assert all(text in said for text in ("config.yaml", NAME, "not computed"))
+    assert "--profile" in output.getvalue()
+    assert "49.00" in page, "the validations are shown"
+    with (tmp_path / "runs.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["dev"], row["test_wer"]) == ("49", "")
+    assert not foreign_code.ran

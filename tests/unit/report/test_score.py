@@ -28,6 +28,7 @@ from danish_asr.scoring.predictions import (
 )
 from danish_asr.scoring.scores import Scores
 from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
 from tests.parts import build_part
 from tests.score_rows import four_rows, prediction, random_rows, write_evaluation
 from tests.shards import utterance, write_shard
@@ -237,6 +238,26 @@ def test_a_run_is_scored_under_its_own_profile(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="plain and raw; name one"):
         compare(*files.values())
     assert compare(*files.values(), profile="plain").settings.profile == "plain"
+
+
+def test_a_profile_in_an_evaluation_is_code_only_if_the_user_names_it(
+    tmp_path: Path, foreign_code: ForeignCode
+) -> None:
+    rows = [prediction("a", "ja", "nej")]
+    files = [tmp_path / name / "predictions.jsonl" for name in "ab"]
+    for file in files:
+        file.parent.mkdir()
+        write_predictions(file, rows)
+        write_evaluation(file, score_profile=NAME)
+    for command in (score, lambda _: compare(*files)):
+        with pytest.raises(ConfigError) as refused:
+            command(files[0])
+        said = str(refused.value)
+        assert all(text in said for text in (str(files[0].parent / "evaluation.json"), NAME))
+        assert "--profile" in said
+    assert not foreign_code.ran
+    assert score(files[0], profile=NAME).settings.profile == NAME
+    assert foreign_code.ran
 
 
 def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
@@ -21,14 +22,18 @@ from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 from torch import Tensor
+from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
+from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript
+from danish_asr.inference.loose_text import Line, Text
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
+from tests.foreign_code import NAME, ForeignCode
 from tests.speech import speak
 
 RATE = 16_000
@@ -297,3 +302,42 @@ def test_a_name_that_is_not_utf8_and_integers_are_read(
     array, file = sure.transcribe(samples, rate=RATE), sure.transcribe(named)
     assert bounds(file) == bounds(array)
     assert str(file.file).encode().endswith("latin\ufffd.wav".encode())
+
+
+@pytest.fixture
+def with_foreign_profile(model_directory: Path, tmp_path: Path) -> Path:
+    """A copy of the model whose card says that its texts were normalised by code."""
+    folder = shutil.copytree(model_directory, tmp_path / "tiny_model")
+    with (folder / "cards" / "tiny_model.yaml").open("a", encoding="utf-8") as card:
+        card.write(f"danish_asr: {{text_profile: '{NAME}'}}\n")
+    return folder
+
+
+def test_the_card_of_a_model_names_no_code_for_hotwords(
+    with_foreign_profile: Path, foreign_code: ForeignCode
+) -> None:
+    beam = partial(load_model, with_foreign_profile, device="cpu", decoder="beam")
+    assert beam().text_profile == NAME
+    with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)decoder_config=.*text_profile"):
+        beam(decoder_config={"hotwords": ["kat"]})
+    beam(decoder_config={"hotwords": ["kat"], "text_profile": "coral"})
+    assert not foreign_code.ran
+
+
+def test_the_card_of_a_model_names_no_code_for_a_text_to_align(
+    with_foreign_profile: Path, foreign_code: ForeignCode
+) -> None:
+    with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)card"):
+        Text([Line("en kat")], load_model(with_foreign_profile, device="cpu"))
+    assert not foreign_code.ran
+
+
+def test_the_card_of_a_model_names_no_code_for_a_language_model(
+    with_foreign_profile: Path, foreign_code: ForeignCode, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("en kat og en ko\n" * 3)
+    words = ["lm", "build", str(tmp_path / "a.txt"), "--out", str(tmp_path / "lm")]
+    result = CliRunner().invoke(app, [*words, "--model", str(with_foreign_profile)])
+    assert "--profile" in str(result.exception)
+    assert not foreign_code.ran
+    assert not (tmp_path / "lm").exists()

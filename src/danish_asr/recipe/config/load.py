@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from pydantic import TypeAdapter, ValidationError
 
 from danish_asr.base.config_tree import Tree, flatten, join, value_of
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, names_code
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.keys import near_keys
 from danish_asr.recipe.config.schema import FULL, AsrConfig
@@ -71,6 +71,13 @@ WITHOUT_EFFECT: Final = {
 }
 """Keys and sections of upstream and fairseq2, by section: accepted, and named in one note."""
 
+_MAY_NAME_CODE: Final = (
+    *("dataset.text_profile", "regime.score_profile"),
+    *("decoder.name", "decoder.config.text_profile"),
+)
+_TRANSFORMS: Final = "dataset.transforms"
+"""Their entries may name code too."""
+
 HEAD: Final = "head"
 ALL_LAYERS: Final = "all"
 """What learns in a stage of ``trainer.unfreeze``, beside ``top <n>``."""
@@ -108,6 +115,16 @@ def ineffective_keys(tree: Mapping[str, Any]) -> list[str]:
     """Return the dotted keys of a configuration that have no effect here."""
     ours = dict(flatten(_ours(tree)))
     return [key for key, _ in flatten(tree) if key not in ours and key not in ONLY_DEFAULT]
+
+
+def named_code(tree: Mapping[str, Any]) -> Tree:
+    """Return the values of a configuration that name code of users, by their dotted keys."""
+    named = {key: value_of(tree, key) for key in _MAY_NAME_CODE if names_code(value_of(tree, key))}
+    transforms = value_of(tree, _TRANSFORMS)
+    entries = transforms if isinstance(transforms, list) else []
+    if any(names_code(value_of(entry, "name")) for entry in entries):
+        named[_TRANSFORMS] = transforms
+    return named
 
 
 def top_layers(learning: str) -> int | None:

@@ -222,7 +222,10 @@ def tokenizer_of(card: AssetCard | None) -> str | None:
 
 
 class OpenModel(NamedTuple):
-    """A model that is ready to be loaded, and how its recordings and texts are prepared."""
+    """A model that is ready to be loaded, and how its recordings and texts are prepared.
+
+    The card may come from others, so `text.profiles.profile_in` checks ``text_profile`` before use.
+    """
 
     card: AssetCard
     family: ModelFamily

@@ -46,6 +46,7 @@ class StoppableTraining(StoppableTask):
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
         self._output_dir = context.output_dir
         self._checkpoints = resolver.resolve(CheckpointManager)
+        fairseq2_private.load_states_as_values(self._checkpoints)
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
         self._scheduler = resolver.resolve(LRScheduler)
         self._schedule = self._scheduler.state_dict()

@@ -1,0 +1,39 @@
+"""A pickle module for ``torch.load``: files hold tensors and plain values, and cannot run code.
+
+PyTorch's ``weights_only`` does the same, but cannot read pickle's protocol 5, in which fairseq2
+writes the states of trainer, optimizer and data reader.
+"""
+
+import pickle
+from typing import IO, Any, Final
+
+from typing_extensions import override
+
+_VALUES: Final = {
+    "collections": {"OrderedDict"},
+    "torch": {"Size", "device", "float16", "bfloat16", "float32", "float64", "int64", "uint8"},
+    "torch._tensor": {"_rebuild_from_type_v2"},
+    "torch._utils": {"_rebuild_tensor_v2", "_rebuild_wrapper_subclass"},
+    # The optimizer's state under FSDP.
+    "torch.distributed.device_mesh": {"DeviceMesh"},
+    "torch.distributed.tensor": {"DTensor"},
+    "torch.distributed.tensor._dtensor_spec": {"DTensorSpec", "TensorMeta"},
+    "torch.distributed.tensor.placement_types": {"Partial", "Replicate", "Shard"},
+    "torch.serialization": {"_get_layout"},
+}
+"""What may be imported, by module; PyTorch allows these too. It reads storages itself."""
+
+
+class Unpickler(pickle.Unpickler):
+    """Raises ``UnpicklingError`` where a file names anything else."""
+
+    @override
+    def find_class(self, module: str, name: str, /) -> Any:
+        if name not in _VALUES.get(module, ()):
+            raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is no value")
+        return super().find_class(module, name)
+
+
+def load(file: IO[bytes], **options: Any) -> Any:
+    """Return what a file holds; PyTorch calls this for its oldest format."""
+    return Unpickler(file, **options).load()
