@@ -1,12 +1,26 @@
 """Failures while a run is running: a message with a hint, and status 1."""
 
 import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fairseq2.error import OperationalError
+from fairseq2.io import TorchTensorDumper
 
-from danish_asr.base.errors import RunFailedError
+from danish_asr.base.errors import EXIT_FAILED, RunFailedError
+from danish_asr.recipe.run.run_directory import FAILED, checkpoint_steps
+from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.ending import explained
+from tests.forks import in_processes
+from tests.recipe.failing import MESSAGE, run_with_error
+from tests.recipe.running import ROOT, arguments, train
 
 
 @pytest.mark.parametrize(
@@ -45,3 +59,77 @@ def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_no_full_disk() -> None
     error.__context__ = KeyboardInterrupt()  # which came within torch's writer
     with pytest.raises(KeyboardInterrupt), explained():
         raise error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "place"), [("1", "step"), ("0", "validation")])
+def test_a_process_that_fails_ends_the_run_while_a_checkpoint_is_written(
+    tmp_path: Path, dataset: Path, rank: str, place: str
+) -> None:
+    """TRAPS, training: upstream's clean-up waits for processes that never come."""
+    run = tmp_path / "run"
+    launcher = [sys.executable, "-m", "danish_asr.base.cluster", "--nproc_per_node", "2"]
+    failing = ["-m", "tests.recipe.failing", rank, place, "train"]
+    ended = subprocess.run(
+        [*launcher, *failing, *arguments(run, dataset, "gang.timeout=1")],
+        cwd=ROOT,
+        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert ended.returncode == EXIT_FAILED
+    assert f"error: {MESSAGE}" in ended.stdout
+    assert "Traceback" not in ended.stdout
+    assert (run / FAILED).read_text() == f"{MESSAGE}\n"
+    assert checkpoint_steps(run) == []
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_all_processes_have_written_outlives_the_error_of_one(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, fails = tmp_path / "run", partial(run_with_error, "1", "reading", "train")
+    args = arguments(run, dataset, "dataset.valid_split=null", "gang.timeout=1")
+    printed = in_processes(2, fails, args, status=EXIT_FAILED)
+    assert (MESSAGE in printed, FAILED in printed) == (True, True)
+    assert checkpoint_steps(run) == [2]
+    assert train(run, dataset, "dataset.valid_split=null") == 0
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_ends_an_evaluation(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    fails = partial(run_with_error, "1", "evaluation", "evaluate")
+    args = arguments(run, dataset, "gang.timeout=1")
+    printed = in_processes(2, fails, args, status=EXIT_FAILED)
+    assert f"error: {MESSAGE}" in printed
+    assert "Traceback" not in printed
+    assert (run / "eval" / "best" / "test" / FAILED).read_text() == f"{MESSAGE}\n"
+
+
+def test_one_process_that_fails_publishes_the_checkpoint_that_it_writes_and_keeps_the_reason(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, dump, process = tmp_path / "run", TorchTensorDumper.dump, AsrTrainUnit.process_batch
+    steps: list[Any] = []
+
+    def dump_slowly(*given: Any, **options: Any) -> None:
+        time.sleep(0.3)
+        dump(*given, **options)
+
+    def fail_in_the_third_step(*given: Any) -> Any:
+        steps.append(given)
+        if len(steps) == 3:
+            raise ZeroDivisionError("no frames")
+        return process(*given)
+
+    monkeypatch.setattr(TorchTensorDumper, "dump", dump_slowly)
+    monkeypatch.setattr(AsrTrainUnit, "process_batch", fail_in_the_third_step)
+    assert train(run, dataset, "dataset.valid_split=null") == EXIT_FAILED
+    assert checkpoint_steps(run) == [2]
+    assert "ZeroDivisionError: no frames" in (run / FAILED).read_text()

@@ -7,14 +7,16 @@ imports this file into every program that uses fairseq2, so slow imports are ins
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import url2pathname
+from zipfile import is_zipfile
 
 from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
-from fairseq2.gang import Gang
+from fairseq2.gang import Gang, Gangs
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.uri import Uri
 
@@ -124,3 +126,24 @@ def delete_together(trainer: Trainer, checkpoints: CheckpointManager, gang: Gang
             checkpoints.delete_checkpoint(step, keep_model=True)
 
     trainer._delete_previous_non_model_checkpoints = delete  # type: ignore[method-assign] # noqa: SLF001
+
+
+def publish_written(checkpoints: Path, gangs: Gangs) -> None:
+    """Publish a checkpoint that every process has written, without waiting for any of them.
+
+    A process writes one file after the other, that of the data reader last, and a file of PyTorch
+    ends with its directory. So the checkpoint is whole if each of these last files is.
+
+    Symptom: fairseq2 publishes behind a barrier, which nobody passes when a process has failed: a
+    checkpoint that is on the disk is deleted at the next start.
+    When it moves: see the order in ``StandardCheckpointManager.save_checkpoint``.
+    tests/recipe/test_failing.py.
+    """
+    for unpublished in checkpoints.glob("step_*.tmp"):
+        last = [unpublished / "data_reader" / f"dp_{rank:02d}.pt" for rank in range(gangs.dp.size)]
+        if not (unpublished / "trainer").is_dir():  # only the model is saved
+            model = unpublished / "model" / "pp_00" / "tp_00"
+            last = [model / f"sdp_{rank:02d}.pt" for rank in range(gangs.sdp.size)]
+        if all(map(is_zipfile, last)):
+            with suppress(OSError):  # another process has done it
+                unpublished.rename(unpublished.with_suffix(""))

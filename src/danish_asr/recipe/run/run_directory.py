@@ -6,7 +6,7 @@ The checks of a run that continues raise RunError before anything is written.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ from zipfile import ZipFile
 
 from danish_asr.base.cluster import wait_for_first_rank
 from danish_asr.base.config_tree import Tree, flatten, read_yaml
-from danish_asr.base.errors import DanishAsrError, PredictionsError, RunError
+from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.files import publish_text, sha256_of, take
 from danish_asr.recipe.run.advice import LOSS
 
@@ -248,18 +248,6 @@ def locked(directory: Path, rank: int = 0) -> Iterator[None]:
     finally:
         if rank == 0:
             lease.release()
-
-
-@contextmanager
-def noted(output_dir: Path) -> Iterator[None]:
-    """Keep the message of an error that ends a run; delete that of an earlier start."""
-    (output_dir / FAILED).unlink(missing_ok=True)
-    try:
-        yield
-    except DanishAsrError as error:
-        with suppress(DanishAsrError):  # the disk may be full
-            publish_text(output_dir / FAILED, f"{error}\n")
-        raise
 
 
 def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:

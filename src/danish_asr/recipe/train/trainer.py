@@ -24,7 +24,7 @@ from typing_extensions import override
 from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run.run_directory import validations
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, validations
 from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
@@ -81,8 +81,12 @@ class StoppableTraining(StoppableTask):
 
     @override
     def close(self) -> None:
-        # It may take longer than recorders have.
-        self._checkpoints.maybe_complete_save_operation(blocking=True)
+        if self._gang.size == 1:
+            # It may take longer than recorders have.
+            self._checkpoints.maybe_complete_save_operation(blocking=True)
+        else:
+            # After an error the others may have ended, so nothing here may wait for them.
+            fairseq2_private.publish_written(self._output_dir / CHECKPOINTS, self._gangs)
         super().close()
 
     def _is_over(self, step: int) -> bool:

@@ -35,7 +35,7 @@ from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
-from danish_asr.recipe.train.ending import exit_on_error, explained
+from danish_asr.recipe.train.ending import exit_on_error, explained, noted
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
 from danish_asr.recipe.train.readers import model_frames
@@ -60,7 +60,7 @@ def run(request: cli.Request, tree: Tree) -> None:
             )
             if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
-        with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
+        with run_directory.locked(output_dir, rank), noted(output_dir, rank), explained():
             if rank == 0:
                 run_directory.tidy(output_dir)
                 run_directory.fit_to_processes(output_dir, processes)
