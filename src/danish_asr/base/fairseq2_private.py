@@ -22,6 +22,7 @@ from fairseq2.utils.uri import Uri
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
+    from fairseq2.early_stopper import EarlyStopper
     from fairseq2.recipe.trainer import Trainer
     from fairseq2.recipe.validator import Validator
 
@@ -97,6 +98,17 @@ def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> 
     When it moves: look for what calls the validator in ``Trainer``. tests/recipe/test_stops.py.
     """
     trainer._validator = wrap(trainer._validator)  # noqa: SLF001
+
+
+def stop_early_by(trainer: Trainer, stopper: EarlyStopper) -> None:
+    """Let a trainer ask an early stopper after each validation.
+
+    Symptom: an EarlyStopper in the container never stops a training. ``wire_object`` passes over
+    parameters that are annotated as ``X | None``, such as that of ``Trainer``.
+    When it moves: see whether ``Trainer`` gets it from the container.
+    tests/recipe/test_early_stopping.py.
+    """
+    trainer._early_stopper = stopper  # noqa: SLF001
 
 
 def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:

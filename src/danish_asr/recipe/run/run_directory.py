@@ -207,12 +207,6 @@ def validations(output_dir: Path) -> list[dict[str, Any]]:
     return [values for _, values in rows if values["Step"] <= last]
 
 
-def validation_scores(output_dir: Path, metric: str) -> list[float]:
-    """Return the score of each validation so far, oldest first; higher is better."""
-    title = SCORE_TITLES[metric]
-    return [-float(row[title]) for row in validations(output_dir) if title in row]
-
-
 _ADVICE: Final = (
     "Wait for its end, or stop it there with kill and wait until it has saved; the same command "
     "then continues the run. Or name another OUTDIR."
@@ -277,6 +271,15 @@ def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
             + "\n".join(changed)
             + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
+
+
+def completion(output_dir: Path, num_steps: int | None) -> str | None:
+    """Say that a run has reached its last step; None: it may go on."""
+    last = max(checkpoint_steps(output_dir), default=0)
+    if num_steps is None or last < num_steps:
+        return None
+    fix = "a larger regime.num_steps trains it longer"
+    return f"the run in {output_dir} is complete, at step {last:,}; {fix}"
 
 
 def check_processes(output_dir: Path, processes: int) -> str | None:

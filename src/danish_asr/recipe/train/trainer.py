@@ -41,6 +41,7 @@ class StoppableTraining(StoppableTask):
         unit: TrainUnit[Seq2SeqBatch],
         reader: BatchReader,
         validation: tuple[AsrValidationUnit, SplitsReader] | None,
+        stopper: EarlyStopper | None,
     ) -> None:
         super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
@@ -51,7 +52,7 @@ class StoppableTraining(StoppableTask):
         self._schedule = self._scheduler.state_dict()
         lr = config.optimizer.config.lr
         self._lr_factors = {n: (stage.lr or lr) / lr for n, stage in section.stages.items()}
-        self._stopper = resolver.resolve_optional(EarlyStopper)
+        self._stopper = stopper
         self.validator: _StoppingValidator | None = None
         self._model, self._reader = unit.model, reader
         self._stopped, self._step_began = False, inf
@@ -61,6 +62,8 @@ class StoppableTraining(StoppableTask):
 
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
         self.inner = self._trainer = context.create_trainer(unit, reader, units, readers)
+        if stopper is not None:
+            fairseq2_private.stop_early_by(self._trainer, stopper)
         if validation is not None:
             fairseq2_private.wrap_validator(self._trainer, partial(_StoppingValidator, self))
             validation[1].interrupted = self.must_stop
@@ -93,7 +96,12 @@ class StoppableTraining(StoppableTask):
         """Return whether the run that continues at a step is complete, with its last validation."""
         if self._regime.num_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
-        return self._skipped_validation_stops(step) or self._has_read_all
+        stops = self._skipped_validation_stops(step)
+        if self._has_read_all:
+            epochs = self._regime.num_data_epochs
+            text = "The run is complete, with {} epochs; a larger regime.num_data_epochs trains it on."
+            log.info(text, epochs)
+        return stops or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
