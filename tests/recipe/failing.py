@@ -47,11 +47,11 @@ def fail_in(place: str, before: Callable[[], None]) -> None:
 
 
 def save_slowly() -> None:
-    """Let each file of a checkpoint take a minute."""
+    """Let each file of a checkpoint take five minutes."""
     dump = TorchTensorDumper.dump
 
     def dump_slowly(*arguments: Any, **options: Any) -> None:
-        time.sleep(60)
+        time.sleep(300)
         dump(*arguments, **options)
 
     TorchTensorDumper.dump = dump_slowly  # type: ignore[method-assign]
@@ -75,4 +75,5 @@ def run_with_error(rank: str, place: str, command: str, arguments: list[str]) ->
 
 
 if __name__ == "__main__":
-    run_with_error(*sys.argv[1:4], sys.argv[4:])
+    _rank, _place, _command = sys.argv[1:4]
+    run_with_error(_rank, _place, _command, sys.argv[4:])

@@ -2,12 +2,10 @@
 
 import shutil
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fairseq2.checkpoint import CheckpointManager
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER
 
 from danish_asr.base.config_tree import read_yaml
@@ -55,8 +53,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Stoppabl
     """The training of a run, which `_output_dir` has; it stopped early. Not to be changed."""
     made: list[StoppableTraining] = []
 
-    def make(*given: Any) -> StoppableTraining:
-        made.append(StoppableTraining(*given))
+    def make(*given: Any, **named: Any) -> StoppableTraining:
+        made.append(StoppableTraining(*given, **named))
         return made[-1]
 
     run, own = tmp_path_factory.mktemp("early") / "run", "optimizer.name=adamw_offload"
@@ -116,6 +114,17 @@ def test_a_step_without_a_checkpoint_is_saved_when_a_run_stops_after_it(
     assert checkpoint_steps(run) == [5, 8]
 
 
+def test_a_run_whose_patience_ends_at_its_last_step_is_complete_by_its_steps(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, own = tmp_path / "run", (*EACH_STEP, "regime.num_steps=8")
+    assert train(run, dataset, *own) == 0
+    capsys.readouterr()
+    assert train(run, dataset, *own) == 0
+    assert "a larger regime.num_steps" in capsys.readouterr().err
+    assert "stopped_early" not in read_yaml(run / "cards" / "run.yaml")
+
+
 def train_with_rates(args: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         give(RATES, patch)
@@ -132,8 +141,8 @@ def test_two_processes_stop_after_the_same_step(tmp_path: Path, dataset: Path) -
 @pytest.mark.parametrize("place", ["trainer", "validator"])
 def test_what_is_registered_is_what_a_run_uses(trained: StoppableTraining, place: str) -> None:
     """TRAPS, training: the container passes over some parameters without a message."""
-    trainer: Any = trained.inner
-    user = trainer if place == "trainer" else trained.validator._inner  # type: ignore[union-attr]
+    used: dict[str, Any] = {"trainer": trained.inner, "validator": trained.validator}
+    user = used[place] if place == "trainer" else used[place]._inner
     recorders = user._metric_recorder._recorders
     assert [type(recorder) for recorder in recorders].count(RunReport) == 1
     assert user._device_stat_tracker is NOOP_DEVICE_STAT_TRACKER

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from danish_asr.recipe.run.advice import LOSS, best_validation, early_stop, long_warmup, overfitting
+from danish_asr.recipe.run import advice
+from danish_asr.recipe.run.advice import LOSS, best_validation, long_warmup, overfitting
 
 WER = "Word Error Rate (WER)"
 
@@ -41,12 +42,12 @@ def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
     score: str, values: list[float], end: int | None
 ) -> None:
     rows = [{"Step": step, score: value} for step, value in enumerate(values, 1)]
-    ends = [step for step in range(1, len(rows) + 1) if early_stop(rows[:step], score, 2)]
-    assert (ends or [None])[0] == end
-    assert early_stop(rows, score, None) is None
+    ends = [step for step in range(1, len(rows) + 1) if advice.early_stop(rows[:step], score, 2)]
+    assert ends[:1] == ([] if end is None else [end])
+    assert advice.early_stop(rows, score, None) is None
     if end:
         best = best_validation(rows[:end], score)["Step"]
-        assert f"of step {best}," in str(early_stop(rows[:end], score, 2))
+        assert f"of step {best};" in str(advice.early_stop(rows[:end], score, 2))
 
 
 @pytest.mark.parametrize(

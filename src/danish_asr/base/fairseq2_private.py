@@ -149,7 +149,7 @@ def publish_written(checkpoints: Path, gangs: Gangs) -> None:
     Symptom: fairseq2 publishes behind a barrier, which nobody passes when a process has failed: a
     checkpoint that is on the disk is deleted at the next start.
     When it moves: see the order in ``StandardCheckpointManager.save_checkpoint``.
-    tests/recipe/test_failing.py.
+    tests/recipe/test_failures.py.
     """
     for unpublished in checkpoints.glob("step_*.tmp"):
         last = [unpublished / "data_reader" / f"dp_{rank:02d}.pt" for rank in range(gangs.dp.size)]

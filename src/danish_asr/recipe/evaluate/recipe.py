@@ -48,7 +48,6 @@ from danish_asr.recipe.train.ending import (
     StoppableTask,
     exit_on_error,
     explained,
-    noted,
     on_stop_signals,
 )
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
@@ -90,12 +89,11 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         config, rank = resolved.config, rank_info().rank
         if rank == 0:
             cli.note(f"scoring {config.model.name}, split {config.evaluator.split}")
-        directory = selection.output_dir
-        with locked(directory, rank), noted(directory, rank), explained():
-            write_configuration(config, directory)
+        with locked(selection.output_dir, rank), explained():
+            write_configuration(config, selection.output_dir)
             recipe = AsrEvalRecipe(selection.step, resolved)
-            run_evaluation(recipe, sections_of(config), directory)
-    return directory
+            run_evaluation(recipe, sections_of(config), selection.output_dir)
+    return selection.output_dir
 
 
 def select(run_dir: Path, tree: Tree, *, where: str) -> Selection:

@@ -75,13 +75,13 @@ def early_stop(validations: Rows, score: str, patience: int | None) -> str | Non
     counted = [row for row in validations if row.get(score, math.nan) < limit]
     if patience is None or not counted:
         return None
-    best, last = best_validation(counted, score), counted[-1]
+    best = best_validation(counted, score)
     waited = sum(row["Step"] > best["Step"] for row in counted)
     if waited < patience:
         return None
     return (
-        f"the best {score} is {best[score]:.2f}, of step {best['Step']:,}, and {waited} validations "
-        f"up to step {last['Step']:,} were no better (regime.early_stopping_patience={patience})"
+        f"the best {score} is {best[score]:.2f}, of step {best['Step']:,}; validations since then "
+        f"without a new best: {waited} (regime.early_stopping_patience={patience})"
     )
 
 

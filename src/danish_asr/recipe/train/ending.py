@@ -43,8 +43,8 @@ _OUT_OF_MEMORY: Final = (
 )
 
 _PROCESS_LOST: Final = (
-    "Another process of this run has ended or no longer answers. Its own message, above or in "
-    f"{FAILED}, says why; without one it was killed, often for lack of memory"
+    "Another process of this run has ended or no longer answers. Its own message, above or (of a "
+    f"training) in {FAILED}, says why; without one it was killed, often for lack of memory"
 )
 
 _CLOSE_SECONDS: Final = 60.0
@@ -115,7 +115,8 @@ def noted(output_dir: Path, rank: int) -> Iterator[None]:
     except Exception as error:
         text = str(error)
         if not isinstance(error, DanishAsrError):
-            text = f"unexpected error, {type(error).__name__}: {error} (traceback: {output_dir}/logs)"
+            kind = type(error).__name__
+            text = f"unexpected error, {kind}: {error} (with traceback in {output_dir / 'logs'})"
         # The file may be there, or the disk full.
         with suppress(OSError), file.open("x", encoding="utf-8") as stream:
             stream.write(f"{text}\n")

@@ -41,6 +41,7 @@ class StoppableTraining(StoppableTask):
         unit: TrainUnit[Seq2SeqBatch],
         reader: BatchReader,
         validation: tuple[AsrValidationUnit, SplitsReader] | None,
+        *,
         stopper: EarlyStopper | None,
     ) -> None:
         super().__init__(context, config.trainer)
@@ -98,9 +99,8 @@ class StoppableTraining(StoppableTask):
             self._checkpoints.load_data_reader_state(step, self._reader)
         stops = self._skipped_validation_stops(step)
         if self._has_read_all:
-            epochs = self._regime.num_data_epochs
-            text = "The run is complete, with {} epochs; a larger regime.num_data_epochs trains it on."
-            log.info(text, epochs)
+            fix = "a larger regime.num_data_epochs trains it longer"
+            log.info("The run is complete, with {} epochs; {}.", self._regime.num_data_epochs, fix)
         return stops or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:

@@ -169,7 +169,7 @@ class AsrRecipe(TrainRecipe):
         validation = None
         if rows.valid:
             validation = open_validation(setup, config, rows.valid, criterion)
-        task = StoppableTraining(context, config, unit, reader, validation, self._stopper)
+        task = StoppableTraining(context, config, unit, reader, validation, stopper=self._stopper)
         return cast(Trainer, task)  # fairseq2 uses it as a Task
 
     @override
