@@ -18,7 +18,6 @@ from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.criterion import chance_loss
 from danish_asr.recipe.train.readers import check_symbols
 from danish_asr.recipe.train.record import check_free_space, checkpoint_space
-from danish_asr.recipe.train.validation import PatienceStopper
 from tests.forks import in_processes
 from tests.recipe.running import arguments, copy_until, train_main
 
@@ -37,22 +36,6 @@ def test_chance_is_the_ctc_loss_of_equal_probabilities() -> None:
 def test_a_loss_above_chance_is_reported(loss: float, key: str) -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
     assert key in str(loss_warning(loss, 9.0))  # that of a new head may be a little above
-
-
-@pytest.mark.parametrize(
-    ("history", "scores", "end"),
-    [
-        ([], [-50.0, -40.0, -41.0, -40.0, -39.0], 3),
-        ([], [-50.0, -51.0, -49.0, -50.0, -48.0], None),
-        ([-40.0, -41.0], [-42.0], 0),
-    ],
-)
-def test_patience_does_not_begin_anew_when_a_run_continues(
-    history: list[float], scores: list[float], end: int | None
-) -> None:
-    """TRAPS, training: upstream's early stopper is an interface with a no-op."""
-    stopper = PatienceStopper(2, history)
-    assert next((i for i, s in enumerate(scores) if stopper.should_stop(i, s)), None) == end
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,7 @@ from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import (
-    checkpoint_scores,
-    checkpoint_steps,
-    validation_scores,
-)
+from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import arguments, changed, eval_main, evaluate, metrics, train
@@ -76,6 +72,7 @@ def test_a_finished_run_stays_as_it_is_and_refuses_another_configuration(
 ) -> None:
     run = Path(shutil.copytree(finished_run, tmp_path / "run"))
     assert train(run, dataset, "regime.publish_metrics_every_n_steps=2") == 0
+    assert "a larger regime.num_steps" in capsys.readouterr().err
     assert metrics(run, "train") == metrics(finished_run, "train")
     assert train(run, dataset, "optimizer.config.lr=1.0", "dataset.text_profile=raw") == 2
     message = capsys.readouterr().err
@@ -93,7 +90,8 @@ def test_a_longer_run_keeps_the_best_and_the_last_two_checkpoints(
     kept = set(checkpoint_steps(run))
     assert {8, 10} <= kept
     assert len(kept) <= 3
-    assert max(checkpoint_scores(run).values()) == max(validation_scores(run, "wer"))
+    best = min(row["Word Error Rate (WER)"] for row in metrics(run, "valid"))
+    assert max(checkpoint_scores(run).values()) == -best
 
 
 def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(

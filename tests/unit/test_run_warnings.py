@@ -1,8 +1,11 @@
 """What a run prints about its own metrics."""
 
+import math
+
 import pytest
 
-from danish_asr.recipe.run.advice import LOSS, long_warmup, overfitting
+from danish_asr.recipe.run import advice
+from danish_asr.recipe.run.advice import LOSS, best_validation, long_warmup, overfitting
 
 WER = "Word Error Rate (WER)"
 
@@ -22,6 +25,29 @@ def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
     reports = [{"Step": step, LOSS: loss} for step, loss in enumerate(losses)]
     validations = [{"Step": step, WER: rate} for step, rate in enumerate(rates)]
     assert (overfitting(reports, validations, WER) is not None) is warns
+
+
+@pytest.mark.parametrize(
+    ("score", "values", "end"),
+    [
+        (WER, [50, 40, 41, 39, 41, 40, 10], 6),
+        (WER, [50, 40, 41, 40, 41, 42], 6),  # an equal one is the best one, as in the log
+        (WER, [120, 100, 100, 100, 90, 95], None),
+        (WER, [90, 100, 120, 95, 96], 5),  # nor do they count later
+        (LOSS, [120, 130, 110, 115, 116], 5),
+        (LOSS, [3, math.nan, math.inf, 4, 2], None),
+    ],
+)
+def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
+    score: str, values: list[float], end: int | None
+) -> None:
+    rows = [{"Step": step, score: value} for step, value in enumerate(values, 1)]
+    ends = [step for step in range(1, len(rows) + 1) if advice.early_stop(rows[:step], score, 2)]
+    assert ends[:1] == ([] if end is None else [end])
+    assert advice.early_stop(rows, score, None) is None
+    if end:
+        best = best_validation(rows[:end], score)["Step"]
+        assert f"of step {best};" in str(advice.early_stop(rows[:end], score, 2))
 
 
 @pytest.mark.parametrize(

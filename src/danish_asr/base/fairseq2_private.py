@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
 from pickle import PickleError
 from typing import TYPE_CHECKING, Any
 from urllib.request import url2pathname
+from zipfile import is_zipfile
 
 from fairseq2.assets import LocalAssetDownloadManager
 from fairseq2.composition import _register_library
-from fairseq2.gang import Gang
+from fairseq2.gang import Gang, Gangs
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.uri import Uri
 from typing_extensions import override
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
+    from fairseq2.early_stopper import EarlyStopper
     from fairseq2.recipe.trainer import Trainer
     from fairseq2.recipe.validator import Validator
 
@@ -139,6 +142,17 @@ def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> 
     trainer._validator = wrap(trainer._validator)  # noqa: SLF001
 
 
+def stop_early_by(trainer: Trainer, stopper: EarlyStopper) -> None:
+    """Let a trainer ask an early stopper after each validation.
+
+    Symptom: an EarlyStopper in the container never stops a training. ``wire_object`` passes over
+    parameters that are annotated as ``X | None``, such as that of ``Trainer``.
+    When it moves: see whether ``Trainer`` gets it from the container.
+    tests/recipe/test_early_stopping.py.
+    """
+    trainer._early_stopper = stopper  # noqa: SLF001
+
+
 def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
     """Set the data epoch that a trainer is in and the last one, both counted from 1.
 
@@ -166,3 +180,24 @@ def delete_together(trainer: Trainer, checkpoints: CheckpointManager, gang: Gang
             checkpoints.delete_checkpoint(step, keep_model=True)
 
     trainer._delete_previous_non_model_checkpoints = delete  # type: ignore[method-assign] # noqa: SLF001
+
+
+def publish_written(checkpoints: Path, gangs: Gangs) -> None:
+    """Publish a checkpoint that every process has written, without waiting for any of them.
+
+    A process writes one file after the other, that of the data reader last, and a file of PyTorch
+    ends with its directory. So the checkpoint is whole if each of these last files is.
+
+    Symptom: fairseq2 publishes behind a barrier, which nobody passes when a process has failed: a
+    checkpoint that is on the disk is deleted at the next start.
+    When it moves: see the order in ``StandardCheckpointManager.save_checkpoint``.
+    tests/recipe/test_failures.py.
+    """
+    for unpublished in checkpoints.glob("step_*.tmp"):
+        last = [unpublished / "data_reader" / f"dp_{rank:02d}.pt" for rank in range(gangs.dp.size)]
+        if not (unpublished / "trainer").is_dir():  # only the model is saved
+            model = unpublished / "model" / "pp_00" / "tp_00"
+            last = [model / f"sdp_{rank:02d}.pt" for rank in range(gangs.sdp.size)]
+        if all(map(is_zipfile, last)):
+            with suppress(OSError):  # another process has done it
+                unpublished.rename(unpublished.with_suffix(""))

@@ -129,9 +129,14 @@ def exit_if_held(status: int) -> None:
     To be called when locks and files are released.
     """
     if not all(ending.done() for ending in _left):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        exit_at_once(status)
+
+
+def exit_at_once(status: int) -> NoReturn:
+    """End the process without the end of the interpreter, which waits for threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def run_passing_on(command: Sequence[str], output: Any = None) -> tuple[int, signal.Signals | None]:

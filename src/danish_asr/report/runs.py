@@ -19,7 +19,7 @@ from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.base.files import is_written, publish_text, refuse_overwriting
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.schema import DecoderSection
-from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
+from danish_asr.recipe.run.advice import LOSS, Rows, best_validation, early_stop
 from danish_asr.recipe.run.evaluations import (
     BEST,
     Choice,
@@ -101,8 +101,12 @@ class Run:
         """
         if is_written(self.folder):
             return TRAINING
-        early = ("regime.early_stopping_patience", "regime.num_data_epochs")
-        ended = self.step >= (self.steps or 0) or any(self.config.get(key) for key in early)
+        patience = self.config.get("regime.early_stopping_patience")
+        ended = (
+            self.step >= (self.steps or 0)
+            or self.config.get("regime.num_data_epochs")
+            or early_stop(self.validations, self.score, patience)
+        )
         if ended and [*self.folder.glob(f"{CARDS_DIR}/*.yaml")]:
             return COMPLETE
         return FAILED_STATE if (self.folder / FAILED).is_file() else STOPPED

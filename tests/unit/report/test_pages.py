@@ -23,7 +23,7 @@ from danish_asr.recipe.run.advice import CHANCE, LOSS
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.components import Panel, curves_chart
 from danish_asr.report.run_page import panels, report_run
-from danish_asr.report.runs import Run, report_runs
+from danish_asr.report.runs import COMPLETE, STOPPED, Run, report_runs
 from danish_asr.report.score import score_files
 from danish_asr.report.score_page import score_page
 from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
@@ -273,6 +273,15 @@ def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_
         "training": {5: 9.0, 10: 4.0}
     }
     assert {name: dict(curve) for name, curve in rates.curves.items()} == {"WER": {1: 0.0}}
+
+
+def test_a_run_with_a_patience_is_finished_only_after_so_many_validations(tmp_path: Path) -> None:
+    states = []
+    for patience in (2, 3):
+        regime = {"num_steps": 9, "early_stopping_patience": patience}
+        folder = make_run(tmp_path / str(patience), {"regime": regime}, [90, 80, 85, 86])
+        states.append(Run(folder).state)
+    assert states == [COMPLETE, STOPPED]
 
 
 @pytest.mark.parametrize(("points", "smoothed"), [(60, 1), (9, 0)])

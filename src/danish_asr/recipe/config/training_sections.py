@@ -287,7 +287,8 @@ class RegimeSection(Section):
     """The text normalisation under which validation computes WER and CER."""
 
     early_stopping_patience: AtLeastOne | None = None
-    """Stop after this many validations in a row without a new best score. Null: never."""
+    """Stop after this many validations in a row without a new best score; an equal one is new, and
+    rates of 100 % or more do not count. Null: never."""
 
     checkpoint_after_n_steps: Count = 0
     """No checkpoint before this step."""

@@ -64,6 +64,27 @@ def long_warmup(config: Mapping[str, Any]) -> str | None:
     )
 
 
+def early_stop(validations: Rows, score: str, patience: int | None) -> str | None:
+    """Say why a run ends after its last validation; None: it does not.
+
+    It ends after ``patience`` validations since the best one, which is that of `best_validation`.
+    A rate of 100 % or more does not count, as a model first learns to write nothing; nor does a
+    loss that is not finite.
+    """
+    limit = math.inf if score == LOSS else 100
+    counted = [row for row in validations if row.get(score, math.nan) < limit]
+    if patience is None or not counted:
+        return None
+    best = best_validation(counted, score)
+    waited = sum(row["Step"] > best["Step"] for row in counted)
+    if waited < patience:
+        return None
+    return (
+        f"the best {score} is {best[score]:.2f}, of step {best['Step']:,}; validations since then "
+        f"without a new best: {waited} (regime.early_stopping_patience={patience})"
+    )
+
+
 def best_validation(rows: Rows, score: str) -> Mapping[str, Any]:
     """Return the row of the lowest score; of equals the last, as in the card."""
     return min(rows, key=lambda row: (row[score], -row["Step"]))

@@ -6,7 +6,7 @@ The checks of a run that continues raise RunError before anything is written.
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +14,7 @@ from zipfile import ZipFile
 
 from danish_asr.base.cluster import wait_for_first_rank
 from danish_asr.base.config_tree import Tree, flatten, read_yaml
-from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text, take
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import LOSS
@@ -158,12 +158,6 @@ def validations(output_dir: Path) -> list[dict[str, Any]]:
     return [values for _, values in rows if values["Step"] <= last]
 
 
-def validation_scores(output_dir: Path, metric: str) -> list[float]:
-    """Return the score of each validation so far, oldest first; higher is better."""
-    title = SCORE_TITLES[metric]
-    return [-float(row[title]) for row in validations(output_dir) if title in row]
-
-
 _ADVICE: Final = (
     "Wait for its end, or stop it there with kill and wait until it has saved; the same command "
     "then continues the run. Or name another OUTDIR."
@@ -201,18 +195,6 @@ def locked(directory: Path, rank: int = 0) -> Iterator[None]:
             lease.release()
 
 
-@contextmanager
-def noted(output_dir: Path) -> Iterator[None]:
-    """Keep the message of an error that ends a run; delete that of an earlier start."""
-    (output_dir / FAILED).unlink(missing_ok=True)
-    try:
-        yield
-    except DanishAsrError as error:
-        with suppress(DanishAsrError):  # the disk may be full
-            publish_text(output_dir / FAILED, f"{error}\n")
-        raise
-
-
 def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
     """Refuse, with RunError, to continue a run with another configuration.
 
@@ -240,6 +222,15 @@ def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
             + "\n".join(changed)
             + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
+
+
+def completion(output_dir: Path, num_steps: int | None) -> str | None:
+    """Say that a run has reached its last step; None: it may go on."""
+    last = max(checkpoint_steps(output_dir), default=0)
+    if num_steps is None or last < num_steps:
+        return None
+    fix = "a larger regime.num_steps trains it longer"
+    return f"the run in {output_dir} is complete, at step {last:,}; {fix}"
 
 
 def check_processes(output_dir: Path, processes: int) -> str | None:

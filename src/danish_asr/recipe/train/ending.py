@@ -6,24 +6,28 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
+from pathlib import Path
 from pickle import UnpicklingError
 from textwrap import shorten
-from typing import Final
+from typing import Final, NoReturn
 
 from fairseq2.assets import AssetDownloadError
-from fairseq2.gang import all_sum
+from fairseq2.gang import GangError, all_sum
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.task import Task, TaskStopException
 from fairseq2.utils.stopwatch import Stopwatch
 from torch.cuda import OutOfMemoryError
+from torch.distributed import DistError
 from typing_extensions import override
 
 from danish_asr.base import errors, stops
+from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
+from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.recipe.train.console import log
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -36,6 +40,11 @@ _OUT_OF_MEMORY: Final = (
     "model.head=danish, optimizer.name=adamw_8bit, dataset.asr_task_config.max_num_elements, "
     "trainer.activation_checkpointing.mode=layerwise (also in the same OUTDIR); `danish-asr plan` "
     "says how much. In validation, lower dataset.valid_max_num_elements"
+)
+
+_PROCESS_LOST: Final = (
+    "Another process of this run has ended or no longer answers. Its own message, above or (of a "
+    f"training) in {FAILED}, says why; without one it was killed, often for lack of memory"
 )
 
 _CLOSE_SECONDS: Final = 60.0
@@ -91,6 +100,30 @@ class StoppableTask(Task):
 
 
 @contextmanager
+def noted(output_dir: Path, rank: int) -> Iterator[None]:
+    """Keep the message of the error that ends a run; delete that of an earlier start.
+
+    Of several processes, the first that fails writes it: the others fail because of that one.
+    """
+    file = output_dir / FAILED
+    if rank == 0:
+        file.unlink(missing_ok=True)
+    try:
+        yield
+    except TaskStopException:
+        raise
+    except Exception as error:
+        text = str(error)
+        if not isinstance(error, DanishAsrError):
+            kind = type(error).__name__
+            text = f"unexpected error, {kind}: {error} (with traceback in {output_dir / 'logs'})"
+        # The file may be there, or the disk full.
+        with suppress(OSError), file.open("x", encoding="utf-8") as stream:
+            stream.write(f"{text}\n")
+        raise
+
+
+@contextmanager
 def explained() -> Iterator[None]:
     """Turn failures that a user can fix into RunFailedError: what happened, and the fix."""
     try:
@@ -119,6 +152,8 @@ def _fix(error: BaseException) -> str | None:
         return _OUT_OF_MEMORY
     if isinstance(error, AssetDownloadError):
         return DOWNLOAD_HINT
+    if isinstance(error, GangError | DistError) or "gloo" in str(error):
+        return _PROCESS_LOST
     is_full = isinstance(error, OSError) and error.errno in _FULL
     return _DISK_FULL if is_full or _TORCH_CANNOT_WRITE.search(str(error)) else None
 
@@ -148,9 +183,19 @@ def exit_on_error() -> Iterator[None]:
             # Not through the log, which has a time before the first line.
             print(f"error: {error}", file=sys.stderr)  # noqa: T201
         failed = isinstance(error, RunFailedError)
-        sys.exit(errors.EXIT_FAILED if failed else errors.EXIT_REFUSED)
+        _leave(errors.EXIT_FAILED if failed else errors.EXIT_REFUSED)
     except KeyboardInterrupt:
         stops.interrupted()
     except Exception:  # noqa: BLE001 - the end of the program
         log.exception("The run failed with an unexpected error.")
-        sys.exit(errors.EXIT_FAILED)
+        _leave(errors.EXIT_FAILED)
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process; one of several ends at once, as only then the others notice.
+
+    The end of the interpreter waits for threads, such as one that writes a checkpoint.
+    """
+    if rank_info().world_size > 1:
+        stops.exit_at_once(status)
+    sys.exit(status)

@@ -163,8 +163,11 @@ def complete_model_card(
     publish_text(file, to_yaml(merge(read_yaml(file), added)))
 
 
-def write_model_card(output_dir: Path) -> None:
-    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one."""
+def write_model_card(output_dir: Path, stopped_early: str | None = None) -> None:
+    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
+
+    ``stopped_early``: why training has ended before its last step; the card has it too.
+    """
     run, step = output_dir.resolve(), run_directory.best_step(output_dir)
     if step is None:
         return
@@ -174,6 +177,8 @@ def write_model_card(output_dir: Path) -> None:
     copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
     card: Tree = {"name": run.name, **{key: trained[key] for key in copied}}
     card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
+    if stopped_early:
+        card["stopped_early"] = stopped_early
     shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{run.name}.yaml", to_yaml(card))
     log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)

@@ -24,7 +24,7 @@ from typing_extensions import override
 from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run.run_directory import validations
+from danish_asr.recipe.run.run_directory import CHECKPOINTS, validations
 from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
@@ -41,6 +41,8 @@ class StoppableTraining(StoppableTask):
         unit: TrainUnit[Seq2SeqBatch],
         reader: BatchReader,
         validation: tuple[AsrValidationUnit, SplitsReader] | None,
+        *,
+        stopper: EarlyStopper | None,
     ) -> None:
         super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
@@ -52,7 +54,7 @@ class StoppableTraining(StoppableTask):
         self._schedule = self._scheduler.state_dict()
         lr = config.optimizer.config.lr
         self._lr_factors = {n: (stage.lr or lr) / lr for n, stage in section.stages.items()}
-        self._stopper = resolver.resolve_optional(EarlyStopper)
+        self._stopper = stopper
         self.validator: _StoppingValidator | None = None
         self._model, self._reader = unit.model, reader
         self._stopped, self._step_began = False, inf
@@ -62,6 +64,8 @@ class StoppableTraining(StoppableTask):
 
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
         self.inner = self._trainer = context.create_trainer(unit, reader, units, readers)
+        if stopper is not None:
+            fairseq2_private.stop_early_by(self._trainer, stopper)
         if validation is not None:
             fairseq2_private.wrap_validator(self._trainer, partial(_StoppingValidator, self))
             validation[1].interrupted = self.must_stop
@@ -82,15 +86,23 @@ class StoppableTraining(StoppableTask):
 
     @override
     def close(self) -> None:
-        # It may take longer than recorders have.
-        self._checkpoints.maybe_complete_save_operation(blocking=True)
+        if self._gang.size == 1:
+            # It may take longer than recorders have.
+            self._checkpoints.maybe_complete_save_operation(blocking=True)
+        else:
+            # After an error the others may have ended, so nothing here may wait for them.
+            fairseq2_private.publish_written(self._output_dir / CHECKPOINTS, self._gangs)
         super().close()
 
     def _is_over(self, step: int) -> bool:
         """Return whether the run that continues at a step is complete, with its last validation."""
         if self._regime.num_data_epochs:
             self._checkpoints.load_data_reader_state(step, self._reader)
-        return self._skipped_validation_stops(step) or self._has_read_all
+        stops = self._skipped_validation_stops(step)
+        if self._has_read_all:
+            fix = "a larger regime.num_data_epochs trains it longer"
+            log.info("The run is complete, with {} epochs; {}.", self._regime.num_data_epochs, fix)
+        return stops or self._has_read_all
 
     def _skipped_validation_stops(self, step: int) -> bool:
         """Run the validation that the last checkpoint lacks; return whether to stop early."""

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import cast, final
 
 import torch
-from fairseq2.early_stopper import EarlyStopper
 from fairseq2.metrics import format_as_float
 from fairseq2.metrics.recorders import MetricDescriptor, MetricRecorder
 from fairseq2.models.wav2vec2 import Wav2Vec2Model
@@ -35,7 +34,7 @@ from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
 from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
-from danish_asr.recipe.train.ending import exit_on_error, explained
+from danish_asr.recipe.train.ending import exit_on_error, explained, noted
 from danish_asr.recipe.train.masking import install_masker
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
 from danish_asr.recipe.train.readers import model_frames
@@ -58,21 +57,25 @@ def run(request: cli.Request, tree: Tree) -> None:
             run_directory.check_continuation(
                 output_dir, unstructure(config), unstructure(AsrConfig())
             )
+            if note := run_directory.completion(output_dir, config.regime.num_steps):
+                cli.note(note)
             if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
-        with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
+        with run_directory.locked(output_dir, rank), noted(output_dir, rank), explained():
             if rank == 0:
                 run_directory.tidy(output_dir)
                 run_directory.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 record.write_own_tokenizer(output_dir, resolved)
-            history = run_directory.validation_scores(output_dir, config.regime.score_metric)
-            stopper = PatienceStopper(config.regime.early_stopping_patience, history)
+            stopper = PatienceStopper(output_dir, config.regime)
+            if stopper.exhausted and rank == 0:
+                fix = "a larger patience trains it longer"
+                cli.note(f"the run in {output_dir} is complete: {stopper.reason}; {fix}")
             if not stopper.exhausted:
                 write_configuration(config, output_dir)
                 run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:
-                record.write_model_card(output_dir)
+                record.write_model_card(output_dir, stopper.reason)
 
 
 def write_configuration(config: AsrConfig, output_dir: Path) -> None:
@@ -105,8 +108,6 @@ class AsrRecipe(TrainRecipe):
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
-        if self._stopper is not None:
-            container.register_instance(EarlyStopper, self._stopper)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
             context = RecipeContext(resolver)
@@ -168,7 +169,7 @@ class AsrRecipe(TrainRecipe):
         validation = None
         if rows.valid:
             validation = open_validation(setup, config, rows.valid, criterion)
-        task = StoppableTraining(context, config, unit, reader, validation)
+        task = StoppableTraining(context, config, unit, reader, validation, stopper=self._stopper)
         return cast(Trainer, task)  # fairseq2 uses it as a Task
 
     @override

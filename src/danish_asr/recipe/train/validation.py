@@ -1,6 +1,7 @@
 """What validation measures, and when it ends training: WER and CER, of all rows and of groups."""
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Final, Self, cast, final
 
 import torch
@@ -16,8 +17,11 @@ from typing_extensions import override
 from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
 from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader
+from danish_asr.recipe.run.advice import Rows, early_stop
+from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, validations
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import splits_reader
@@ -167,25 +171,34 @@ def _table(by_group: Mapping[str, ErrorCounts]) -> str:
 
 @final
 class PatienceStopper(EarlyStopper):
-    """Ends training after ``patience`` validations in a row without a new best score; None: never.
+    """Ends training when `advice.early_stop` says so of the validations in OUTDIR.
 
-    ``history``: the scores of the validations so far, oldest first; higher is better.
+    The files of metrics have those of earlier starts too.
+
+    Attributes:
+        reason: Why training ends, also if it did before this start; None: it goes on.
     """
 
-    def __init__(self, patience: int | None, history: Iterable[float] = ()) -> None:
-        self._patience, self._scores = patience, list(history)
+    def __init__(self, output_dir: Path, regime: RegimeSection) -> None:
+        self._output_dir, self._regime = output_dir, regime
+        self.reason = self._decide(validations(output_dir))
 
     @property
     def exhausted(self) -> bool:
-        """Whether the last ``patience`` validations all failed to improve."""
-        if self._patience is None or not self._scores:
-            return False
-        waited = len(self._scores) - 1 - self._scores.index(max(self._scores))
-        return waited >= self._patience
+        """Whether training ends."""
+        return self.reason is not None
+
+    def _decide(self, rows: Rows) -> str | None:
+        regime = self._regime
+        if rows and regime.num_steps and rows[-1]["Step"] >= regime.num_steps:
+            return None  # it ends there anyway
+        title = SCORE_TITLES[regime.score_metric]
+        return early_stop(rows, title, regime.early_stopping_patience)
 
     @override
     def should_stop(self, step_nr: int, score: float) -> bool:
-        self._scores.append(score)
-        if self.exhausted:
-            log.info("No better validation score in {} validations; stopping.", self._patience)
+        file = self._output_dir / METRICS / "valid.jsonl"
+        self.reason = self._decide([row for _, row in recorded(file)])
+        if self.reason:
+            log.info("Stopping early: {}.", self.reason)
         return self.exhausted
