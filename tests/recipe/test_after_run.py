@@ -1,5 +1,6 @@
 """A finished run: a model with a name, and a record of its environment."""
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
-from tests.recipe.running import evaluate, train, weights
+from tests.recipe.running import copy_until, evaluate, metrics, train, weights
 
 
 def transcribe_with_omnilingual(args: list[str]) -> None:
@@ -40,6 +41,56 @@ def test_a_later_run_starts_from_the_finished_model_by_name(
     assert torch.equal(before[encoder], after[encoder])
     assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
     assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def weight_files(run: Path) -> dict[Path, int]:
+    """The files of a run's weights and their inodes: the same weights may be in a new file."""
+    return {file: file.stat().st_ino for file in run.rglob("sdp_*.pt")}
+
+
+def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    before, rows = weight_files(run), [metrics(run, kind) for kind in ("train", "valid")]
+    tokenizer = (run / "checkpoints" / "tokenizer.model").stat().st_ino
+    capsys.readouterr()
+    assert train(run, dataset, models, "optimizer.config.lr=1e-2") == 2
+    refused = capsys.readouterr().err
+    assert f"model.path={run}" in refused
+    assert "optimizer.config.lr" in refused
+    assert train(run, dataset, models) == 0
+    assert f"model.path={run}" in capsys.readouterr().err
+    assert weight_files(run) == before
+    assert [metrics(run, kind) for kind in ("train", "valid")] == rows
+    assert (run / "checkpoints" / "tokenizer.model").stat().st_ino == tokenizer
+
+
+def test_a_run_of_models_only_that_has_stopped_early_is_complete(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    file = run / "metrics" / "valid.jsonl"
+    rows = [row | {"Word Error Rate (WER)": 90 + row["Step"]} for row in metrics(run, "valid")]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    before, longer = weight_files(run), (models, "regime.num_steps=8")
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=2") == 2
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=1") == 0
+    assert weight_files(run) == before
+
+
+def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_until(2, finished_run, tmp_path / "run")
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" not in capsys.readouterr().err
+    before = weight_files(run)
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" in capsys.readouterr().err
+    assert weight_files(run) == before
 
 
 @pytest.mark.parametrize("place", ["", "checkpoints/step_2"])

@@ -54,10 +54,17 @@ def run(request: cli.Request, tree: Tree) -> None:
         resolved = resolve(config, where=request.where)
         config = resolved.config
         rank, processes = rank_info()
+        history = run_directory.validation_scores(output_dir, config.regime.score_metric)
+        stopper = PatienceStopper(config.regime.early_stopping_patience, history)
         if rank == 0:
             run_directory.check_continuation(
-                output_dir, unstructure(config), unstructure(AsrConfig())
+                output_dir,
+                unstructure(config),
+                unstructure(AsrConfig()),
+                stopped_early=stopper.exhausted,
             )
+            if note := run_directory.completion(output_dir, config.regime.num_steps):
+                cli.note(note)
             if note := run_directory.check_processes(output_dir, processes):
                 cli.note(note)
         with run_directory.locked(output_dir, rank), run_directory.noted(output_dir), explained():
@@ -66,9 +73,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 run_directory.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 record.write_own_tokenizer(output_dir, resolved)
-            history = run_directory.validation_scores(output_dir, config.regime.score_metric)
-            stopper = PatienceStopper(config.regime.early_stopping_patience, history)
-            if not stopper.exhausted:
+            if run_directory.can_continue(output_dir) and not stopper.exhausted:
                 write_configuration(config, output_dir)
                 run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:
