@@ -4,14 +4,20 @@ import json
 import re
 import shutil
 from pathlib import Path
+from urllib.request import url2pathname
 
 import pytest
 import soundfile
 import torch
+from fairseq2.assets import AssetCard
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.config.schema import AsrConfig, ModelSection
 from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
+from danish_asr.recipe.run.run_directory import best_step
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
 from tests.recipe.running import copy_until, evaluate, metrics, train, weights
@@ -91,6 +97,52 @@ def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
     assert train(run, dataset) == 0
     assert "regime.num_steps" in capsys.readouterr().err
     assert weight_files(run) == before
+
+
+def start_of_a_training(model: Path) -> AssetCard:
+    """The card of what ``model.path`` means."""
+    config = with_named_model(AsrConfig(model=ModelSection(path=model)))
+    return Assets(config.common.assets).find("model.name", config.model.name or "")
+
+
+def place_of_weights(card: AssetCard) -> Path:
+    return Path(url2pathname(card.field("checkpoint").as_uri().path)).resolve()
+
+
+@pytest.mark.parametrize("change", ["score", "gone", "export"])
+def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
+    tmp_path: Path, finished_run: Path, change: str
+) -> None:
+    run = copy_until(2 if change == "gone" else 4, finished_run, tmp_path / "run")
+    if change == "score":  # the card names step 4
+        (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    elif change == "export":
+        (run / "config.json").write_text("{}")
+    step = 4 if change == "export" else 2
+    for card in (start_of_a_training(run), open_model(run).card):
+        assert place_of_weights(card) == run / "checkpoints" / f"step_{step}" / "model"
+
+
+def test_the_model_path_of_a_copy_that_was_trained_longer_is_its_best_checkpoint(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = copy_until(4, finished_run, tmp_path / "longer")
+    assert train(run, dataset, "regime.num_steps=6") == 0
+    assert {file.name for file in run.glob("cards/*.yaml")} == {"finished.yaml", "longer.yaml"}
+    card = start_of_a_training(run)
+    assert place_of_weights(card) == run / "checkpoints" / f"step_{best_step(run)}" / "model"
+    assert place_of_weights(card) == place_of_weights(open_model(run).card)
+
+
+def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
+    tmp_path: Path, finished_run: Path
+) -> None:
+    """A run that began with it would otherwise be refused when it continues."""
+    run = copy_until(4, finished_run, tmp_path / "run")
+    for name in ("a", "run"):
+        card = read_yaml(run / "cards" / "finished.yaml") | {"name": name}
+        (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+    assert start_of_a_training(run).name == "run"
 
 
 @pytest.mark.parametrize("place", ["", "checkpoints/step_2"])
