@@ -17,6 +17,7 @@ from danish_asr.recipe.data.targets import (
     count_unknown,
     ctc_frames,
     frames_needed,
+    has_loss,
     select_rows,
 )
 from tests.shards import char_tokenizer, task, utterance, write_shard
@@ -41,6 +42,16 @@ def with_rows(index: Index, texts: list[str], samples: int) -> Index:
         pl.Series("text", texts, pl.String), _samples=pl.lit(samples, pl.Int32)
     )
     return dataclasses.replace(rows, rows=frame).with_targets("raw")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "frames", "expected"),
+    [([], 9, False), ([5], 1, True), ([5, 5], 2, False), ([5, 5], 3, True), ([5, 6], 2, True)],
+)
+def test_a_target_has_a_loss_if_it_is_not_empty_and_its_repeats_fit_the_frames(
+    tokens: list[int], frames: int, *, expected: bool
+) -> None:
+    assert has_loss(np.array(tokens, np.int64), frames) == expected
 
 
 def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], str]:
