@@ -83,6 +83,25 @@ def test_a_run_whose_last_checkpoint_is_only_a_model_is_not_trained_over(
         check_continuation(run, merge(BEFORE, changes), {})
 
 
+def test_a_run_without_any_state_of_its_training_is_complete_at_its_last_step_alone(
+    run: Path,
+) -> None:
+    only_a_model(run, 4)
+    (run / "checkpoints" / "step_2" / "trainer").rmdir()
+    with pytest.raises(RunError, match=f"step_4.*model.path={run}"):
+        check_continuation(run, BEFORE, {})
+    only_a_model(run, 8)
+    check_continuation(run, BEFORE, {})
+
+
+def test_a_run_continues_from_the_last_of_several_checkpoints(run: Path) -> None:
+    only_a_model(run, 4)
+    with pytest.raises(RunError, match="step_4"):
+        check_continuation(run, BEFORE, {})
+    (run / "checkpoints" / "step_6" / "trainer").mkdir(parents=True)
+    check_continuation(run, BEFORE, {})
+
+
 def test_an_average_is_not_trained_over_also_at_the_last_step(run: Path) -> None:
     only_a_model(run, 8)
     (run / "metrics").rmdir()
