@@ -15,6 +15,7 @@ from danish_asr.recipe.data.targets import (
     FrameCount,
     Targets,
     count_unknown,
+    count_without_loss,
     ctc_frames,
     frames_needed,
     has_loss,
@@ -52,6 +53,13 @@ def test_a_target_has_a_loss_if_it_is_not_empty_and_its_repeats_fit_the_frames(
     tokens: list[int], frames: int, *, expected: bool
 ) -> None:
     assert has_loss(np.array(tokens, np.int64), frames) == expected
+
+
+def test_rows_without_a_loss_are_counted_by_reason(index: Index, targets: Targets) -> None:
+    rows = with_rows(index, ["", "hej", "hej hej"], samples=4 * 320)  # three frames
+    assert count_without_loss(rows, targets, FrameCount()) == (1, 1)
+    shortest = with_rows(index, ["h", "he"], samples=1)  # padded to one frame
+    assert count_without_loss(shortest, targets, FrameCount()) == (0, 1)
 
 
 def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], str]:
