@@ -1,19 +1,26 @@
 """A finished run: a model with a name, and a record of its environment."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from urllib.request import url2pathname
 
 import pytest
 import soundfile
 import torch
+from fairseq2.assets import AssetCard
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.config.schema import AsrConfig, ModelSection
 from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
+from danish_asr.recipe.run.run_directory import best_step
 from danish_asr.scoring.predictions import read_predictions
 from tests.forks import in_processes
-from tests.recipe.running import evaluate, train, weights
+from tests.recipe.running import copy_until, evaluate, metrics, train, weights
 
 
 def transcribe_with_omnilingual(args: list[str]) -> None:
@@ -40,6 +47,102 @@ def test_a_later_run_starts_from_the_finished_model_by_name(
     assert torch.equal(before[encoder], after[encoder])
     assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
     assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def weight_files(run: Path) -> dict[Path, int]:
+    """The files of a run's weights and their inodes: the same weights may be in a new file."""
+    return {file: file.stat().st_ino for file in run.rglob("sdp_*.pt")}
+
+
+def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    before, rows = weight_files(run), [metrics(run, kind) for kind in ("train", "valid")]
+    tokenizer = (run / "checkpoints" / "tokenizer.model").stat().st_ino
+    capsys.readouterr()
+    assert train(run, dataset, models, "optimizer.config.lr=1e-2") == 2
+    refused = capsys.readouterr().err
+    assert f"model.path={run}" in refused
+    assert "optimizer.config.lr" in refused
+    assert train(run, dataset, models) == 0
+    assert f"model.path={run}" in capsys.readouterr().err
+    assert weight_files(run) == before
+    assert [metrics(run, kind) for kind in ("train", "valid")] == rows
+    assert (run / "checkpoints" / "tokenizer.model").stat().st_ino == tokenizer
+
+
+def test_a_run_of_models_only_that_has_stopped_early_is_complete(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    file = run / "metrics" / "valid.jsonl"
+    rows = [row | {"Word Error Rate (WER)": 90 + row["Step"]} for row in metrics(run, "valid")]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    before, longer = weight_files(run), (models, "regime.num_steps=8")
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=2") == 2
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=1") == 0
+    assert weight_files(run) == before
+
+
+def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_until(2, finished_run, tmp_path / "run")
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" not in capsys.readouterr().err
+    before = weight_files(run)
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" in capsys.readouterr().err
+    assert weight_files(run) == before
+
+
+def start_of_a_training(model: Path) -> AssetCard:
+    """The card of what ``model.path`` means."""
+    config = with_named_model(AsrConfig(model=ModelSection(path=model)))
+    return Assets(config.common.assets).find("model.name", config.model.name or "")
+
+
+def place_of_weights(card: AssetCard) -> Path:
+    return Path(url2pathname(card.field("checkpoint").as_uri().path)).resolve()
+
+
+@pytest.mark.parametrize("change", ["score", "gone", "export"])
+def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
+    tmp_path: Path, finished_run: Path, change: str
+) -> None:
+    run = copy_until(2 if change == "gone" else 4, finished_run, tmp_path / "run")
+    if change == "score":  # the card names step 4
+        (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    elif change == "export":
+        (run / "config.json").write_text("{}")
+    step = 4 if change == "export" else 2
+    for card in (start_of_a_training(run), open_model(run).card):
+        assert place_of_weights(card) == run / "checkpoints" / f"step_{step}" / "model"
+
+
+def test_the_model_path_of_a_copy_that_was_trained_longer_is_its_best_checkpoint(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = copy_until(4, finished_run, tmp_path / "longer")
+    assert train(run, dataset, "regime.num_steps=6") == 0
+    assert {file.name for file in run.glob("cards/*.yaml")} == {"finished.yaml", "longer.yaml"}
+    card = start_of_a_training(run)
+    assert place_of_weights(card) == run / "checkpoints" / f"step_{best_step(run)}" / "model"
+    assert place_of_weights(card) == place_of_weights(open_model(run).card)
+
+
+def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
+    tmp_path: Path, finished_run: Path
+) -> None:
+    """A run that began with it would otherwise be refused when it continues."""
+    run = copy_until(4, finished_run, tmp_path / "run")
+    for name in ("a", "run"):
+        card = read_yaml(run / "cards" / "finished.yaml") | {"name": name}
+        (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+    assert start_of_a_training(run).name == "run"
 
 
 @pytest.mark.parametrize("place", ["", "checkpoints/step_2"])

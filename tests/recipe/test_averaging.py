@@ -40,6 +40,16 @@ def test_the_average_is_evaluated_transcribed_with_and_trained_on_like_a_run(
     assert train(run.parent / "next", dataset, *own) == 0
 
 
+def test_an_average_is_not_trained_over(
+    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = average(run, 2)
+    averaged = weights(folder, 4)
+    assert train(folder, dataset) == 2
+    assert f"model.path={folder}" in capsys.readouterr().err
+    assert all(torch.equal(value, averaged[name]) for name, value in weights(folder, 4).items())
+
+
 def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(run: Path) -> None:
     with pytest.raises(RunError, match="--last"):
         average(run, 3)

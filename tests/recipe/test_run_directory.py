@@ -20,9 +20,9 @@ from danish_asr.recipe.run.run_directory import (
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run with a checkpoint to continue from, and a later one with a model only."""
+    """A run with a checkpoint to continue from, after one with a model only."""
     run = tmp_path / "run"
-    for folder in ("checkpoints/step_2/trainer", "checkpoints/step_4/model", "metrics"):
+    for folder in ("checkpoints/step_1/model", "checkpoints/step_2/trainer", "metrics"):
         (run / folder).mkdir(parents=True)
     return run
 
@@ -51,10 +51,85 @@ def test_a_run_continues_with_its_configuration_and_the_defaults_of_newer_keys(
         check_continuation(run, merge(before, changes), {"trainer": {"newer": 0}})
 
 
-def test_a_folder_with_other_files_is_no_run(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_no_run_and_may_have_a_model(tmp_path: Path) -> None:
     (tmp_path / "anna.wav").touch()
-    with pytest.raises(RunError, match=str(tmp_path)):
+    with pytest.raises(RunError, match=f"model.path={tmp_path}"):
         check_continuation(tmp_path, {}, {})
+
+
+BEFORE: Tree = {"regime": {"num_steps": 8, "num_data_epochs": None}, "dataset": {"name": "mine"}}
+
+
+def only_a_model(run: Path, step: int, before: Tree = BEFORE) -> None:
+    """Give a run a last checkpoint without the state of its training."""
+    (run / "checkpoints" / f"step_{step}" / "model").mkdir(parents=True)
+    (run / "config.yaml").write_text(to_yaml(before))
+
+
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        (4, {}),  # killed before its end
+        (8, {"dataset": {"name": "other"}}),
+        (8, {"regime": {"num_steps": 16}}),
+        (8, {"regime": {"num_steps": None, "num_data_epochs": 2}}),
+    ],
+)
+def test_a_run_whose_last_checkpoint_is_only_a_model_is_not_trained_over(
+    run: Path, step: int, changes: Tree
+) -> None:
+    only_a_model(run, step)
+    with pytest.raises(RunError, match=f"step_{step}.*model.path={run}.*step_2"):
+        check_continuation(run, merge(BEFORE, changes), {})
+
+
+def test_a_run_without_any_state_of_its_training_is_complete_at_its_last_step_alone(
+    run: Path,
+) -> None:
+    only_a_model(run, 4)
+    (run / "checkpoints" / "step_2" / "trainer").rmdir()
+    with pytest.raises(RunError, match=f"step_4.*model.path={run}"):
+        check_continuation(run, BEFORE, {})
+    only_a_model(run, 8)
+    check_continuation(run, BEFORE, {})
+
+
+def test_a_run_continues_from_the_last_of_several_checkpoints(run: Path) -> None:
+    only_a_model(run, 4)
+    with pytest.raises(RunError, match="step_4"):
+        check_continuation(run, BEFORE, {})
+    (run / "checkpoints" / "step_6" / "trainer").mkdir(parents=True)
+    check_continuation(run, BEFORE, {})
+
+
+def test_an_average_is_not_trained_over_also_at_the_last_step(run: Path) -> None:
+    only_a_model(run, 8)
+    (run / "metrics").rmdir()
+    with pytest.raises(RunError, match=f"model.path={run}"):
+        check_continuation(run, BEFORE, {})
+
+
+def test_a_run_of_models_only_has_ended_after_its_epochs_where_it_has_a_card(run: Path) -> None:
+    epochs = merge(BEFORE, {"regime": {"num_steps": None, "num_data_epochs": 2}})
+    only_a_model(run, 8, epochs)
+    with pytest.raises(RunError, match=f"model.path={run}"):
+        check_continuation(run, epochs, {})
+    (run / "cards").mkdir()
+    (run / "cards" / "run.yaml").touch()
+    check_continuation(run, epochs, {})
+    longer = merge(epochs, {"regime": {"num_data_epochs": 3}})
+    with pytest.raises(RunError, match=f"model.path={run}"):
+        check_continuation(run, longer, {})
+
+
+def test_validations_and_metrics_of_a_run_of_models_only_are_kept(run: Path) -> None:
+    only_a_model(run, 4)
+    train, valid = (run / "metrics" / f"{name}.jsonl" for name in ("train", "valid"))
+    train.write_text(row(2) + row(4) + row(5))
+    valid.write_text(row(2) + row(4))
+    assert [found["Step"] for found in validations(run)] == [2, 4]
+    tidy(run)
+    assert (train.read_text(), valid.read_text()) == (row(2) + row(4), row(2) + row(4))
 
 
 @pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])
@@ -65,7 +140,7 @@ def test_metrics_after_the_last_checkpoint_are_dropped(run: Path, cut: str) -> N
     valid.write_text(row(1) + cut)
     half = run / "checkpoints" / "step_137.tmp" / "model"
     half.mkdir(parents=True)
-    assert (checkpoint_steps(run), resumable_steps(run)) == ([2, 4], [2])
+    assert (checkpoint_steps(run), resumable_steps(run)) == ([1, 2], [2])
     assert [found["Step"] for found in validations(run)] == [1]
     tidy(run)
     assert (train.read_text(), valid.read_text()) == (row(1) + row(2), row(1))
@@ -79,7 +154,7 @@ def test_a_damaged_score_counts_as_absent_and_is_deleted_when_the_run_continues(
     scores = run / "checkpoints" / "scores"
     scores.mkdir()
     (scores / "step_2.txt").write_text("-40.5\n")
-    (scores / "step_4.txt").write_bytes(damaged)
+    (scores / "step_1.txt").write_bytes(damaged)
     assert checkpoint_scores(run) == {2: -40.5}
     tidy(run)
     assert [file.name for file in scores.iterdir()] == ["step_2.txt"]

@@ -52,7 +52,7 @@ class Judgement(NamedTuple):
     judged: int
     contradictions: list[Mapping[str, Any]]
     """Rows of the table of scored rows with ``kind`` and ``gap``, which is infinite if the text
-    needs more frames than the audio has; the largest gap first."""
+    needs more frames than the audio has, or is empty; the largest gap first."""
 
 
 def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgement:
@@ -80,9 +80,14 @@ def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgeme
     unsure = -np.log(table["confidence"].clip(lower=np.exp(-100)))
     # An empty text is none to prefer; noise can make it improbable too.
     table["gap"] = table["loss"].fillna(inf) - unsure * heard / characters
+    # The profile of the model's targets may leave nothing of a text that has words to score.
+    has_no_text = (table["reference_normalised"] == "") | (
+        table["loss"].isna() & table["seconds_per_character"].isna()
+    )
+    table.loc[has_no_text & (heard == 0), "gap"] = 0.0
     table["kind"] = np.select(
         [
-            (table["reference_normalised"] == "") | (heard < _SPOKEN * characters),
+            has_no_text | (heard < _SPOKEN * characters),
             table["gap"] == inf,
         ],
         [NO_SPEECH, TOO_LONG],

@@ -42,7 +42,7 @@ class Prediction:
     corpus: str | None = None
     split: str | None = None
     duration: float | None = None  # in seconds
-    loss: float | None = None  # of the reference, in nats per character; None if it is too long
+    loss: float | None = None  # of the reference, in nats per character; None: empty or too long
     confidence: float | None = None  # in the hypothesis, 0 to 1
     seconds_per_character: float | None = None  # of the reference
     speaker_id: str | None = None

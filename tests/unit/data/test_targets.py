@@ -15,8 +15,10 @@ from danish_asr.recipe.data.targets import (
     FrameCount,
     Targets,
     count_unknown,
+    count_without_loss,
     ctc_frames,
     frames_needed,
+    has_loss,
     select_rows,
 )
 from tests.shards import char_tokenizer, task, utterance, write_shard
@@ -41,6 +43,23 @@ def with_rows(index: Index, texts: list[str], samples: int) -> Index:
         pl.Series("text", texts, pl.String), _samples=pl.lit(samples, pl.Int32)
     )
     return dataclasses.replace(rows, rows=frame).with_targets("raw")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "frames", "expected"),
+    [([], 9, False), ([5], 1, True), ([5, 5], 2, False), ([5, 5], 3, True), ([5, 6], 2, True)],
+)
+def test_a_target_has_a_loss_if_it_is_not_empty_and_its_repeats_fit_the_frames(
+    tokens: list[int], frames: int, *, expected: bool
+) -> None:
+    assert has_loss(np.array(tokens, np.int64), frames) == expected
+
+
+def test_rows_without_a_loss_are_counted_by_reason(index: Index, targets: Targets) -> None:
+    rows = with_rows(index, ["", "hej", "hej hej"], samples=4 * 320)  # three frames
+    assert count_without_loss(rows, targets, FrameCount()) == (1, 1)
+    shortest = with_rows(index, ["h", "he"], samples=1)  # padded to one frame
+    assert count_without_loss(shortest, targets, FrameCount()) == (0, 1)
 
 
 def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], str]:

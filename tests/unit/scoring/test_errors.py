@@ -119,9 +119,16 @@ TEXT = "det er koldt i dag"
 
 
 def row(
-    name: str, reference: str, hypothesis: str, loss: float | None, confidence: float = 0.99
+    name: str,
+    reference: str,
+    hypothesis: str,
+    loss: float | None,
+    confidence: float = 0.99,
+    *,
+    seconds: float | None = 0.1,
 ) -> Prediction:
-    return prediction(name, reference, hypothesis, loss=loss, confidence=confidence)
+    measures = {"loss": loss, "confidence": confidence, "seconds_per_character": seconds}
+    return prediction(name, reference, hypothesis, **measures)
 
 
 def usual(count: int = 20, *, spread: float = 0.02) -> list[Prediction]:
@@ -150,6 +157,12 @@ def test_each_kind_of_contradicted_row_has_a_name(
     kind: str, reference: str, hypothesis: str, loss: float | None, confidence: float
 ) -> None:
     assert kinds(row("a", reference, hypothesis, loss, confidence)) == {"a": kind}
+
+
+def test_a_text_without_targets_is_no_text_and_silence_does_not_contradict_it() -> None:
+    heard = row("heard", "?!", TEXT, None, 0.95, seconds=None)
+    silent = row("silent", "?!", "", None, 0.95, seconds=None)
+    assert kinds(heard, silent) == {"heard": NO_SPEECH}
 
 
 def test_a_difficult_voice_and_a_short_text_with_one_error_are_not_contradicted() -> None:

@@ -54,7 +54,7 @@ from danish_asr.recipe.train.ending import (
     on_stop_signals,
 )
 from danish_asr.recipe.train.preflight import Resolved, dump, resolve
-from danish_asr.recipe.train.readers import model_frames, splits_reader
+from danish_asr.recipe.train.readers import any_row_has_loss, model_frames, splits_reader
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
@@ -200,7 +200,8 @@ class AsrEvalRecipe(EvalRecipe):
         raw = replace(config, dataset=replace(config.dataset, asr_task_config=task))
         setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
         reader = splits_reader(setup, raw, self._resolved.rows.valid)
-        unit = PredictionUnit(context, self._step, self._resolved)
+        has_loss = any_row_has_loss(setup, raw, self._resolved.rows.valid)
+        unit = PredictionUnit(context, self._step, self._resolved, has_loss=has_loss)
         # fairseq2 uses it as a Task.
         return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
 
@@ -220,10 +221,18 @@ class PredictionUnit(AsrValidationUnit):
 
     TITLE = "Evaluation"
 
-    def __init__(self, context: RecipeContext, step: int | None, resolved: Resolved) -> None:
+    def __init__(
+        self,
+        context: RecipeContext,
+        step: int | None,
+        resolved: Resolved,
+        *,
+        has_loss: bool = True,
+    ) -> None:
         config, self._tokenizer = resolved.config, resolved.tokenizer
         decoder = make_decoder(config.decoder.name, config.decoder.config, self._tokenizer)
-        super().__init__(CtcCriterion(context.model), decoder, config.regime.score_profile)
+        criterion, profile = CtcCriterion(context.model), config.regime.score_profile
+        super().__init__(criterion, decoder, profile, has_loss=has_loss)
         speech = speech_of(config)
         self._trained = TrainedModel(
             cast(Wav2Vec2AsrModel, context.model.base_module),
@@ -246,10 +255,9 @@ class PredictionUnit(AsrValidationUnit):
         hypotheses = self._count_errors(batch, log_probs, metric_bag)
         sizes: list[int] = example["target_size"]
         targets = _rows(batch.target_seqs, sizes)
+        frames = [len(row) for row in log_probs]
         nats = ctc_nats(log_probs, targets)
-        # As in training, a row with fewer frames than its text needs counts as 0.
-        self._criterion.record(nats[~nats.isinf()].sum(), batch, metric_bag)
-        losses = per_token(nats, targets)
+        losses = per_token(self._criterion.record_rows(nats, frames, batch, metric_bag), targets)
         sure = confidences(log_probs, hypotheses, self._tokenizer)
         columns = {key: values for key, values in example.items() if key not in _NOT_WRITTEN}
         for row, hypothesis in enumerate(hypotheses):

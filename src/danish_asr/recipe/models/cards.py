@@ -246,6 +246,7 @@ def open_model(model: str | Path) -> OpenModel:
     """
     path = check_model(model)
     if meant := meant_checkpoint(path):
+        # Other cards may have the name that the run's own has.
         path = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
     section = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
     try:
@@ -286,7 +287,8 @@ def speech_of(config: AsrConfig) -> dict[str, Any]:
 def with_named_model(config: AsrConfig) -> AsrConfig:
     """Replace a ``model.path`` by the name of its card, and say where that is.
 
-    An encoder of Hugging Face becomes ``pretrained_encoder``, below a new head.
+    Of a run it is the best checkpoint (`meant_checkpoint`). An encoder of Hugging Face becomes
+    ``pretrained_encoder``, below a new head.
 
     Raises:
         ConfigError: The directory has no model, or one that cannot be converted.
@@ -294,11 +296,12 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     path, assets = config.model.path, config.common.assets
     if path is None:
         return config
-    folder = import_model(path) if (path / "config.json").is_file() else path / CARDS_DIR
-    if cards := sorted(folder.glob("*.yaml")):
-        card = read_yaml(cards[0])
+    meant = meant_checkpoint(path)
+    is_hugging_face = meant is None and (path / "config.json").is_file()
+    folder = import_model(path) if is_hugging_face else path / CARDS_DIR
+    if card := _card_in(folder, meant):
         assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
-    elif meant := meant_checkpoint(path):
+    elif meant:
         run, step = meant
         card = read_yaml(run / CHECKPOINTS / MODEL_CARD) | {"name": f"checkpoint_step_{step}"}
         assets = replace(assets, prev_checkpoint_dir=(run / CHECKPOINTS).resolve())
@@ -314,6 +317,24 @@ def with_named_model(config: AsrConfig) -> AsrConfig:
     model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
     encoder = replace(config.pretrained_encoder, name=card["name"])
     return replace(config, model=model, pretrained_encoder=encoder)
+
+
+def _card_in(folder: Path, meant: tuple[Path, int] | None) -> Tree | None:
+    """Return the card in a folder of the checkpoint that is meant; if none is meant, any card.
+
+    A run that was copied, or trained longer, may have cards of other steps, and of other names.
+    """
+    own = folder.resolve().parent.name
+    files = sorted(folder.glob("*.yaml"), key=lambda file: (file.stem != own, file.name))
+    for card in map(read_yaml, files):
+        weights = (folder / str(card.get("checkpoint"))).resolve()
+        if meant is None or weights == _weights(*meant):
+            return card
+    return None
+
+
+def _weights(run: Path, step: int) -> Path:
+    return (run / CHECKPOINTS / f"step_{step}" / "model").resolve()
 
 
 def head_fault(name: str, symbols: int, rows: int) -> str:

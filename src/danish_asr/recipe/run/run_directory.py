@@ -5,7 +5,7 @@ The checks of a run that continues raise RunError before anything is written.
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -62,6 +62,12 @@ def resumable_steps(output_dir: Path) -> list[int]:
         for step in checkpoint_steps(output_dir)
         if (output_dir / CHECKPOINTS / f"step_{step}" / "trainer").is_dir()
     ]
+
+
+def can_continue(output_dir: Path) -> bool:
+    """Return whether a run can begin or go on: the last checkpoint, if any, is not only a model."""
+    last = max(checkpoint_steps(output_dir), default=0)
+    return last == max(resumable_steps(output_dir), default=0)
 
 
 def checkpoint_scores(output_dir: Path) -> dict[int, float]:
@@ -153,7 +159,7 @@ def recorded(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def validations(output_dir: Path) -> list[dict[str, Any]]:
     """Return the metrics of each validation up to the last checkpoint, oldest first."""
-    last = max(resumable_steps(output_dir), default=0)
+    last = max(checkpoint_steps(output_dir), default=0)
     rows = recorded(output_dir / METRICS / "valid.jsonl")
     return [values for _, values in rows if values["Step"] <= last]
 
@@ -195,19 +201,24 @@ def locked(directory: Path, rank: int = 0) -> Iterator[None]:
             lease.release()
 
 
-def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
-    """Refuse, with RunError, to continue a run with another configuration.
+def check_continuation(
+    output_dir: Path, config: Tree, defaults: Tree, *, stopped_early: bool = False
+) -> None:
+    """Refuse, with RunError, to train over the files of another run or of an average.
 
-    Before the first checkpoint anything may change. A key newer than the run has its default.
+    Before the first checkpoint anything may change. A key newer than the run has its default. A
+    run whose last checkpoint is only a model may be complete, also where it ``stopped_early``.
     """
-    steps = resumable_steps(output_dir)
+    steps = checkpoint_steps(output_dir)
     if not steps:
         if not (output_dir / ENVIRONMENT).exists() and [*output_dir.glob("[!.]*")]:
-            raise RunError(f"{output_dir} has files, and is no run; name a new directory")
+            fix = f"name a new directory, with model.path={output_dir} if this one has a model"
+            raise RunError(f"{output_dir} has files, and is no run; {fix}")
         return
+    continues = can_continue(output_dir)
+    if not continues and not (output_dir / METRICS).is_dir():
+        raise RunError(_only_a_model(output_dir))  # an average: nothing was trained here
     now = dict(flatten(config))
-    if (now["regime.num_steps"] or steps[-1]) < steps[-1]:
-        raise RunError(f"regime.num_steps must be at least {steps[-1]}, which the run has reached")
     before = {key: value for key, value in flatten(defaults) if key in now}
     before |= dict(flatten(read_yaml(output_dir / CONFIG_FILE)))
     changed = [
@@ -216,6 +227,11 @@ def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
         if before.get(key) != now.get(key)
         and (key in _MUST_STAY or not key.startswith(_MAY_CHANGE))
     ]
+    has_ended = stopped_early or _has_ended(output_dir, before, now)
+    if not continues and (changed or not has_ended):
+        raise RunError("\n".join([_only_a_model(output_dir), *changed]))
+    if (now["regime.num_steps"] or steps[-1]) < steps[-1]:
+        raise RunError(f"regime.num_steps must be at least {steps[-1]}, which the run has reached")
     if changed:
         raise RunError(
             f"{output_dir} holds a run at step {steps[-1]} with another configuration:\n"
@@ -224,12 +240,36 @@ def check_continuation(output_dir: Path, config: Tree, defaults: Tree) -> None:
         )
 
 
+def _has_ended(output_dir: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a run has reached its last step, or has the card that is written after its epochs."""
+    if num_steps := now["regime.num_steps"]:
+        return checkpoint_steps(output_dir)[-1] >= int(num_steps)
+    epochs = "regime.num_data_epochs"
+    has_card = any((output_dir / CARDS_DIR).glob("*.yaml"))
+    return has_card and before.get(epochs) == now.get(epochs)
+
+
+def _only_a_model(output_dir: Path) -> str:
+    """The refusal of a directory whose last checkpoint is only a model."""
+    text = (
+        f"{output_dir}: its last checkpoint, step_{checkpoint_steps(output_dir)[-1]}, is a model "
+        "without the state of a training (an average, or regime.save_model_only), so no training "
+        f"can continue here. model.path={output_dir} with another OUTDIR starts a new run from it"
+    )
+    if steps := resumable_steps(output_dir):
+        text += f"; without the checkpoints after step_{steps[-1]} the run continues from that one"
+    return text
+
+
 def completion(output_dir: Path, num_steps: int | None) -> str | None:
-    """Say that a run has reached its last step; None: it may go on."""
+    """Say that a run, which `check_continuation` has passed, is complete; None: it may go on."""
     last = max(checkpoint_steps(output_dir), default=0)
-    if num_steps is None or last < num_steps:
+    if not can_continue(output_dir):
+        fix = f"model.path={output_dir} with another OUTDIR starts a new run from it"
+    elif num_steps and last >= num_steps:
+        fix = "a larger regime.num_steps trains it longer"
+    else:
         return None
-    fix = "a larger regime.num_steps trains it longer"
     return f"the run in {output_dir} is complete, at step {last:,}; {fix}"
 
 
@@ -262,7 +302,7 @@ def tidy(output_dir: Path) -> None:
     for score in (output_dir / CHECKPOINTS / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
-    last = max(resumable_steps(output_dir), default=0)
+    last = max(checkpoint_steps(output_dir), default=0)
     for file in (output_dir / METRICS).rglob("*.jsonl"):
         publish_text(file, "".join(line for line, row in recorded(file) if row["Step"] <= last))
 
@@ -282,6 +322,6 @@ def fit_to_processes(output_dir: Path, processes: int) -> None:
 
 def _saved_ranks(output_dir: Path) -> tuple[Path, int]:
     """Return the checkpoint that a run continues from and the processes that saved it, 0: none."""
-    step = max(resumable_steps(output_dir), default=0)
+    step = max(checkpoint_steps(output_dir), default=0)
     folder = output_dir / CHECKPOINTS / f"step_{step}"
     return folder, len(list((folder / "trainer").glob("rank_*.pt")))

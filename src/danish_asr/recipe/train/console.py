@@ -169,9 +169,10 @@ class RunReport(MetricRecorder):
     def _report_validation(self) -> None:
         rows, score = self._rows("valid"), self._score
         last, best = rows[-1], advice.best_validation(rows, score)
+        loss = f"{last[advice.LOSS]:.3f}" if advice.LOSS in last else "none"
         log.info(
-            "validation after step {:,} | dev loss {:.3f} | {} {:.2f} | best {:.2f}, of step {:,}",
-            *(last["Step"], last[advice.LOSS], score, last[score], best[score], best["Step"]),
+            "validation after step {:,} | dev loss {} | {} {:.2f} | best {:.2f}, of step {:,}",
+            *(last["Step"], loss, score, last[score], best[score], best["Step"]),
         )
         if overfitting := advice.overfitting(self._rows("train"), rows, score):
             log.warning("{}", overfitting)

@@ -17,10 +17,12 @@ from fairseq2.recipe.model import RecipeModel
 from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.utils.tensor import to_tensor
 from torch import Tensor
+from torch.nn.functional import ctc_loss
 from typing_extensions import override
 
 from danish_asr.base.errors import RunFailedError
-from danish_asr.recipe.data.targets import FrameCount
+from danish_asr.decoding.ctc import BLANK
+from danish_asr.recipe.data.targets import FrameCount, has_loss
 from danish_asr.recipe.run.advice import loss_warning
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.learning import Freezing
@@ -28,7 +30,7 @@ from danish_asr.recipe.train.learning import Freezing
 
 @final
 class CtcCriterion:
-    """The CTC loss of a model, which fairseq2 computes, and its metric, in nats per character.
+    """The CTC loss of a model and its metric, in nats per character.
 
     Raises:
         RunFailedError: The loss is NaN or infinite.
@@ -37,33 +39,53 @@ class CtcCriterion:
     def __init__(self, model: RecipeModel) -> None:
         self.model = model
 
-    def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
+    def prepare_metric_bag(self, metric_bag: MetricBag, *, has_loss: bool = True) -> None:
         """Add the metrics that training, validation and evaluation share."""
-        metric_bag.add("loss", Mean())
+        if has_loss:  # the mean of no rows would be 0
+            metric_bag.add("loss", Mean())
         add_seq2seq_batch_metrics(metric_bag)
 
     def __call__(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> Tensor:
         """Training: return the loss, in nats, summed over the utterances of a batch: a scalar."""
         loss: Tensor = self.model.module(*batch.as_source_input(), *batch.as_target_input())
-        self.record(loss, batch, metric_bag)
+        self._record(loss, sum(batch.target_seq_lens), batch, metric_bag)
         return loss
 
-    def with_logits(
-        self, batch: Seq2SeqBatch, metric_bag: MetricBag
-    ) -> tuple[Tensor, Sequence[int]]:
-        """Validation: return logits, (N, S, V), and the frames of each utterance."""
-        inputs = (*batch.as_source_input(), *batch.as_target_input())
-        loss, logits, layout = self.model.module(*inputs, return_logits=True)
-        self.record(loss, batch, metric_bag)
-        return logits, layout.seq_lens
+    def log_probs(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> list[Tensor]:
+        """Validation: record the losses; return log-probabilities of each utterance, (S, V)."""
+        logits, layout = self.model.module(*batch.as_source_input())
+        padded = logits.float().log_softmax(dim=-1)
+        sizes = torch.tensor(layout.seq_lens), torch.tensor(batch.target_seq_lens)
+        nats = ctc_loss(
+            padded.transpose(0, 1), batch.target_seqs, *sizes, blank=BLANK, reduction="none"
+        )
+        self.record_rows(nats, layout.seq_lens, batch, metric_bag)
+        return [row[:length] for row, length in zip(padded, layout.seq_lens, strict=True)]
+
+    def record_rows(
+        self, nats: Tensor, frames: Sequence[int], batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> Tensor:
+        """Add the losses of a batch, (N,), in nats, to the metrics, if `has_loss` says so.
+
+        Returns them, infinite for the other rows. ``frames`` are those of each row.
+        """
+        sizes = cast(dict[str, list[int]], batch.example)["target_size"]
+        rows = zip(batch.target_seqs.cpu().numpy(), sizes, frames, strict=True)
+        counts = [has_loss(row[:size], available) for row, size, available in rows]
+        characters = sum(size for size, is_counted in zip(sizes, counts, strict=True) if is_counted)
+        counted = torch.tensor(counts, device=nats.device)
+        self._record(nats[counted].sum(), characters, batch, metric_bag)
+        return nats.masked_fill(~counted, torch.inf)
 
     @torch.no_grad()
-    def record(self, loss: Tensor, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        """Add the loss of a batch, in nats, to the metrics."""
+    def _record(
+        self, loss: Tensor, characters: int, batch: Seq2SeqBatch, metric_bag: MetricBag
+    ) -> None:
+        """Add the loss of a batch, in nats, which so many characters have, to the metrics."""
         if not torch.isfinite(loss):
             raise RunFailedError(self._explain(batch))
-        characters = sum(batch.target_seq_lens)
-        metric_bag.get("loss", Mean).update(loss.detach() / characters, weight=characters)
+        if characters:
+            metric_bag.get("loss", Mean).update(loss.detach() / characters, weight=characters)
         update_seq2seq_batch_metrics(metric_bag, batch)
 
     def _explain(self, batch: Seq2SeqBatch) -> str:

@@ -10,7 +10,13 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.index import Index
 from danish_asr.recipe.data.reader import BatchReader, ReaderSetup, SplitsReader, open_reader
-from danish_asr.recipe.data.targets import FrameCount, Targets, UnknownSymbols, count_unknown
+from danish_asr.recipe.data.targets import (
+    FrameCount,
+    Targets,
+    UnknownSymbols,
+    count_unknown,
+    count_without_loss,
+)
 from danish_asr.recipe.train.console import log
 
 _RISKY: Final = 5.0
@@ -90,3 +96,29 @@ def splits_reader(
         name: open_reader(setup, config, index, training=False) for name, index in indices.items()
     }
     return SplitsReader(readers, indices)
+
+
+def any_row_has_loss(setup: ReaderSetup, config: AsrConfig, indices: Mapping[str, Index]) -> bool:
+    """Say which rows of splits have no loss; return whether any row has one.
+
+    ConfigError if none has and the loss is the score of a run.
+    """
+    targets = Targets(setup.tokenizer)
+    counts = [count_without_loss(index, targets, setup.frames) for index in indices.values()]
+    empty, too_long = map(sum, zip(*counts, strict=True))
+    rows = sum(map(len, indices.values()))
+    if not empty + too_long:
+        return True
+    text = (
+        f"{empty + too_long:,} of {rows:,} rows of {', '.join(indices)} have no loss: {empty:,} "
+        f"with an empty text under the profile {config.dataset.text_profile}, {too_long:,} with "
+        "fewer frames than CTC needs (targets + repeats)"
+    )
+    if rows > empty + too_long:
+        log.info("{}; WER and CER are of all rows", text)
+        return True
+    if config.trains and config.regime.score_metric == "loss":
+        fix = "set regime.score_metric=wer, or another dataset.valid_split or dataset.text_profile"
+        raise ConfigError([f"regime.score_metric is loss, but {text}; {fix}"])
+    log.warning("{}; WER and CER are of all rows", text)
+    return False

@@ -111,7 +111,7 @@ def write_environment(output_dir: Path) -> None:
 def write_own_tokenizer(run: Path, resolved: Resolved) -> None:
     """Write the tokenizer of a run that begins; one that continues keeps what it has."""
     file = run / CHECKPOINTS / TOKENIZER
-    if file.is_file() and run_directory.resumable_steps(run):
+    if file.is_file() and run_directory.checkpoint_steps(run):
         return
     content = resolved.tokenizer_file.read_bytes()
     if resolved.config.model.head != FULL:

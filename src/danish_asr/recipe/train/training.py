@@ -55,7 +55,10 @@ def run(request: cli.Request, tree: Tree) -> None:
         rank, processes = rank_info()
         if rank == 0:
             run_directory.check_continuation(
-                output_dir, unstructure(config), unstructure(AsrConfig())
+                output_dir,
+                unstructure(config),
+                unstructure(AsrConfig()),
+                stopped_early=PatienceStopper(output_dir, config.regime).exhausted,
             )
             if note := run_directory.completion(output_dir, config.regime.num_steps):
                 cli.note(note)
@@ -68,10 +71,11 @@ def run(request: cli.Request, tree: Tree) -> None:
                 record.write_environment(output_dir)
                 record.write_own_tokenizer(output_dir, resolved)
             stopper = PatienceStopper(output_dir, config.regime)
-            if stopper.exhausted and rank == 0:
+            can_continue = run_directory.can_continue(output_dir)
+            if stopper.exhausted and can_continue and rank == 0:
                 fix = "a larger patience trains it longer"
                 cli.note(f"the run in {output_dir} is complete: {stopper.reason}; {fix}")
-            if not stopper.exhausted:
+            if can_continue and not stopper.exhausted:
                 write_configuration(config, output_dir)
                 run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
             if rank == 0:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torcheval.metrics import Metric
 from typing_extensions import override
 
-from danish_asr.decoding.decoders import Decoder, decode, log_probs_of, make_decoder
+from danish_asr.decoding.decoders import Decoder, decode, make_decoder
 from danish_asr.metrics import ErrorCounts, count_errors
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.config.training_sections import RegimeSection
@@ -24,7 +24,7 @@ from danish_asr.recipe.run.advice import Rows, early_stop
 from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, validations
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
-from danish_asr.recipe.train.readers import splits_reader
+from danish_asr.recipe.train.readers import any_row_has_loss, splits_reader
 from danish_asr.text.profiles import normalize
 
 ALL: Final = "all"
@@ -39,14 +39,21 @@ _WIDTH: Final = len(ErrorCounts().to_tuple())
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     """Measures loss, WER and CER of all rows, and WER and CER of groups, under a text ``profile``.
 
-    A group is a split by its name, or ``dialect/<name>``.
+    A group is a split by its name, or ``dialect/<name>``. Without ``has_loss`` no row has a loss.
     """
 
     TITLE: ClassVar = "Validation"
 
     def __init__(
-        self, criterion: CtcCriterion, decoder: Decoder, profile: str, groups: Sequence[str] = ()
+        self,
+        criterion: CtcCriterion,
+        decoder: Decoder,
+        profile: str,
+        groups: Sequence[str] = (),
+        *,
+        has_loss: bool = True,
     ) -> None:
+        self._has_loss = has_loss
         self._criterion, self._decoder = criterion, decoder
         self._profile, self._groups = profile, groups
 
@@ -57,13 +64,13 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def prepare_metric_bag(self, metric_bag: MetricBag) -> None:
-        self._criterion.prepare_metric_bag(metric_bag)
+        self._criterion.prepare_metric_bag(metric_bag, has_loss=self._has_loss)
         metric_bag.add("errors", ErrorRates(self._groups, self._profile))
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        logits, lengths = self._criterion.with_logits(batch, metric_bag)
-        self._count_errors(batch, log_probs_of(logits, lengths), metric_bag)
+        log_probs = self._criterion.log_probs(batch, metric_bag)
+        self._count_errors(batch, log_probs, metric_bag)
 
     def _count_errors(
         self, batch: Seq2SeqBatch, log_probs: Sequence[Tensor], metric_bag: MetricBag
@@ -98,7 +105,8 @@ def open_validation(
     dialects = {name or UNKNOWN_DIALECT for i in indices.values() for name in i.rows["dialect"]}
     groups = [*indices] if len(indices) > 1 else []
     groups += [f"{_DIALECT}{name}" for name in sorted(dialects)]
-    unit = AsrValidationUnit(criterion, decoder, config.regime.score_profile, groups)
+    has_loss, profile = any_row_has_loss(setup, config, indices), config.regime.score_profile
+    unit = AsrValidationUnit(criterion, decoder, profile, groups, has_loss=has_loss)
     return unit, splits_reader(setup, config, indices)
 
 
