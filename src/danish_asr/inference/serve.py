@@ -20,13 +20,15 @@ from jinja2 import Template
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, MissingExtraError
+from danish_asr.base.stops import ends_in_time, exit_if_held
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.formats import FORMATS
+from danish_asr.inference.worker import GivenUpError, Transcription, Worker
 from danish_asr.recipe.run.run_directory import check_model
 
 try:
     import uvicorn
-    from fastapi import FastAPI, File, Form, Request, UploadFile
+    from fastapi import Depends, FastAPI, File, Form, Request, UploadFile
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import (
         HTMLResponse,
@@ -35,6 +37,8 @@ try:
         Response,
         StreamingResponse,
     )
+    from starlette.datastructures import MutableHeaders
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError:
     raise MissingExtraError("serve", "serve") from None
 
@@ -81,8 +85,25 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
     address = f"http://{_HOST}:{port}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
+    worker: Worker = app.state.worker
     with suppress(KeyboardInterrupt):  # which is how it ends
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, worker).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # a second one does not wait
+        ends_in_time(worker.join, seconds=1)
+    exit_if_held(0)  # a batch of speech can take a large model half a minute
+
+
+class _Server(uvicorn.Server):
+    """A server that ends within a second or two, also while it transcribes."""
+
+    def __init__(self, config: uvicorn.Config, worker: Worker) -> None:
+        super().__init__(config)
+        self._worker = worker
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer those who wait for a transcription that there will be none, and end."""
+        self._worker.stop()
+        await super().shutdown(sockets)
 
 
 def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
@@ -91,24 +112,21 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
     page = Template(
         files("danish_asr.inference").joinpath("page.html").read_text("utf-8"), autoescape=True
     )
-    turn = asyncio.Lock()  # one transcription at a time
+    app.add_middleware(_Guard, max_mb=max_mb)
+    app.state.worker = worker = Worker(model)
 
-    @app.middleware("http")
-    async def guard(request: Request, answer: Any) -> Response:
-        """Refuse pages of other sites, and files that are too large."""
-        refusal = _refusal(request, max_mb)
-        if refusal is None:
-            response: Response = await answer(request)
-        else:
-            async for _ in request.stream():
-                pass  # a client that still sends reads no answer
-            response = _error(*refusal)
-        response.headers.update(_HEADERS)
-        return response
+    async def transcription_of(request: Request) -> AsyncIterator[Transcription]:
+        """Yield a transcription that ends with its request, however that ends."""
+        with worker.transcription() as transcription:
+            watch = asyncio.create_task(_give_up_without_client(transcription, request))
+            try:
+                yield transcription
+            finally:
+                watch.cancel()
 
     @app.exception_handler(DanishAsrError)
     async def explain(_: Request, error: Exception) -> Response:
-        return _error(400, str(error))
+        return _error(503 if isinstance(error, GivenUpError) else 400, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def explain_form(_: Request, error: RequestValidationError) -> Response:
@@ -123,15 +141,16 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
 
     @app.post("/v1/audio/transcriptions")
     async def transcribe(
-        request: Request,
+        transcription: Annotated[Transcription, Depends(transcription_of)],
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
         stream: Annotated[bool, Form()] = False,
     ) -> Response:
-        transcription = _transcription(model, await file.read(), turn, request)
+        transcription.start(await file.read())
         if stream:
-            return StreamingResponse(_events(transcription), media_type="text/event-stream")
-        *_, transcript = [item async for item in transcription]
+            events = _events(transcription.items())
+            return StreamingResponse(events, media_type="text/event-stream")
+        *_, transcript = [item async for item in transcription.items()]
         return _answer(transcript, response_format, language)
 
     return app
@@ -154,6 +173,36 @@ def _answer(transcript: Any, response_format: str, language: str) -> Response:
     return JSONResponse(answer)
 
 
+class _Guard:
+    """Refuses pages of other sites, and files that are too large.
+
+    It is plain ASGI: below Starlette's own form of middleware, no client is ever seen to leave.
+    """
+
+    def __init__(self, app: ASGIApp, max_mb: int) -> None:
+        self._app = app
+        self._max_mb = max_mb
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_HEADERS)
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = _refusal(Request(scope), self._max_mb)
+        if refusal is None:
+            await self._app(scope, receive, send_with_headers)
+            return
+        while (await receive()).get("more_body"):
+            pass  # a client that still sends reads no answer
+        await _error(*refusal)(scope, receive, send_with_headers)
+
+
 def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
     """Return the status and the reason of a request that is not answered.
 
@@ -170,7 +219,10 @@ def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
         return 411, "The request does not state its length."
     # The parts of a form beside the file are small.
     if int(size) > max_mb * 1_000_000 + 10_000:
-        return 413, f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted."
+        return 413, (
+            f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted; "
+            "danish-asr serve --max-mb allows more."
+        )
     return None
 
 
@@ -180,31 +232,17 @@ def _error(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": error}, status)
 
 
-async def _transcription(
-    model: Any, audio: bytes, turn: asyncio.Lock, request: Request
-) -> AsyncIterator[Segment | Transcript]:
-    """Yield segments as they end, then the transcript; ends early if the client goes away."""
-    spoken: list[Segment] = []
-    seconds = 0.0
-
-    def note(done: float, _: float | None) -> None:
-        nonlocal seconds
-        seconds = done
-
-    async with turn:
-        segments = model.stream(audio, progress=note)
-        while (segment := await asyncio.to_thread(next, segments, None)) is not None:
-            spoken.append(segment)
-            yield segment
-            if await request.is_disconnected():
-                break
-    yield Transcript(seconds, spoken, about=dict(model.about))
+async def _give_up_without_client(transcription: Transcription, request: Request) -> None:
+    """Wait until the client of a request that was read is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    transcription.give_up("the client is gone")
 
 
-async def _events(transcription: AsyncIterator[Segment | Transcript]) -> AsyncIterator[str]:
+async def _events(items: AsyncIterator[Segment | Transcript]) -> AsyncIterator[str]:
     """Yield OpenAI's events; each delta has its segment too, and the last has files."""
     try:
-        async for item in transcription:
+        async for item in items:
             if isinstance(item, Segment):
                 yield _event("transcript.text.delta", delta=f"{item.text} ", segment=item.to_dict())
             else:
