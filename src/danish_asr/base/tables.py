@@ -228,3 +228,8 @@ def class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
 def class_name(names: list[str], value: Any) -> str | None:
     """Return the name of a class by its number; None for -1, which `datasets` has for none."""
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
+
+
+def printable(text: str) -> str:
+    """Return a text from the data with escapes for what would control a terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.tables import printable
 from danish_asr.corpus.people import persons_of
 from danish_asr.metrics import Counts, count_errors
 from danish_asr.scoring.gap import Gap, estimate_gap
@@ -383,11 +384,6 @@ def groups_of(table: pd.DataFrame, grouping: str) -> list[Group]:
         names = dict(zip(map(name_of, specs), own, strict=True))
         groups.append(Group(names, printable(shown), rows))
     return groups
-
-
-def printable(text: str) -> str:
-    """Return a text from the data with escapes for what would control a terminal."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 _BETWEEN_COLUMNS: Final = re.compile(r",(?!\s*[-+]?\d[\d.]*\s*(?:,|$))")  # not between bounds
