@@ -5,13 +5,19 @@ from __future__ import annotations
 import random
 import signal
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 import danish_asr  # noqa: F401 - before a test imports fairseq2, which then finds libsndfile
 from tests.foreign_code import ForeignCode
+
+if TYPE_CHECKING:
+    from fairseq2.data.tokenizers import Tokenizer
+
+    from danish_asr.inference.model import Model
 
 # How long an example takes says something about the machine, and nothing about the code. The
 # examples are the same each time, so that no test fails by chance.
@@ -22,6 +28,14 @@ settings.load_profile("any machine")
 # A shell that starts the tests in the background lets them and their processes ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+LONGEST = ("commands", "recipe", "planning", "inference")
+"""Rooms whose files take long come first, so that two workers end together."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not {*LONGEST} & {*item.path.parts})
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,3 +67,66 @@ def foreign_code(
 ) -> ForeignCode:
     """Code that a file of data may name, `tests.foreign_code.NAME`."""
     return ForeignCode(tmp_path_factory.mktemp("foreign"), monkeypatch)
+
+
+# What these fixtures build is shared by the tests of a process; their imports take seconds.
+
+
+@pytest.fixture(scope="session")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A converted dataset. Not to be changed."""
+    from tests.spoiled import build  # noqa: PLC0415
+
+    return build(tmp_path_factory.mktemp("pristine") / "ds")
+
+
+@pytest.fixture
+def root(pristine: Path, tmp_path: Path) -> Path:
+    """A converted dataset to spoil."""
+    from tests.spoiled import copied  # noqa: PLC0415
+
+    return copied(pristine, tmp_path / "ds")
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """A tokenizer of the characters that `tests.shards` writes."""
+    from tests.shards import char_tokenizer  # noqa: PLC0415
+
+    return char_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built dataset of a few tones, named ``tiny``."""
+    from tests.builders import build_dataset  # noqa: PLC0415
+
+    root = tmp_path_factory.mktemp("dataset") / "tiny"
+    build_dataset(root, name="tiny", train=24, dev=6, test=8)
+    return root
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
+    """A run of four steps, validated and saved at steps 2 and 4. Not to be changed."""
+    from tests.running import train  # noqa: PLC0415
+
+    run = tmp_path_factory.mktemp("runs") / "finished"
+    assert train(run, dataset) == 0
+    return run
+
+
+@pytest.fixture(scope="session")
+def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the card, the random weights and the tokenizer of a tiny model."""
+    from tests.random_models import build_tiny_model  # noqa: PLC0415
+
+    return build_tiny_model(tmp_path_factory.mktemp("model") / "tiny_model")
+
+
+@pytest.fixture(scope="session")
+def model(model_directory: Path) -> Model:
+    """The model of `model_directory`."""
+    from danish_asr.inference.model import load_model  # noqa: PLC0415
+
+    return load_model(model_directory, device="cpu")

@@ -19,7 +19,7 @@ import torch
 
 from danish_asr import load_model
 from tests.builders import tone
-from tests.recipe.running import (
+from tests.running import (
     RECIPE,
     arguments,
     copy_until,

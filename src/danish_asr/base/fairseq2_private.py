@@ -61,7 +61,7 @@ def support_any_local_path() -> None:
 
     Symptom: "No such file or directory" for a path with a space or a letter beyond ASCII: fairseq2
     makes a URI of it, ``file:///home/s%C3%B8ren``, and uses its text as a path again.
-    When it moves: remove this, and run tests/unit/test_local_paths.py.
+    When it moves: remove this, and run tests/base/test_fairseq2_private.py.
     """
 
     def to_path(uri: Uri) -> Path:
@@ -77,7 +77,7 @@ def download_folder(url: str, cache: Path) -> Path:
     the file out of it, when it is asked for.
 
     Symptom: nothing public tells whether a download is in the cache.
-    When it moves: compare with ``_AssetDownloadOp``, and run tests/recipe/test_fetch.py.
+    When it moves: compare with ``_AssetDownloadOp``, and run tests/planning/test_fetch.py.
     """
     return cache / sha1(url.encode()).hexdigest()[:24]  # noqa: S324 - fairseq2's choice
 
@@ -87,7 +87,8 @@ def save_between_steps(trainer: Trainer) -> None:
 
     Symptom: ``request_stop`` has no effect on a run with ``num_steps``, and validates before it
     saves.
-    When it moves: see whether ``Trainer`` saves at a stop request. tests/recipe/test_stops.py.
+    When it moves: see whether ``Trainer`` saves at a stop request.
+    tests/recipe/train/test_trainer.py.
     """
     if trainer._save_model_only != "all_but_last":  # noqa: SLF001
         trainer._save_model_only = False  # noqa: SLF001
@@ -99,7 +100,7 @@ def load_states_as_values(checkpoints: CheckpointManager) -> None:
 
     Symptom: fairseq2 unpickles the states of trainer, optimizer and data reader, which may call
     anything. Its container has a `TensorLoader` already, and takes no other.
-    When it moves: look for ``restrict`` in ``fairseq2.checkpoint``. tests/recipe/test_trust.py.
+    When it moves: look for ``restrict`` in ``fairseq2.checkpoint``. tests/commands/test_trust.py.
     """
     import torch  # noqa: PLC0415 - slow
     from fairseq2.io import TensorFileError, TensorLoader  # noqa: PLC0415 - slow
@@ -137,7 +138,8 @@ def wrap_validator(trainer: Trainer, wrap: Callable[[Validator], Validator]) -> 
     """Let another validator run that of a trainer.
 
     Symptom: nothing public makes a trainer with a validator that can be interrupted.
-    When it moves: look for what calls the validator in ``Trainer``. tests/recipe/test_stops.py.
+    When it moves: look for what calls the validator in ``Trainer``.
+    tests/recipe/train/test_trainer.py.
     """
     trainer._validator = wrap(trainer._validator)  # noqa: SLF001
 
@@ -148,7 +150,7 @@ def stop_early_by(trainer: Trainer, stopper: EarlyStopper) -> None:
     Symptom: an EarlyStopper in the container never stops a training. ``wire_object`` passes over
     parameters that are annotated as ``X | None``, such as that of ``Trainer``.
     When it moves: see whether ``Trainer`` gets it from the container.
-    tests/recipe/test_early_stopping.py.
+    tests/recipe/train/test_validation_stops.py.
     """
     trainer._early_stopper = stopper  # noqa: SLF001
 
@@ -159,7 +161,7 @@ def set_data_epoch(trainer: Trainer, epoch: int, last: int | None) -> None:
     Symptom: a run that continues within its last data epoch ends at once as complete, because
     ``_maybe_restore_state`` takes the epoch that it is in for one that has ended.
     When it moves: see whether ``Trainer`` compares epochs that have ended.
-    tests/recipe/test_stops.py.
+    tests/recipe/train/test_trainer.py.
     """
     trainer._data_epoch_nr = epoch  # noqa: SLF001
     trainer._max_num_data_epochs = last  # noqa: SLF001
@@ -170,7 +172,8 @@ def delete_together(trainer: Trainer, checkpoints: CheckpointManager, gang: Gang
 
     Symptom: with ``regime.save_model_only=all_but_last`` and several processes, a run hangs after a
     checkpoint: there is a barrier for each in the list, and a process that lists late finds fewer.
-    When it moves: see whether there is a barrier after the list. tests/recipe/test_parallel.py.
+    When it moves: see whether there is a barrier after the list.
+    tests/recipe/train/test_trainer_with_two.py.
     """
 
     def delete() -> None:
@@ -191,7 +194,7 @@ def publish_written(checkpoints: Path, gangs: Gangs) -> None:
     Symptom: fairseq2 publishes behind a barrier, which nobody passes when a process has failed: a
     checkpoint that is on the disk is deleted at the next start.
     When it moves: see the order in ``StandardCheckpointManager.save_checkpoint``.
-    tests/recipe/test_failures.py.
+    tests/recipe/train/test_ending.py.
     """
     for unpublished in checkpoints.glob("step_*.tmp"):
         last = [unpublished / "data_reader" / f"dp_{rank:02d}.pt" for rank in range(gangs.dp.size)]

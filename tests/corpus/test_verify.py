@@ -1,0 +1,174 @@
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from danish_asr.base.errors import DatasetError
+from danish_asr.corpus.combine import combine
+from danish_asr.corpus.command import check_faults, verify_command
+from danish_asr.corpus.verify import COMPARED, gaps_of_test, verify
+from danish_asr.decoding.ngram_build import build_language_model
+from danish_asr.inference import run_facts
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.report.dataset import read_rows as report_rows
+from danish_asr.scoring.predictions import read_references
+from tests.foreign_code import NAME, ForeignCode
+from tests.spoiled import (
+    CARD,
+    FIRST,
+    LEDGER,
+    SECOND,
+    TEST,
+    Spoil,
+    card,
+    content,
+    faults_of,
+    read_rows,
+    row,
+    text,
+    write_rows,
+)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_converted_dataset_has_no_faults(root: Path, workers: int) -> None:
+    result = verify(root, workers=workers)
+    assert result.faults == []
+    assert result.hours == {
+        ("train", "Fynsk"): pytest.approx((0.5 * 8 + 0.1 * 13) / 3600),
+        ("test", "Fynsk"): pytest.approx((0.5 * 3 + 0.1 * 3) / 3600),
+    }
+
+
+def bit_flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+def same_audio(root: Path) -> None:
+    train, test = (read_rows(root / place) for place in (FIRST, TEST))
+    train[1] |= {key: test[0][key] for key in ("audio_bytes", "audio_size")}
+    write_rows(root, train, FIRST)
+
+
+FAULTS: list[tuple[Spoil, str]] = [
+    (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
+    (lambda root: (root / SECOND).unlink(), f"{SECOND}: .*manifest.json"),
+    (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
+    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
+    (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
+    (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
+    (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to'"),
+    (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
+    (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
+    (text(CARD, "{: ["), f"{CARD}: cannot be read"),
+    (lambda root: (root / CARD).unlink(), f"{CARD}: cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "fault"), FAULTS)
+def test_every_fault_is_found(root: Path, spoil: Spoil, fault: str) -> None:
+    spoil(root)
+    assert re.search(fault, faults_of(root), re.MULTILINE), faults_of(root)
+
+
+def test_a_damaged_file_never_stops_the_check_with_another_error(root: Path) -> None:
+    for name in (FIRST, LEDGER, "manifest.json", CARD):
+        intact = (root / name).read_bytes()
+        random = Random(name)
+        for wrong in (b"", b"[]", b"null", b"\xff\xfe", b"PAR1PAR1", intact[:7], intact[:-9]):
+            flipped = bytearray(intact)
+            flipped[random.randrange(len(intact))] = random.randrange(256)
+            for damaged in (wrong, bytes(flipped)):
+                (root / name).write_bytes(damaged)
+                try:
+                    verify(root)
+                except DatasetError as error:
+                    assert "manifest.json" in str(error)  # noqa: PT017
+        (root / name).write_bytes(intact)
+    assert faults_of(root) == ""
+
+
+def test_what_splits_share_can_be_allowed(root: Path) -> None:
+    row(text="test sætning nummer 2")(root)
+    assert verify(root, allow_shared=["sentences"]).faults == []
+    assert any("allowed: " in note for note in verify(root, allow_shared=["sentences"]).notes)
+
+
+@pytest.mark.parametrize(("profile", "shared"), [("coral", True), ("raw", False)])
+def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, shared: bool) -> None:
+    row(text="TEST sætning: nummer 2!")(root)
+    card(text_profile=profile)(root)
+    assert ("sentences" in faults_of(root)) == shared
+
+
+def test_a_card_names_no_code_and_everything_else_is_compared(
+    root: Path, foreign_code: ForeignCode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row(text="test sætning nummer 2")(root)
+    found = verify(root)
+    card(text_profile=NAME)(root)
+    unknown = verify_command(root, workers=1, allow_shared=())
+    assert not foreign_code.ran
+    assert [leak for leak in found.leaks if leak.what != "sentences"] == unknown.leaks
+    assert len(found.leaks) > len(unknown.leaks)
+    assert (unknown.damage, unknown.hours) == (found.damage, found.hours)
+    assert "Hours" in capsys.readouterr().out
+    with pytest.raises(DatasetError) as refused:
+        check_faults(root, unknown)
+    assert all(text in str(refused.value) for text in (CARD, NAME, "not computed"))
+
+
+@pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["speakers in test: 7"])])
+def test_too_few_test_speakers_are_announced_before_the_training(
+    count: int, said: list[str]
+) -> None:
+    rows = [{"split": "test", "person": f"s{n}", "audio_size": 1000} for n in range(count)]
+    notes = [*gaps_of_test(pa.Table.from_pylist(rows, COMPARED))]
+    assert [note.partition(";")[0] for note in notes] == said
+    train = [row | {"split": "train", "dialect": "Fynsk"} for row in rows]
+    assert [*gaps_of_test(pa.Table.from_pylist(train, COMPARED))] == []
+    notes = [*gaps_of_test(pa.Table.from_pylist([*train, *rows], COMPARED))]
+    assert "Fynsk" in notes[-1]
+
+
+STRAY = TEST.replace("00000-of-00001", "copied")
+
+
+def test_a_shard_that_the_inventory_does_not_list_is_found(root: Path) -> None:
+    shutil.copy(root / FIRST, root / STRAY)
+    assert re.search(f"{STRAY}: .*manifest.json", faults_of(root))
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "train": lambda root: DanishAsrDataset(root).read_index("train"),
+    "train, by the card's path": lambda root: DanishAsrDataset(root / "version=0").read_index(
+        "train"
+    ),
+    "score": lambda root: read_references(root, "test"),
+    "lm build": lambda root: build_language_model(
+        [], root.with_name("lm"), dataset=root, profile="coral"
+    ),
+    "page": report_rows,
+    "export": lambda root: [*run_facts.read_rows(root, ["train"], 1)],
+    "combine": lambda root: combine([root], root.with_name("all"), name="all"),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("place", [STRAY, SECOND])
+def test_a_shard_too_many_or_too_few_stops_every_reader(
+    root: Path, reader: str, place: str
+) -> None:
+    READERS[reader](root)
+    shutil.rmtree(root.with_name("lm"), ignore_errors=True)
+    if place == STRAY:
+        shutil.copy(root / FIRST, root / STRAY)
+    else:
+        (root / SECOND).unlink()
+    with pytest.raises(DatasetError, match=f"{place}: .*manifest.json"):
+        READERS[reader](root)

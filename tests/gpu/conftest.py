@@ -1,3 +1,0 @@
-from tests.recipe.conftest import dataset
-
-__all__ = ["dataset"]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import soundfile
+
+from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.corpus.sources.voices import draw_speaker
+from danish_asr.decoding.transcript import Transcript, Word
+from danish_asr.inference.formats import FORMATS
+from danish_asr.inference.model import Model
+from tests.speech import speak
+
+
+@pytest.fixture(scope="module")
+def radio(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Path:
+    """Recordings with what the model writes as subtitles: the first cue false, the second missing.
+
+    The last recording has no text.
+    """
+    folder = tmp_path_factory.mktemp("radio")
+    random = Random(1)
+    speakers = [draw_speaker(random, "speaker", "Østjysk", None) for _ in range(20)]
+    spoken = speak(*(("Bo køber femogtyve røde æbler på Fyn", speaker) for speaker in speakers))
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    for number in range(4):
+        parts = [part for own in spoken[5 * number :][:5] for part in (own, silence)]
+        path = folder / f"programme-{number}.wav"
+        soundfile.write(path, np.concatenate(parts), SAMPLE_RATE)
+        if number == 3:
+            continue
+        transcript = model.transcribe(path)
+        first, _, *others = transcript.segments
+        wrong = replace(first, words=[Word("helt forkerte undertekster", first.start, first.end)])
+        shifted = [replace(own, start=own.start + 4, end=own.end + 4) for own in others]
+        cues = Transcript(transcript.duration, [wrong, *shifted])
+        path.with_suffix(".srt").write_text(FORMATS["srt"](cues), encoding="utf-8")
+    return folder

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.cli.app import app
+from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.shards import read_inventory
+from danish_asr.inference.harvest import Limits, Speech, harvest, select
+from danish_asr.inference.model import Model
+from tests.builders import tree
+
+SAID = "i dag skal vi tale om vejret og bagefter spiller vi noget musik fra fyn"
+
+
+TEXT = SAID.split()
+
+
+USUAL = Limits(max_cer=0.3, min_seconds=1, max_seconds=20)
+
+
+TRAIN = ConvertOptions(name="radio", split="train", max_drop=1.0)
+
+
+def speech(start: float, first: int, last: int, **values: Any) -> Speech:
+    text = " ".join(TEXT[first:last])
+    others = {"cer": 0.0, "hypothesis": text, **values}
+    return Speech(text=text, start=start, end=start + 2, first=first, last=last, **others)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "utterances"),
+    [
+        ([speech(0, 0, 7), speech(2.5, 7, 15)], 1),
+        ([speech(0, 0, 7), speech(3.5, 7, 15)], 2),  # a long pause
+        ([speech(0, 0, 6), speech(2.5, 7, 15)], 2),  # a word between them is not spoken
+        ([speech(0, 0, 7), speech(2.5, 7, 15, speaker="bo")], 2),
+        ([speech(0, 0, 7), speech(2.5, 7, 15, cer=0.9)], 1),
+    ],
+)
+def test_neighbours_are_one_utterance_and_speech_is_kept_or_has_a_reason(
+    pieces: list[Speech], utterances: int
+) -> None:
+    selected = [*select(pieces, USUAL)]
+    assert sum(not reason for _, reason in selected) == utterances
+    texts = " ".join(own.text for own, _ in selected).split()
+    assert sorted(texts) == sorted(" ".join(piece.text for piece in pieces).split())
+
+
+def test_speech_without_any_text_joins_too() -> None:
+    pieces = [speech(start, 7, 7, hypothesis="ja", cer=1.0) for start in (0, 2.5)]
+    ((joined, _),) = select(pieces, replace(USUAL, max_cer=1.0))
+    assert joined.cer == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"cer": 0.9}, "text and speech differ"),
+        ({"hypothesis": ""}, "the model writes no word"),
+        ({"end": 0.5}, "shorter than 1 s"),
+        ({"end": 40.0}, "longer than 20 s"),
+    ],
+)
+def test_what_is_left_out_has_its_reason(values: dict[str, Any], reason: str) -> None:
+    piece = replace(speech(0, 0, 7), **values)
+    assert [*select([piece], USUAL)] == [(piece, reason)]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_what_text_and_speech_agree_on_is_kept_with_the_audio_of_its_words(
+    model: Model, model_directory: Path, radio: Path, tmp_path: Path
+) -> None:
+    command = f"harvest {radio} --model {model_directory} --out {tmp_path}"
+    done = CliRunner().invoke(app, command.split(), catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "without a text beside them: 1" in done.stderr
+    kept = rows(tmp_path / "utterances.jsonl")
+    for number in range(3):
+        path = f"programme-{number}.wav"
+        transcript = model.transcribe(radio / path)
+        own = [row for row in kept if row["audio_filepath"].endswith(path)]
+        said = " ".join(segment.text for segment in transcript.segments[2:])
+        assert " ".join(row["text"] for row in own) == said
+        assert own[0]["start"] == pytest.approx(transcript.segments[2].start, abs=0.15)
+        assert own[-1]["end"] == pytest.approx(transcript.segments[-1].end, abs=0.15)
+    reasons = {row["reason"] for row in rows(tmp_path / "left-out.jsonl")}
+    assert reasons == {"text and speech differ"}
+    for table in ("left-out.jsonl", "utterances.jsonl"):
+        assert all((tmp_path / row["audio_filepath"]).is_file() for row in rows(tmp_path / table))
+    convert(f"table:{tmp_path / 'utterances.jsonl'}", tmp_path / "dataset", TRAIN)
+    assert read_inventory(tmp_path / "dataset").rows == len(kept)
+
+
+def test_other_limits_need_no_model_and_other_weights_hear_again(
+    model_directory: Path,
+    other_model: Path,
+    radio: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The same directory with new weights once mixed what two checkpoints had heard."""
+    gone = shutil.copytree(model_directory, tmp_path / "model")
+    out = tmp_path / "out"
+    assert harvest([radio], out, str(gone), USUAL, device="cpu")
+    before = tree(out / "recordings")
+    (gone / "model.pt").rename(gone / "weights.pt")
+    (gone / "weights.pt").rename(gone / "model.pt")
+    capfd.readouterr()
+    assert harvest([radio], out, str(gone), replace(USUAL, max_cer=0), device="cpu")
+    assert "heard before: 3" in capfd.readouterr().err
+    assert tree(out / "recordings") == before
+    assert harvest([radio], out, str(other_model), USUAL, device="cpu")
+    assert "heard before" not in capfd.readouterr().err
+    (out / "recordings" / "programme-1.json").unlink()
+    assert harvest([radio], out, str(other_model), USUAL, device="cpu")
+    assert "heard before: 2" in capfd.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def other_model(model_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(model_directory, tmp_path_factory.mktemp("model") / "other")
+
+
+def test_an_unknown_model_is_refused_before_anything_is_written(
+    radio: Path, tmp_path: Path
+) -> None:
+    """A misspelt name of a model once claimed the folder, which then refused the right one."""
+    out = tmp_path / "out"
+    with pytest.raises(DanishAsrError, match="omniASR_CTC_300M"):
+        harvest([radio], out, "omniASR_CTC_300", USUAL)
+    assert not out.exists()
+
+
+def test_what_a_model_hears_does_not_replace_the_text_beside_a_recording(
+    model_directory: Path, radio: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out" / "recordings"
+    folder.mkdir(parents=True)
+    shutil.copy(radio / "programme-3.wav", folder / "a.wav")
+    text = folder / "a.json"
+    segment = {"start": 0, "end": 9, "text": SAID}
+    text.write_text(json.dumps({"segments": [segment]}), encoding="utf-8")
+    before = text.read_bytes()
+    with pytest.raises(ConfigError, match=str(text)):
+        harvest([folder], tmp_path / "out", str(model_directory), USUAL, device="cpu")
+    assert text.read_bytes() == before

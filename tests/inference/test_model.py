@@ -1,0 +1,345 @@
+"""A model as Python users load and call it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shutil
+import tracemalloc
+from dataclasses import replace
+from functools import partial
+from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import soxr
+import torch
+from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
+from fairseq2.nn import BatchLayout
+from numpy.typing import NDArray
+from torch import Tensor
+from typer.testing import CliRunner
+
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
+from danish_asr.cli.app import app
+from danish_asr.corpus.sources.voices import draw_speaker
+from danish_asr.decoding.transcript import Transcript
+from danish_asr.inference.loose_text import Line, Text
+from danish_asr.inference.model import Model, load_model
+from danish_asr.inference.on_cpu import prepare_for_cpu
+from danish_asr.recipe.extension import tiny
+from tests.builders import encode, tone
+from tests.foreign_code import NAME, ForeignCode
+from tests.speech import speak
+
+RATE = 16_000
+
+
+FAINT = np.random.default_rng(0).normal(size=20 * RATE) * 1e-4
+
+
+@pytest.fixture(scope="module")
+def speech() -> NDArray[np.float32]:
+    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end.
+
+    They begin and end with plosives, so that voice activity is clear to one chunk of 32 ms.
+    """
+    speaker = draw_speaker(Random(1), "1", "Østjysk", 1)
+    first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
+    silence = np.zeros(RATE, np.float32)
+    parts = [silence, first, silence, silence, second, silence]
+    joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return joined
+
+
+@pytest.fixture
+def sure(model_directory: Path) -> Model:
+    """A model that hears one letter in every frame, whatever is said.
+
+    Its segments are where the voice activity finds speech. Those of random weights begin with the
+    first frame that happens to have a letter.
+    """
+    model = load_model(model_directory, device="cpu")
+    final = model.module.final_proj
+    final.get_parameter("weight").zero_()
+    final.get_parameter("bias").zero_()[-1] = 100
+    return model
+
+
+def bounds(transcript: Transcript) -> list[tuple[float, float]]:
+    return [(segment.start, segment.end) for segment in transcript.segments]
+
+
+def test_the_result_of_a_waveform_does_not_depend_on_its_batch(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
+    rng = np.random.default_rng(0)
+    sizes = (48_000, 160, 80_077, 0, 400, 31_999)
+    waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
+    together = model.log_probs(waveforms, batch_seconds=100)
+    for waveform, row in zip(waveforms, together, strict=True):
+        (alone,) = model.log_probs([waveform])
+        assert row.shape == alone.shape
+        assert len(row) == max(model.frames(len(waveform)), min(len(waveform), 1))
+        assert torch.allclose(row, alone, atol=1e-4)
+        assert torch.allclose(row.exp().sum(dim=1), torch.ones(len(row)), atol=1e-4)
+
+
+def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        module = create_wav2vec2_asr_model(tiny()).eval()
+        waveforms = torch.randn(2, 30_000)
+    layout = BatchLayout.of(waveforms, [30_000, 11_111])
+    with torch.inference_mode():
+        expected, _ = module(waveforms, layout)
+        names = module.state_dict().keys()
+        prepare_for_cpu(module, int8=False)
+        computed, _ = module(waveforms, layout)
+    assert torch.allclose(computed, expected, atol=1e-4)
+    assert module.state_dict().keys() == names
+
+
+def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
+    model: Model, model_directory: Path, speech: NDArray[np.float32]
+) -> None:
+    int8 = load_model(model_directory, device="cpu", int8=True)
+    waveforms = [speech, speech[: 2 * RATE], speech[::-1]]
+    expected, rounded = model.log_probs(waveforms), int8.log_probs(waveforms)
+    best = [log_probs.argmax(dim=-1) for log_probs in expected]
+    for right, log_probs, waveform in zip(best, rounded, waveforms, strict=True):
+        assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
+        assert torch.equal(log_probs, int8.log_probs([waveform])[0])
+    assert not torch.equal(expected[0], rounded[0])
+    assert int8.transcribe(speech, rate=RATE).about["int8"] is True
+
+
+def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
+    with pytest.raises(ConfigError, match="omniASR_CTC_300M_v2"):
+        load_model("omniASR_CTC_300")
+    with pytest.raises(ConfigError, match="must be a run"):
+        load_model(tmp_path)
+    with pytest.raises(RunError, match="missing"):
+        load_model(tmp_path / "runs" / "none")
+    with pytest.raises(RunError, match="tpu"):
+        load_model(model_directory, device="tpu")
+    with pytest.raises(RunError, match="int8 is for a CPU"):
+        load_model(model_directory, device="meta", int8=True)
+
+
+def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
+    tmp_path: Path, model_directory: Path
+) -> None:
+    (tmp_path / "broken.arpa").write_text("not a language model")
+    shutil.copytree(model_directory, tmp_path / "tiny_model")
+    (tmp_path / "tiny_model" / "model.pt").write_bytes(b"")
+    for config, message in (
+        ({"hotwords": ["ß"]}, "'ß' has characters"),
+        ({"lm": tmp_path / "broken.arpa"}, "is no ARPA file"),
+    ):
+        with pytest.raises(DanishAsrError, match=message):
+            load_model(tmp_path / "tiny_model", decoder="beam", decoder_config=config)
+
+
+def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:
+    transcript = model.transcribe(speech, rate=RATE)
+    assert transcript.duration == pytest.approx(len(speech) / RATE)
+    assert len(transcript.segments) == 2
+    (one, two), end = transcript.segments, transcript.duration
+    assert 0.6 < one.start < one.end < two.start < two.end < end - 0.6
+    assert two.start - one.end > 1.3
+    words = transcript.words
+    assert all(a.end <= b.start + 1e-6 for a, b in itertools.pairwise(words))
+    assert transcript.text.split() == [word.text for word in words]
+
+
+def test_paths_bytes_and_arrays_give_the_same(
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
+) -> None:
+    encoded = encode(speech, RATE, subtype="FLOAT")
+    (tmp_path / "a.wav").write_bytes(encoded)
+    stereo = np.stack([speech * 1.5, speech * 0.5], axis=1)
+    file = sure.transcribe(tmp_path / "a.wav")
+    assert file.file == str(tmp_path / "a.wav")
+    streamed = list(sure.stream(str(tmp_path / "a.wav"), batch_seconds=0.1))
+    others = [sure.transcribe(encoded), sure.transcribe(stereo, rate=RATE)]
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    for other in (file, *others, replace(file, segments=streamed)):
+        assert np.allclose(bounds(other), expected, atol=1e-6)
+
+
+def test_channels_are_transcribed_apart_and_merged_by_time(
+    sure: Model, speech: NDArray[np.float32]
+) -> None:
+    split = np.zeros((len(speech), 2), np.float32)
+    half = len(speech) // 2
+    split[half:, 0], split[:half, 1] = speech[half:], speech[:half]
+    transcript = sure.transcribe(split, rate=RATE, channels="split")
+    assert [segment.channel for segment in transcript.segments] == [1, 0]
+    mixed = sure.transcribe(split, rate=RATE)
+    assert [segment.channel for segment in mixed.segments] == [None, None]
+    # Three chunks of voice activity.
+    assert np.allclose(bounds(mixed), bounds(transcript), atol=0.1)
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
+def test_the_times_do_not_depend_on_the_rate(
+    sure: Model, speech: NDArray[np.float32], rate: int
+) -> None:
+    expected = sure.transcribe(speech, rate=RATE)
+    other = np.clip(soxr.resample(speech, RATE, rate) * 32768, -32768, 32767).astype(np.int16)
+    resampled = sure.transcribe(other, rate=rate)
+    assert resampled.duration == pytest.approx(expected.duration, abs=0.001)
+    assert np.allclose(bounds(resampled), bounds(expected), atol=0.1)
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [np.zeros(160), np.zeros(RATE * 70), np.full(RATE, 0.3), FAINT],
+    ids=["10ms", "70s", "dc", "faint"],
+)
+def test_audio_without_speech_has_no_segments(model: Model, samples: NDArray[np.float64]) -> None:
+    done: list[tuple[float, float | None]] = []
+    transcript = model.transcribe(
+        samples, rate=RATE, progress=lambda seconds, total: done.append((seconds, total))
+    )
+    assert not transcript.segments
+    assert not transcript.text
+    assert done[-1] == (len(samples) / RATE,) * 2
+
+
+def test_what_is_no_audio_is_refused(model: Model, tmp_path: Path) -> None:
+    text = tmp_path / "notes.wav"
+    text.write_text("only text, no audio at all")
+    truncated = tmp_path / "half.flac"
+    truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:40_000])
+    (tmp_path / "gone.wav").symlink_to("nowhere.wav")
+    cases: list[tuple[Any, int | None, str]] = [
+        (text, None, "notes.wav: cannot be decoded"),
+        (tmp_path / "none.wav", None, "none.wav: audio file missing"),
+        (tmp_path / "gone.wav", None, "gone.wav: audio file missing"),
+        (tmp_path, None, "audio file missing"),
+        (truncated, None, "half.flac: cannot be decoded after"),
+        (b"no audio", None, "the audio: cannot be decoded"),
+        (tone(0), None, "no samples"),
+        (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
+        (np.zeros(0), RATE, "no samples"),
+        (np.zeros(100), None, "rate"),
+        (np.array([0, np.nan]), RATE, "NaN"),
+    ]
+    for audio, rate, message in cases:
+        with pytest.raises(TranscriptionError, match=re.escape(message)):
+            model.transcribe(audio, rate=rate)
+    with pytest.raises(TypeError, match="chanels"):
+        list(model.stream(np.zeros(100), rate=RATE, chanels="split"))
+    with pytest.raises(TranscriptionError, match="batch_seconds"):
+        model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
+    with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
+        model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
+
+
+def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
+    long = np.tile(speech, 40)
+    peaks = []
+    tracemalloc.start()
+    for _ in model.stream(long, rate=RATE, batch_seconds=8.0):
+        peaks.append(tracemalloc.get_traced_memory()[1])  # noqa: PERF401 - of this moment
+    tracemalloc.stop()
+    assert len(peaks) == 80
+    assert peaks[-1] < peaks[20] + speech.nbytes
+
+
+def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
+    model: Model, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    most, sizes = 20, list[int]()
+
+    def forward(waveforms: list[Any]) -> list[Tensor]:
+        sizes.append(len(waveforms))
+        if len(waveforms) > most:
+            raise torch.OutOfMemoryError
+        return [torch.zeros(1, 1)] * len(waveforms)
+
+    monkeypatch.setattr(model, "_forward", forward)
+    monkeypatch.setattr(model, "_most_seconds", inf)
+    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
+    seconds = [np.zeros(RATE, np.float32)] * 30
+    for _ in range(2):
+        assert len(model.log_probs(seconds)) == 30
+    assert sizes == [30, 15, 15, 15, 15]
+    assert "--batch-seconds 30" in capfd.readouterr().err
+    most = 5
+    with pytest.raises(RunError, match="--batch-seconds 15"):
+        model.log_probs(seconds)
+
+
+@pytest.mark.parametrize("level", [-40, -60])
+def test_quiet_speech_is_transcribed_like_loud_speech(
+    sure: Model, speech: NDArray[np.float32], level: float
+) -> None:
+    quiet = sure.transcribe(speech * 10 ** (level / 20), rate=RATE)
+    assert np.allclose(bounds(quiet), bounds(sure.transcribe(speech, rate=RATE)), atol=0.1)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.3])
+def test_channels_in_opposite_phase_are_not_mixed_to_silence(
+    sure: Model, speech: NDArray[np.float32], offset: float
+) -> None:
+    both = np.stack([speech, -0.9 * speech], axis=1) + np.float32(offset)
+    expected = bounds(sure.transcribe(speech, rate=RATE))
+    assert np.allclose(bounds(sure.transcribe(both, rate=RATE)), expected, atol=0.1)
+
+
+def test_a_name_that_is_not_utf8_and_integers_are_read(
+    sure: Model, speech: NDArray[np.float32], tmp_path: Path
+) -> None:
+    samples = np.rint(speech * 20_000).astype(np.int16)
+    named = tmp_path / os.fsdecode(b"latin\xe6.wav")
+    named.write_bytes(encode(samples, RATE))
+    array, file = sure.transcribe(samples, rate=RATE), sure.transcribe(named)
+    assert bounds(file) == bounds(array)
+    assert str(file.file).encode().endswith("latin\ufffd.wav".encode())
+
+
+@pytest.fixture
+def with_foreign_profile(model_directory: Path, tmp_path: Path) -> Path:
+    """A copy of the model whose card says that its texts were normalised by code."""
+    folder = shutil.copytree(model_directory, tmp_path / "tiny_model")
+    with (folder / "cards" / "tiny_model.yaml").open("a", encoding="utf-8") as card:
+        card.write(f"danish_asr: {{text_profile: '{NAME}'}}\n")
+    return folder
+
+
+def test_the_card_of_a_model_names_no_code_for_hotwords(
+    with_foreign_profile: Path, foreign_code: ForeignCode
+) -> None:
+    beam = partial(load_model, with_foreign_profile, device="cpu", decoder="beam")
+    assert beam().text_profile == NAME
+    with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)decoder_config=.*text_profile"):
+        beam(decoder_config={"hotwords": ["kat"]})
+    beam(decoder_config={"hotwords": ["kat"], "text_profile": "coral"})
+    assert not foreign_code.ran
+
+
+def test_the_card_of_a_model_names_no_code_for_a_text_to_align(
+    with_foreign_profile: Path, foreign_code: ForeignCode
+) -> None:
+    with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)card"):
+        Text([Line("en kat")], load_model(with_foreign_profile, device="cpu"))
+    assert not foreign_code.ran
+
+
+def test_the_card_of_a_model_names_no_code_for_a_language_model(
+    with_foreign_profile: Path, foreign_code: ForeignCode, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("en kat og en ko\n" * 3)
+    words = ["lm", "build", str(tmp_path / "a.txt"), "--out", str(tmp_path / "lm")]
+    result = CliRunner().invoke(app, [*words, "--model", str(with_foreign_profile)])
+    assert "--profile" in str(result.exception)
+    assert not foreign_code.ran
+    assert not (tmp_path / "lm").exists()

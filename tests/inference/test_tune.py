@@ -1,0 +1,124 @@
+"""``danish-asr lm tune``: values of a language model, chosen on dev."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.ngram_build import build_language_model
+from danish_asr.inference import tune
+from danish_asr.inference.model import load_model
+from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
+from danish_asr.inference.tune import tune_language_model
+from danish_asr.recipe.run.run_directory import CONFIG_FILE
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.text.profiles import normalize
+from tests.running import evaluate
+
+
+def nearly_spoken(text: str, labels: list[str | None], seed: int) -> Tensor:
+    """Log-probabilities, (S, V), that nearly give a text."""
+    noise = torch.randn(2 * len(text), len(labels), generator=torch.Generator().manual_seed(seed))
+    for at, character in enumerate(text):
+        noise[2 * at, labels.index(character)] += 6
+        noise[2 * at + 1, 0] += 6
+    return noise.log_softmax(dim=-1)
+
+
+@pytest.fixture(scope="module")
+def texts(finished_run: Path) -> list[str]:
+    """The references of dev."""
+    _, config = run_of(finished_run)
+    return [normalize(row.text, "coral") for row in read_rows(dataset_of(config), ["dev"], 1000)]
+
+
+@pytest.fixture
+def lm(texts: list[str], tmp_path: Path) -> Path:
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    build_language_model([tmp_path / "texts.txt"], tmp_path / "lm", order=2, profile="coral")
+    return tmp_path / "lm"
+
+
+@pytest.fixture
+def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
+    """Log-probabilities that nearly give the references, in place of a model's."""
+
+    def load(model: Path, **options: Any) -> Any:
+        loaded = load_model(model, device="cpu", **options)
+        labels, spoken = symbols(loaded.tokenizer), iter(enumerate(texts))
+
+        def log_probs(waveforms: list[Any]) -> list[Tensor]:
+            own = [next(spoken) for _ in waveforms]
+            return [nearly_spoken(text, labels, seed) for seed, text in own]
+
+        monkeypatch.setattr(loaded, "log_probs", log_probs)
+        return loaded
+
+    monkeypatch.setattr(tune, "load_model", load)
+    monkeypatch.setattr(tune, "BETAS", (0.0, 1.0))
+
+
+def run_tune(run: Path, lm: Path, **options: Any) -> tune.Trial:
+    return tune_language_model(run, lm, workers=1, **options)
+
+
+@pytest.mark.usefixtures("_sure")
+def test_the_values_with_the_fewest_errors_are_kept_and_used(
+    finished_run: Path, lm: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tune.Trial] = []
+    merit = tune._merit
+
+    def remember(trial: tune.Trial) -> tuple[float, ...]:
+        tried.append(trial)
+        return merit(trial)
+
+    monkeypatch.setattr(tune, "_merit", remember)
+    chosen = run_tune(finished_run, lm)
+    best = min(tried, key=lambda trial: trial.errors.words.errors)
+    assert (chosen.settings.alpha, chosen.settings.beta) == (
+        best.settings.alpha,
+        best.settings.beta,
+    )
+    settings = json.loads((lm / "lm.json").read_text())
+    assert settings["order"] == 2
+    assert settings["tuned"]["splits"] == ["dev"]
+    assert settings["tuned"]["run"] == str(finished_run)
+    assert settings["tuned"]["wer"] == chosen.errors.wer()
+    decoder = BeamDecoder(load_model(finished_run, device="cpu").tokenizer, lm)
+    assert decoder.search_settings == chosen.settings
+
+
+def test_the_model_hears_in_rows_what_an_evaluation_writes(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset, "evaluator.split=dev") == 0
+    written = read_predictions(run / "eval" / "best" / "dev" / "predictions.jsonl")
+    _, config = run_of(run)
+    rows = [*read_rows(dataset_of(config), ["dev"], 1000)]
+    model = load_model(run, device="cpu")
+    heard = model.decoder(model.log_probs([row.waveform for row in rows]))
+    assert sorted(heard) == sorted(row.hypothesis for row in written)
+    assert sorted(row.text for row in rows) == sorted(row.reference for row in written)
+
+
+@pytest.mark.parametrize("split", ["test", "dev,test_coral_read_aloud", "train"])
+def test_only_dev_is_tuned_on(tmp_path: Path, finished_run: Path, split: str) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    config = from_yaml((run / CONFIG_FILE).read_text())
+    config["dataset"]["valid_split"] = split
+    (run / CONFIG_FILE).write_text(to_yaml(config))
+    with pytest.raises(ConfigError, match=r"dataset\.valid_split"):
+        run_tune(run, tmp_path)
+    with pytest.raises(ConfigError, match=CONFIG_FILE):
+        run_tune(tmp_path, tmp_path)

@@ -1,0 +1,224 @@
+"""The plan: memory by a formula, the sampler's numbers, hours, what makes a run fit."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from danish_asr.base.config_tree import merge, parse_override, read_yaml
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.planning.gpus import Card, card_of, here
+from danish_asr.planning.memory import CUDA_BYTES
+from danish_asr.planning.plan import Plan, check_machine, make_plan, show_plan
+from danish_asr.recipe.entry import Request, read_configuration
+from tests.builders import build_dataset
+from tests.plans import GIB, planned, preset
+from tests.running import ROOT
+
+PARTS = [f"{part}/pp_00/tp_00/sdp_00.pt" for part in ("model", "optimizer")]
+
+
+GUIDE = read_yaml(ROOT / "configs" / "ctc-finetune-danish.yaml")
+
+
+def test_the_plan_has_the_memory_of_the_published_run() -> None:
+    """1B_v2 on an A100 of 40 GB, 60 s, 1.92M samples in a batch: 96 % reserved at the peak."""
+    task = {"asr_task_config": {"max_audio_len": 960_000, "max_num_elements": 1_920_000}}
+    plan = planned({"model": {"name": "omniASR_CTC_1B_v2"}, "dataset": task}, card="a100-40")
+    assert plan.card
+    assert (plan.total - CUDA_BYTES) / plan.card.gib / GIB == pytest.approx(0.96, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "share"),
+    [
+        ({"optimizer": {"name": "adamw_8bit"}}, "optimizer's moments", 0.254),
+        ({"trainer": {"freeze_encoder_layers": 12}}, "activations, encoder", 0.5),
+        ({"model": {"keep_layers": [*range(0, 24, 2)]}}, "activations, encoder", 0.5),
+        ({"trainer": {"unfreeze": {0: "head", 9: "top 18"}}}, "activations, encoder", 0.75),
+        ({"optimizer": {"name": "adamw_offload"}}, "optimizer's moments", 0),
+    ],
+)
+def test_a_technique_reduces_the_part_that_it_is_for(
+    change: dict[str, Any], part: str, share: float
+) -> None:
+    before, after = planned().memory[part], planned(change).memory.get(part, 0)
+    assert after / before == pytest.approx(share, rel=0.02)
+
+
+def test_fsdp_divides_what_ddp_copies() -> None:
+    ddp, fsdp = (
+        planned({"trainer": {"data_parallelism": name}}, gpus=4).memory for name in ("ddp", "fsdp")
+    )
+    assert fsdp["gradients"] == ddp["gradients"] // 4
+    assert "DDP's buckets of gradients" not in fsdp
+
+
+def test_hints_come_in_a_fixed_order_and_do_what_they_say(capsys: Any) -> None:
+    plan = make_plan(GUIDE, where="guide", card=card_of("12GB"))
+    assert plan.fits is False
+    assert plan.parameters == 325_494_996
+    lean, layerwise, half = plan.hints
+    assert "optimizer.name=adamw_8bit" in lean.values
+    assert layerwise.values == "trainer.activation_checkpointing.mode=layerwise"
+    assert half.values.split() == [
+        "dataset.asr_task_config.max_num_elements=1920000",
+        "trainer.grad_accumulation.num_batches=16",
+    ]
+    for hint in plan.hints:
+        pasted = merge(GUIDE, *map(parse_override, hint.values.split()))
+        after = make_plan(pasted, where="pasted", card=card_of("12GB"))
+        assert (after.total, after.minutes) == (hint.total, plan.minutes)
+    leaner = planned(preset("standard", "lean"), card="8GB")  # what it has is no hint
+    assert [hint.name for hint in leaner.hints] == [half.name]
+    guide = [ROOT / "configs" / "ctc-finetune-danish.yaml"]
+    assert not show_plan(Request(output_dir=None, config_files=guide), "12GB", 1)
+    assert half.values in capsys.readouterr().out
+
+
+PUBLISHED = [("300M", 2_560_000, 4, 7.72), ("1B", 1_920_000, 8, 38.2)]
+
+
+@pytest.mark.parametrize(("size", "elements", "batches", "hours"), PUBLISHED)
+def test_the_hours_of_published_runs_are_in_the_range(
+    size: str, elements: int, batches: int, hours: float
+) -> None:
+    tree: dict[str, Any] = {
+        "model": {"name": f"omniASR_CTC_{size}_v2"},
+        "dataset": {"asr_task_config": {"max_num_elements": elements}},
+        "trainer": {"grad_accumulation": {"num_batches": batches}},
+        "regime": {"num_steps": 50_000},
+    }
+    least, most = planned(tree, card="a100-40").hours or (0, 0)
+    assert least < hours < most < 1.4 * least
+    layerwise = {"trainer": {"activation_checkpointing": {"mode": "layerwise"}}}
+    slower = planned(tree, layerwise, card="a100-40").hours or (0, 0)
+    assert slower[0] == pytest.approx(4 / 3 * least, rel=0.01)
+    frozen = planned(tree, {"trainer": {"freeze_encoder_layers": 12}}, card="a100-40").hours
+    assert frozen
+    assert frozen[0] < 0.9 * least
+    fast = planned(tree, card="h100").hours or (0, 0)
+    assert fast[0] == pytest.approx(least * 312 / 989, rel=0.01)
+    assert fast[1] == pytest.approx(most * 1_555 / 3_350, rel=0.01)
+
+
+def noted(plan: Plan, word: str) -> bool:
+    return any(word in note for note in plan.notes)
+
+
+def test_a_card_without_bfloat16_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert noted(planned(card="t4"), "evaluator.amp_dtype=float16")
+    assert not noted(planned(card="a10"), "amp_dtype")
+    v100 = SimpleNamespace(name="Tesla V100-PCIE-32GB", total_memory=32 * GIB, major=7)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: v100)
+    assert here() == Card("Tesla V100-PCIE-32GB", 32, bfloat16=False)
+
+
+def test_a_long_warm_up_is_noted() -> None:
+    assert noted(planned({"lr_scheduler": {"config": {"stage_ratio": [0.3, 0.2, 0.5]}}}), "30%")
+
+
+def test_a_dataset_that_lost_a_shard_is_refused(dataset: Path, tmp_path: Path) -> None:
+    root = shutil.copytree(dataset, tmp_path / "lost")
+    shard = next(root.rglob("split=train/*/*.parquet"))
+    shard.unlink()
+    files = [ROOT / "configs" / "standard.yaml"]
+    with pytest.raises(DatasetError, match=shard.name):
+        show_plan(Request(output_dir=None, config_files=files, dataset=root), "h100", 1)
+
+
+def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
+    finished_run: Path,
+) -> None:
+    tree = read_yaml(finished_run / "config.yaml")
+    plan = make_plan(tree, where="run", gpus=1)
+    log = (finished_run / "logs" / "rank_0.log").read_text(encoding="utf-8")
+    assert plan.epoch
+    assert not plan.notes
+    minutes = f"Audio per step: {plan.minutes:.3g} minutes"
+    line = f"Steps per epoch: {plan.epoch.steps} | Padding: {plan.epoch.padding:.1%} | {minutes}"
+    assert line in log
+    folder = finished_run / "checkpoints" / "step_4"
+    written = sum((folder / part).stat().st_size for part in PARTS)
+    assert plan.disk.one == pytest.approx(written, rel=0.1)
+    two = make_plan(tree, where="run", gpus=2)
+    assert two.epoch
+    assert two.epoch.steps == -(-plan.epoch.steps // 2)
+
+
+CARD = Card("a card", 40)
+
+
+@pytest.fixture(autouse=True)
+def _large_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000 * GIB))
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of a tiny model on a built dataset."""
+    root = tmp_path_factory.mktemp("doctor")
+    build_dataset(root / "tiny", name="tiny", train=4, dev=2, test=2)
+    tree = from_yaml((ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8"))
+    tree["dataset"]["name"] = "tiny"
+    tree["common"] = {"assets": {"extra_paths": [str(root / "tiny" / "cards")]}}
+    file = root / "config.yaml"
+    file.write_text(to_yaml(tree), encoding="utf-8")
+    return file
+
+
+def works(file: Path, gpus: int = 1, **values: Any) -> bool:
+    """Lay ``values`` of sections over the file; return whether the run would work here."""
+    layer = file.with_name("layer.yaml")
+    layer.write_text(to_yaml(values), encoding="utf-8")
+    request = Request(output_dir=None, config_files=[file, layer])
+    tree = read_configuration(request)
+    return check_machine(make_plan(tree, where=request.where, card=CARD, gpus=gpus))
+
+
+def test_a_machine_without_a_requested_gpu_has_an_error(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert check_machine()
+    assert works(config)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert not check_machine()
+
+
+def test_what_a_configuration_names_and_is_not_there_is_an_error(config: Path) -> None:
+    with pytest.raises(ConfigError, match="nowhere"):
+        works(config, dataset={"name": "nowhere"})
+
+
+def test_weights_that_are_not_here_are_a_warning(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("FAIRSEQ2_CACHE_DIR", str(tmp_path / "cache"))
+    encoder = {"name": "omniASR_W2V_300M"}
+    assert works(config, model={"arch": "300m"}, pretrained_encoder=encoder)
+    assert "omniASR_W2V_300M" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("free", "gpus", "enough"), [(40, 1, True), (4, 1, False), (5, 8, True)])
+def test_the_memory_that_other_programs_leave_must_be_enough_on_each_gpu(
+    config: Path, monkeypatch: pytest.MonkeyPatch, free: int, gpus: int, enough: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (free * GIB, 40 * GIB))
+    settings: dict[str, Any] = {"mixed_precision": {"mode": "static"}, "data_parallelism": "fsdp"}
+    settings["freeze_feature_extractor"] = True
+    assert works(config, gpus, model={"arch": "300m"}, trainer=settings) == enough
+
+
+def test_too_little_disk_for_the_checkpoints_is_an_error(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    assert not works(config)

@@ -1,0 +1,92 @@
+"""Sweeps: what is refused, and the names of the runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.planning.sweep import combinations, run_sweep
+from danish_asr.recipe.entry import Request
+from tests.running import CONFIG, arguments, same_weights, train
+
+ROOT = Path(__file__).parents[2]
+
+
+DEMO = [ROOT / "configs" / "demo.yaml"]
+
+
+RATES = "optimizer.config.lr=1e-3,2e-3"
+
+
+@pytest.mark.parametrize(
+    ("over", "key"),
+    [
+        ("optimizer.config.lrr=1,2", "optimizer.config.lrr"),
+        ("common.seed=", "common.seed="),
+        ("optimizer.config.lr=1e-3,abc", "abc"),
+        ("dataset.speed_factors=[0.9", "bracket"),
+    ],
+)
+def test_a_fault_of_the_values_is_found_before_a_run_starts(
+    tmp_path: Path, over: str, key: str
+) -> None:
+    request = Request(output_dir=tmp_path / "out", config_files=DEMO)
+    with pytest.raises(ConfigError, match=key.replace("[", r"\[")):
+        run_sweep(request, [over])
+    with pytest.raises(ConfigError, match="1 to 2"):
+        run_sweep(request, [RATES], only=3)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_is_named_by_its_values() -> None:
+    speeds = "dataset.speed_factors=[],[0.9, 1.1]"
+    runs = combinations([RATES, speeds, "dataset.train_where=age > 5,age < 5"])
+    assert [*runs][:3] == [
+        "lr_0.001__speed_factors___train_where_age-5",
+        "lr_0.001__speed_factors___train_where_age-5-2",
+        "lr_0.001__speed_factors_0.9-1.1__train_where_age-5",
+    ]
+    assert len(runs) == 8
+
+
+def sweep(out: Path, dataset: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = ["sweep", str(out), "-c", str(CONFIG), *arguments(out, dataset)[4:], *options]
+    return subprocess.run(
+        [sys.executable, "-m", "danish_asr", *command],
+        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_after_a_failure_and_a_run_learns_as_if_it_were_alone(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    out = tmp_path / "out"
+    ended = sweep(out, dataset, "--over", "dataset.train_split=none,train")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    log = (out / "train_split_none.log").read_text(encoding="utf-8")
+    assert "dataset.train_split" in log
+    assert "train_split_none: failed with status 2" in ended.stdout
+    assert same_weights(out / "train_split_train", finished_run)
+    assert "train_split_train" in ended.stdout
+
+
+@pytest.mark.slow
+def test_a_sweep_does_not_train_a_finished_run_of_models_only_again(
+    tmp_path: Path, dataset: Path
+) -> None:
+    out, models = tmp_path / "out", "regime.save_model_only=true"
+    run = out / "seed_1"
+    assert train(run, dataset, models, "common.seed=1") == 0
+    # Training again would give the same weights in new files.
+    before = {file: file.stat().st_ino for file in run.rglob("*.pt")}
+    ended = sweep(out, dataset, models, "--over", "common.seed=1")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert {file: file.stat().st_ino for file in run.rglob("*.pt")} == before
+    assert str(run) in (out / "seed_1.log").read_text(encoding="utf-8")

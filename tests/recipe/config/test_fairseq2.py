@@ -1,0 +1,145 @@
+"""Configurations with every key of upstream's own files load, and keep their meaning.
+
+Upstream's YAML files are not part of its wheel; their keys and values are listed here.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.base.config_tree import flatten, merge
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
+from danish_asr.scoring.predictions import read_predictions
+from tests.running import evaluate
+
+Tree = dict[str, Any]
+
+
+COMMON: Tree = from_yaml("""
+dataset:
+  name: example_dataset
+  train_split: train
+  valid_split: dev
+  storage_mode: MIXTURE_PARQUET
+  task_mode: ASR
+  mixture_parquet_storage_config:
+    dataset_summary_path: /path/to/your/dataset/language_distribution_0.tsv
+    beta_corpus: 0.5
+    beta_language: 0.5
+    fragment_loading: {cache: True}
+  asr_task_config: {batch_shuffle_window: 1, normalize_audio: True}
+tokenizer: {name: omniASR_tokenizer_v1}
+trainer: {freeze_encoder_for_n_steps: 0, mixed_precision: {dtype: torch.bfloat16}}
+""")
+
+
+PLAIN = merge(
+    COMMON,
+    from_yaml("""
+dataset:
+  asr_task_config:
+    min_audio_len: 32_000
+    max_audio_len: 960_000
+    max_num_elements: 960_000
+    example_shuffle_window: 1
+optimizer: {config: {lr: 5e-05}}
+trainer: {grad_accumulation: {num_batches: 4}}
+regime:
+  num_steps: 20_000
+  validate_after_n_steps: 0
+  validate_every_n_steps: 1000
+  checkpoint_every_n_steps: 1000
+  publish_metrics_every_n_steps: 200
+"""),
+)
+
+
+RECOMMENDED = merge(
+    COMMON,
+    from_yaml("""
+dataset:
+  asr_task_config:
+    max_audio_len: 960_000
+    max_num_elements: 7_680_000
+    example_shuffle_window: 0
+optimizer: {config: {lr: 1e-05}}
+trainer: {grad_accumulation: {num_batches: 1}}
+regime:
+  num_steps: 5_000
+  validate_every_n_steps: 500
+  checkpoint_every_n_steps: 500
+  publish_metrics_every_n_steps: 500
+  validate_after_n_steps: 500
+  checkpoint_after_n_steps: 500
+  publish_metrics_after_n_steps: 500
+"""),
+)
+
+
+NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
+
+
+FROM_ENCODER: Tree = {
+    "model": {"family": "wav2vec2_asr", "arch": "300m"},
+    "pretrained_encoder": {"name": "omniASR_W2V_300M"},
+}
+
+
+SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
+
+
+TRAINING = {
+    "ctc-finetune": NAMED | PLAIN,
+    "ctc-finetune-recommendation": NAMED | RECOMMENDED,
+    "ctc-from-encoder": merge(FROM_ENCODER, PLAIN, SLOW_START),
+}
+
+
+EVALUATION = merge(
+    {"dataset": COMMON["dataset"]},
+    from_yaml("""
+model: {name: omniASR_LLM_300M_v2}
+tokenizer: {name: omniASR_tokenizer_written_v2}
+dataset:
+  _del_: [train_split]
+  mixture_parquet_storage_config:
+    fragment_loading: {cache: True, num_parallel_fragments: 2, nb_prefetch: 2}
+  asr_task_config:
+    min_audio_len: 32_000
+    max_audio_len: 320_000
+    max_num_elements: 320_000
+    example_shuffle_window: 1
+"""),
+)
+
+
+@pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
+def test_every_key_of_a_file_is_used(name: str) -> None:
+    tree = TRAINING.get(name, EVALUATION)
+    config = load(tree, where=name)
+    dtypes = {"torch.bfloat16": "bfloat16"}
+    expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
+    unused = {*ineffective_keys(tree), *ONLY_DEFAULT}
+    used = {key: value for key, value in expected.items() if key not in unused}
+    assert used.items() <= dict(flatten(unstructure(config))).items()
+
+
+def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, data reading: upstream ignores its partition filters outside training."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    own = [
+        *("model.name=finished", "model.config_overrides=null", "tokenizer.name=finished"),
+        *("evaluator.where=corpus = 'coral_read_aloud'", "evaluator.label=read_aloud"),
+        *("evaluator.amp=false", "evaluator.checkpoint=none", "evaluator.split=dev"),
+    ]
+    file, run = tmp_path / "upstream.yaml", tmp_path / "run"
+    file.write_text(to_yaml(EVALUATION))
+    assert evaluate(run, dataset, *own, config=file) == 0
+    (written,) = run.glob("eval/finished/dev/**/predictions.jsonl")
+    predictions = list(read_predictions(written))
+    assert {p.corpus for p in predictions} == {"coral_read_aloud"}
+    assert len(predictions) == 6

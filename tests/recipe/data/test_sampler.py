@@ -1,0 +1,219 @@
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
+
+from danish_asr.recipe.config.schema import DatasetSection, TaskSection, WeightConfig
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.data.sampler import (
+    BUCKETING_ROWS,
+    Batches,
+    BatchLimits,
+    Sharding,
+    corpus_shares,
+    epoch_entries,
+    evaluation_batches,
+    mix_table,
+    repeats_of,
+    training_batches,
+)
+from tests.shards import task, write_dataset
+
+Lengths = NDArray[np.int32]
+
+
+LENGTHS = st.lists(st.integers(1, 320_000), min_size=1, max_size=300).map(
+    lambda values: np.array(values, np.int32)
+)
+
+
+TASKS = st.builds(
+    task,
+    max_num_elements=st.integers(1, 2_000_000),
+    num_seqs_multiple_of=st.integers(1, 8),
+    example_shuffle_window=st.integers(0, 1),
+    batch_shuffle_window=st.integers(0, 1),
+)
+
+
+def limits_of(config: TaskSection) -> BatchLimits:
+    return BatchLimits.of(DatasetSection(asr_task_config=config))
+
+
+def batches_of(lengths: Lengths, config: TaskSection, *, seed: int = 1, epoch: int = 0) -> Batches:
+    """Training batches of rows in row groups of ten."""
+    rows = np.arange(len(lengths), dtype=np.int32)
+    section = DatasetSection(asr_task_config=config)
+    return training_batches(lengths, rows // 10, rows, section, seed=seed, epoch=epoch)
+
+
+def as_lists(batches: Batches) -> list[list[int]]:
+    return [part.tolist() for part in np.split(batches.rows, batches.offsets[1:-1])]
+
+
+@given(LENGTHS, TASKS)
+def test_batches_hold_every_row_once_and_exceed_no_limit_but_for_a_single_longer_row(
+    lengths: Lengths, config: TaskSection
+) -> None:
+    evaluated = evaluation_batches(lengths, limits_of(config))
+    for batches in (batches_of(lengths, config), evaluated):
+        samples, counts = batches.padded_samples(lengths), np.diff(batches.offsets)
+        assert sorted(batches.rows.tolist()) == list(range(len(lengths)))
+        assert ((counts == 1) | (samples <= config.max_num_elements)).all()
+    assert evaluated.memory(lengths)[0] == evaluated.memory(lengths).max()
+
+
+@given(LENGTHS, TASKS, st.integers(1, 3), st.integers(1, 3), st.integers(0, 4))
+def test_the_largest_batches_that_are_left_fill_the_next_two_steps_from_small_to_large(
+    lengths: Lengths, config: TaskSection, world: int, accumulate: int, position: int
+) -> None:
+    batches = batches_of(lengths, config)
+    position = min(position, len(batches))
+    steps = min(2, (len(batches) - position) // (world * accumulate))
+    end = position + steps * world * accumulate
+
+    order = Sharding(0, world, accumulate).largest_first(batches.memory(lengths), position)
+    ordered = batches.take(order)
+
+    before, after, memory = as_lists(batches), as_lists(ordered), ordered.memory(lengths)
+    assert memory[end:].max(initial=0) <= memory[position:end].min(initial=np.inf)
+    assert after[:position] == before[:position]
+    others = [batch for batch in before[position:] if batch in after[end:]]
+    assert after[end:] == others, "they keep their order"
+    # What the processes read at the same time, in the order of reading.
+    together = memory[position:end].reshape(steps, world, accumulate).swapaxes(1, 2).ravel()
+    assert (np.diff(together) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        # Upstream rounds 960,000 down to a multiple of max_audio_len (TRAPS, max_num_elements).
+        ({}, [20] * 5),
+        # A row of 3 s counts as 3 + 3²/6 = 4.5 s.
+        ({"quadratic": 96_000}, [13] * 7 + [9]),
+        ({"multiple_of": 8}, [16] * 6 + [4]),
+    ],
+)
+def test_full_batches_use_the_limit(limits: dict[str, Any], sizes: list[int]) -> None:
+    equal = np.full(100, 48_000, np.int32)
+    batches = evaluation_batches(equal, BatchLimits(max_samples=960_000, **limits))
+    assert np.diff(batches.offsets).tolist() == sizes
+
+
+def companions(seed: int, epoch: int) -> set[frozenset[int]]:
+    lengths = np.random.default_rng(0).integers(16_000, 320_000, 3_000).astype(np.int32)
+    config = task(max_num_elements=1_000_000, example_shuffle_window=0)
+    return {*map(frozenset, as_lists(batches_of(lengths, config, seed=seed, epoch=epoch)))}
+
+
+@pytest.mark.parametrize("other", [(1, 1), (2, 0)], ids=["epoch", "seed"])
+def test_a_row_meets_others_in_another_epoch(other: tuple[int, int]) -> None:
+    assert companions(1, 0) == companions(1, 0)
+    assert len(companions(1, 0) & companions(*other)) < len(companions(1, 0)) / 10
+
+
+def rows_per_step(
+    batches: Batches, world: int, accumulate: int, *, keep_all: bool
+) -> list[list[list[list[int]]]]:
+    """Per step, process and batch the rows."""
+    shards = [Sharding(rank, world, accumulate) for rank in range(world)]
+    steps = [shard.steps(batches, 0, keep_all=keep_all) for shard in shards]
+    return [
+        [[batches.rows[slice(*span)].tolist() for span in step] for step in both]
+        for both in zip(*steps, strict=True)
+    ]
+
+
+def test_batches_keep_the_order_of_their_rows_unless_they_are_shuffled() -> None:
+    lengths = np.random.default_rng(1).integers(8_000, 80_000, 2 * BUCKETING_ROWS).astype(np.int32)
+    limits = {"max_num_elements": 161_000, "example_shuffle_window": 1}
+    in_order = as_lists(batches_of(lengths, task(**limits, batch_shuffle_window=1)))
+    # The rows that are sorted together come before all others.
+    assert BUCKETING_ROWS in np.cumsum([len(batch) for batch in in_order])
+    shuffled = as_lists(batches_of(lengths, task(**limits, batch_shuffle_window=0)))
+    assert shuffled != in_order
+    assert sorted(shuffled) == sorted(in_order)
+    mixed = batches_of(
+        lengths, task(max_num_elements=161_000, example_shuffle_window=0, batch_shuffle_window=1)
+    )
+    assert len({*mixed.rows[:BUCKETING_ROWS] // 10}) > BUCKETING_ROWS // 10
+
+
+@pytest.mark.parametrize("keep_all", [False, True], ids=["training", "evaluation"])
+@given(lengths=LENGTHS, config=TASKS, world=st.integers(1, 5), accumulate=st.integers(1, 4))
+def test_a_row_goes_to_one_process_and_only_training_leaves_out_fewer_rows_than_processes(
+    *, lengths: Lengths, config: TaskSection, world: int, accumulate: int, keep_all: bool
+) -> None:
+    steps = rows_per_step(batches_of(lengths, config), world, accumulate, keep_all=keep_all)
+
+    read = [row for step in steps for process in step for batch in process for row in batch]
+    assert len({*read}) == len(read)
+    assert len(lengths) - len(read) in (range(1) if keep_all else range(world))
+    if not keep_all:  # all processes read as many batches in a step
+        for step in steps:
+            counts = {len(process) for process in step}
+            assert len(counts) == 1
+            assert 0 < counts.pop() <= accumulate
+
+
+KEPT = np.arange(50, dtype=np.int32)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> DanishAsrDataset:
+    counts = {("a", "train"): 40, ("b", "train"): 10, ("c", "test"): 5}
+    return DanishAsrDataset(write_dataset(tmp_path_factory.mktemp("d"), counts))
+
+
+def times(repeats: NDArray[np.float64], epoch: int) -> NDArray[np.int64]:
+    """How often an epoch shows each row."""
+    return np.bincount(epoch_entries(KEPT, repeats, seed=1, epoch=epoch), minlength=50)
+
+
+def test_the_shares_are_upstreams(tmp_path: Path) -> None:
+    path = tmp_path / "language_distribution_0.tsv"
+    path.write_text("corpus\tlanguage\thours\na\tdan_Latn\t521.46\nb\tdan_Latn\t150\n")
+    theirs = MixtureParquetStorage.get_partition_weights_from_betas(str(path), 0.5, 1.0)
+
+    shares = corpus_shares(np.array([521.46, 150]), 0.5)
+
+    by_corpus = {key.corpus: share for key, share in theirs.items()}
+    assert by_corpus == pytest.approx(dict(zip("ab", shares.tolist(), strict=True)))
+
+
+def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(
+    dataset: DanishAsrDataset,
+) -> None:
+    """TRAPS, data reading: upstream's weights depend on the rows of the TSV per split."""
+    index = dataset.read_index("train")
+    repeats = repeats_of(index, KEPT, 0.5)
+    table = mix_table(index, KEPT, repeats)
+
+    is_b = (index.rows["corpus"] == "b").to_numpy().astype(int)
+    roots = np.sqrt(np.bincount(is_b, index.lengths))
+    shares = (roots / roots.sum()).tolist()
+    shown = np.bincount(is_b, index.lengths * times(repeats, 0))
+    assert re.findall(r"\S+%", table) == [f"{share:.1%}" for share in shares]
+    assert shown / shown.sum() == pytest.approx(shares, abs=0.02)
+    assert times(repeats, 0).min() == 1
+
+
+def test_a_row_comes_as_often_as_the_product_of_its_factors_says(dataset: DanishAsrDataset) -> None:
+    factors = {"corpus = 'b'": 2.5, "dialect = 'Fynsk'": 0.3}
+    weights = [WeightConfig(where=where, factor=factor) for where, factor in factors.items()]
+    index = dataset.read_index("train", weights=weights)
+    base = repeats_of(dataset.read_index("train"), KEPT, 0.0)
+    is_fynsk = (index.rows["dialect"] == "Fynsk").fill_null(value=False).to_numpy()
+    expected = np.where(KEPT >= 40, 2.5, 1.0) * base * np.where(is_fynsk, 0.3, 1.0)
+
+    repeats = repeats_of(index, KEPT, 0.0)
+
+    mean = np.mean([times(repeats, epoch) for epoch in range(200)], axis=0)
+    assert mean == pytest.approx(expected, abs=1 / 200)

@@ -1,0 +1,220 @@
+"""Transforms: what they do to length, level, spectrum and time, and what is refused."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from fairseq2.data.tokenizers import Tokenizer
+from fairseq2.datasets import Seq2SeqBatch
+from numpy.typing import NDArray
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import from_yaml
+from danish_asr.recipe.config.schema import DatasetSection
+from danish_asr.recipe.data.reader import BatchReader
+from danish_asr.recipe.data.transforms import (
+    Noise,
+    Reverb,
+    SpecAugment,
+    Transform,
+    transforms_of_training,
+)
+from tests.documented import blocks, script
+from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
+
+RATE = 16_000
+
+
+FACTORS = [0.9, 1.0, 1.1]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    counts = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13}
+    return write_dataset(tmp_path_factory.mktemp("dataset"), counts)
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+def batches(source: BatchReader) -> list[Seq2SeqBatch]:
+    """The rest of the epoch."""
+    return [batch for step in source for batch in step]
+
+
+def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: Tokenizer) -> None:
+    source = reader(root, tokenizer, speed_factors=FACTORS, accumulate=3)
+
+    read = batches(source)
+
+    speeds = set()
+    for batch in read:
+        assert batch.source_seqs.numel() <= 100_000
+        example: Any = batch.example
+        for wave, played, recorded in zip(
+            batch.source_seqs, batch.source_seq_lens or [], example["audio_size"], strict=True
+        ):
+            (speed,) = (factor for factor in FACTORS if round(recorded / factor) == played)
+            speeds.add(speed)
+            assert float(wave[:played].std()) == pytest.approx(1, abs=1e-3)
+            assert not wave[played:].any()
+    assert speeds == {*FACTORS}
+
+
+# 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
+@pytest.mark.parametrize(
+    ("limits", "text", "factor", "played"),
+    [
+        ({"min_audio_len": 14_546}, "hej", 1.1, 16_000),
+        ({"max_audio_len": 17_777}, "hej", 0.9, 16_000),
+        ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
+        ({}, "ab" * 23, 1.1, 16_000),
+        ({}, "ab" * 22 + "a", 1.1, 14_545),
+    ],
+)
+def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    *,
+    limits: dict[str, Any],
+    text: str,
+    factor: float,
+    played: int,
+) -> None:
+    write_shard(tmp_path, [utterance(0, audio_size=16_000, text=text)])
+
+    source = reader(tmp_path, tokenizer, speed_factors=[factor], task_config=task(**limits))
+
+    assert [batch.source_seq_lens for batch in batches(source)] == [[played]]
+
+
+@pytest.mark.parametrize(
+    ("entry", "keys"),
+    [
+        ({"probability": 0.5}, ["transforms[0].name"]),
+        ({"name": "no_such_module:Noise"}, ["transforms[0].name"]),
+        ({"name": "spec_augment"}, ["transforms[0].probability"]),
+        (
+            {"name": "spec_augment", "probability": "x", "max_tim": 3},
+            ["transforms[0].probability", "transforms[0].max_tim"],
+        ),
+        ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[0].least_db"]),
+        ({"name": "noise", "folder": "/nowhere"}, ["transforms[0]"]),
+    ],
+)
+def test_an_impossible_transform_is_refused_with_its_keys(
+    entry: dict[str, object], keys: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        transforms_of_training(DatasetSection(transforms=[entry]))
+    named = [fault.split()[0].removeprefix("dataset.") for fault in refused.value.faults]
+    assert named == keys
+
+
+def spectrum(wave: NDArray[np.float32]) -> torch.Tensor:
+    window = torch.hann_window(400)
+    return torch.stft(torch.from_numpy(wave), 400, 200, window=window, return_complex=True).abs()
+
+
+def test_spec_augment_masks_a_band_of_frequencies_and_at_most_a_quarter_of_the_time() -> None:
+    wave = waveform(16_000, 5)
+
+    in_frequency = SpecAugment(probability=1.0, max_frequency=40, max_time=0)(wave.copy(), rng())
+    in_time = SpecAugment(probability=1.0, max_frequency=0)
+    masked = [in_time(wave.copy(), np.random.default_rng(seed)) for seed in range(30)]
+
+    quiet = spectrum(in_frequency).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
+    assert 15 <= int(quiet.sum()) <= 42
+    assert int(torch.diff(quiet.nonzero().squeeze()).max()) == 1
+    assert 0.1 < max(float((np.abs(wave) < 1e-4).mean()) for wave in masked) <= 0.25
+
+
+def speech(seconds: float = 2.0) -> NDArray[np.float32]:
+    """A low, a middle and a high tone."""
+    moment = np.arange(int(seconds * RATE)) / RATE
+    tones = sum(np.sin(2 * np.pi * f * moment) for f in (100, 1_000, 7_000))
+    return np.asarray(0.1 * tones, np.float32)
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Noise in stereo at another rate in a folder below, short noise, and a room with one echo."""
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "noise" / "free-sound").mkdir(parents=True)
+    noise = np.random.default_rng(0).normal(0, 0.05, (44_100, 2))
+    soundfile.write(folder / "noise" / "free-sound" / "a.WAV", noise, 44_100)
+    (folder / "short").mkdir()
+    soundfile.write(folder / "short" / "b.wav", noise[:10_000, 0], RATE, "FLOAT")
+    (folder / "rooms").mkdir()
+    room = np.zeros(4_000)
+    room[200], room[1_800] = 0.8, 0.4
+    soundfile.write(folder / "rooms" / "room.wav", room, RATE)
+    return folder
+
+
+@pytest.mark.parametrize("folder", ["noise", "short", "rooms"])
+def test_noise_has_the_ratio_that_was_drawn(folder: str, recordings: Path) -> None:
+    clean = speech()
+    transform = Noise(folder=str(recordings / folder), least_db=12, most_db=12)
+    added = transform(clean.copy(), rng()) - clean
+    ratio = 10 * np.log10(np.mean(clean**2) / np.mean(added**2))
+    assert ratio == pytest.approx(12, abs=0.01)
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.5, 3.7])
+def test_a_room_is_the_convolution_with_its_response_from_the_direct_sound_on(
+    recordings: Path, seconds: float
+) -> None:
+    response, _ = soundfile.read(recordings / "rooms" / "room.wav")
+    clean = np.random.default_rng(3).normal(0, 0.1, int(seconds * RATE)).astype(np.float32)
+    expected = np.convolve(clean, response[200:])[: len(clean)]
+    expected *= np.sqrt(np.mean(clean**2) / np.mean(expected**2))
+    wet = Reverb(folder=str(recordings / "rooms"))(clean.copy(), rng())
+    assert wet == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [Noise, Reverb])
+def test_a_transform_follows_from_the_generator_and_leaves_silence_alone(
+    kind: type[Any], recordings: Path
+) -> None:
+    folder, wave, silence = str(recordings / "noise"), speech(), np.zeros(1_000, np.float32)
+    always: Transform = kind(folder=folder)
+    never: Transform = kind(folder=folder, probability=0.0)
+
+    assert np.array_equal(always(wave.copy(), rng()), always(wave.copy(), rng()))
+    assert not np.array_equal(always(wave.copy(), rng()), wave)
+    assert np.array_equal(never(wave.copy(), rng()), wave)
+    assert np.array_equal(always(silence.copy(), rng()), silence)
+
+
+def waves(root: Path, tokenizer: Tokenizer, **options: Any) -> dict[str, torch.Tensor]:
+    return {
+        name: wave[:samples]
+        for batch in batches(reader(root, tokenizer, **options))
+        for name, wave, samples in zip(
+            cast(Any, batch.example)["id"], batch.source_seqs, batch.source_seq_lens, strict=True
+        )
+    }
+
+
+def test_the_transform_of_the_documentation_acts_and_repeats_itself(
+    tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = "docs/howto/extend.md"
+    (config,) = ("\n".join(lines) for language, lines in blocks(page) if language == "yaml")
+    (tmp_path / "noise.py").write_text(script(page, "noise.py"), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    write_shard(tmp_path, [utterance(number) for number in range(20)])
+
+    plain = waves(tmp_path, tokenizer)
+    noisy, again = (waves(tmp_path, tokenizer, **from_yaml(config)["dataset"]) for _ in range(2))
+    assert noisy.keys() == plain.keys()
+    for name, wave in plain.items():
+        assert torch.equal(noisy[name], again[name])
+        # Noise at 10 to 40 dB below: correlated, not equal.
+        correlation = torch.corrcoef(torch.stack([wave, noisy[name]]))[0, 1]
+        assert 0.94 < correlation < 0.99999

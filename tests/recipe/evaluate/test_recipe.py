@@ -1,0 +1,269 @@
+"""What an evaluation measures of each row, also of the rows that were trained on."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import soundfile
+import torch
+
+from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.errors import EXIT_STOPPED, ConfigError
+from danish_asr.base.files import sha256_of, to_yaml
+from danish_asr.decoding.ctc import GreedyDecoder
+from danish_asr.inference.model import load_model
+from danish_asr.recipe.data.audio import decode
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.evaluate.recipe import select
+from danish_asr.recipe.run.advice import LOSS
+from danish_asr.recipe.run.run_directory import (
+    EVALUATION,
+    PREDICTIONS,
+)
+from danish_asr.scoring.predictions import Prediction, read_predictions
+from tests.forks import in_processes
+from tests.running import (
+    after_each_batch,
+    arguments,
+    eval_main,
+    evaluate,
+    metrics,
+)
+
+
+def transcribe_with_omnilingual(args: list[str]) -> None:
+    from omnilingual_asr.models.inference.pipeline import (  # noqa: PLC0415 - in a new process
+        ASRInferencePipeline,
+    )
+
+    pipeline = ASRInferencePipeline(args[0], device="cpu", dtype=torch.float32)
+    print(pipeline.transcribe(args[1:], batch_size=1))  # noqa: T201
+
+
+def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = tmp_path / "finished"
+    shutil.copytree(finished_run, run)
+    assert evaluate(run, dataset) == 0
+    file = run / "eval" / "best" / "test" / "predictions.jsonl"
+    hypotheses = {p.id: p.hypothesis for p in read_predictions(file)}
+    index = DanishAsrDataset(dataset).read_index("test")
+    identifier = index.rows["id"][0]
+    audio = tmp_path / "speech.flac"
+    audio.write_bytes(bytes(index.audio.read(0)))
+    assert soundfile.info(audio).samplerate == 16_000
+    cards, args = str(run / "cards"), ["finished", str(audio)]
+    printed = in_processes(1, transcribe_with_omnilingual, args, DANISH_ASR_ASSETS=cards)
+    assert printed.splitlines()[-1] == repr([hypotheses[identifier]])
+
+
+def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    """TRAPS, validation: upstream writes no ids and decodes references from tokens."""
+    run, two = tmp_path / "run", tmp_path / "two"
+    for copy in (run, two):
+        shutil.copytree(finished_run, copy)
+    for split, count in {"dev": 12, "test": 16, "test_coral_conversation": 8}.items():
+        assert evaluate(run, dataset, f"evaluator.split={split}") == 0
+        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+        index = DanishAsrDataset(dataset).read_index(split)
+        expected = dict(index.rows.select("id", "text").iter_rows())
+        assert {p.id: p.reference for p in predictions} == expected
+        assert len(predictions) == count
+        assert {p.split for p in predictions} == {split}
+        assert any(p.reference != p.reference.lower() for p in predictions)
+    # Two processes score the same rows as one.
+    in_processes(2, eval_main, arguments(two, dataset))
+    file = Path("eval", "best", "test", "predictions.jsonl")
+    assert (run / file).read_bytes() == (two / file).read_bytes()
+
+
+def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(finished_run, run)
+    shutil.copytree(dataset, other)
+    config = read_yaml(run / "config.yaml")
+    config["dataset"]["config_overrides"] = {"data": f"{dataset}/version=0"}
+    (run / "config.yaml").write_text(to_yaml(config))
+    assert evaluate(run, dataset, f"dataset.config_overrides={{data: {other}/version=0}}") == 0
+    assert [path.name for path in (run / "eval" / "best").iterdir()] == ["test@other"]
+
+
+FOLDER = Path("eval", "best", "train")
+
+
+TRAIN = "evaluator.split=train"
+
+
+def predictions(run: Path) -> list[Prediction]:
+    return list(read_predictions(run / FOLDER / "predictions.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path) -> Path:
+    """A run with an evaluation of its training split, which has two more columns."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = shutil.copytree(finished_run, folder / "evaluated")
+    root = shutil.copytree(dataset, folder / "tiny")
+    for path in root.glob("version=0/*/split=train/**/*.parquet"):
+        table = pq.read_table(path, partitioning=None)
+        places = pa.array(f"place {number}" for number in range(len(table)))
+        table = table.append_column("place", places).append_column("_row", places)
+        pq.write_table(table, path)
+    assert evaluate(run, dataset, TRAIN, f"dataset.config_overrides={{data: {root}}}") == 0
+    return run
+
+
+def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Path) -> None:
+    extra = [row.extra for row in predictions(evaluated)]
+    assert all({*values} == {"place"} for values in extra)
+    assert "place 1" in [values["place"] for values in extra]
+
+
+def test_an_evaluation_has_the_corpora_of_its_dataset_that_share_people(evaluated: Path) -> None:
+    about = json.loads((evaluated / FOLDER / "evaluation.json").read_text())
+    assert about["share_people"] == [["coral_conversation", "coral_read_aloud"]]
+
+
+def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluated: Path) -> None:
+    rows = predictions(evaluated)
+    about = json.loads((evaluated / FOLDER / "evaluation.json").read_text())
+    metrics = json.loads((evaluated / FOLDER / "metrics" / "eval.jsonl").read_text())
+    assert len(rows) == about["rows"]["train"]
+    characters = [round((row.duration or 0) / (row.seconds_per_character or 1)) for row in rows]
+    pairs = [(row.loss, count) for row, count in zip(rows, characters, strict=True)]
+    with_loss = [(loss, count) for loss, count in pairs if loss is not None]
+    total = sum(loss * count for loss, count in with_loss)
+    assert total / sum(count for _, count in with_loss) == pytest.approx(
+        metrics["Loss (nats per character)"], rel=1e-3
+    )
+    assert all(0 < (row.confidence or 0) <= 1 for row in rows)
+
+
+def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
+    evaluated: Path, dataset: Path
+) -> None:
+    """transcribe and evaluate have one forward pass; they once read different audio."""
+    index = DanishAsrDataset(dataset).read_index("train")
+    waveforms = [np.empty(samples, np.float32) for samples in index.lengths]
+    for row, waveform in enumerate(waveforms):
+        decode(index.audio.read(row), waveform)
+    model = load_model(evaluated, device="cpu")
+    texts = GreedyDecoder(model.tokenizer)(model.log_probs(waveforms))
+    assert dict(zip(index.rows["id"], texts, strict=True)) == {
+        row.id: row.hypothesis for row in predictions(evaluated)
+    }
+
+
+NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}
+
+
+OF_UPSTREAM = {**NAMED, "dataset": {"name": "tiny", "valid_split": "dev"}}
+
+
+TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_split": "dev"}}
+
+
+@pytest.mark.parametrize(
+    ("tree", "split"), [(NAMED, "test"), (OF_UPSTREAM, "dev"), (TRAINING, "test")]
+)
+def test_without_a_run_the_named_model_is_scored(
+    tmp_path: Path, tree: dict[str, Any], split: str
+) -> None:
+    selection = select(tmp_path / "new", tree, where="the test")
+    assert selection.step is None
+    assert selection.output_dir == tmp_path / "new" / "eval" / "omniASR_CTC_300M" / split
+
+
+@pytest.mark.parametrize("tree", [{}, NAMED, OF_UPSTREAM, TRAINING])
+def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[str, Any]) -> None:
+    tree = {"dataset": {"name": "tiny"}, **tree}
+    selection = select(finished_run, tree, where="the test")
+    assert selection.step in {2, 4}
+    assert selection.output_dir == finished_run / "eval" / "best" / "test"
+
+
+def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        select(tmp_path, {"dataset": {"name": "tiny"}}, where="the test")
+    (fault,) = refused.value.faults
+    assert fault.startswith("evaluator.checkpoint")
+
+
+def test_an_evaluation_is_written_again_also_of_another_checkpoint(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    file = run / "eval" / "best" / "test" / EVALUATION
+    assert evaluate(run, dataset) == 0
+    first = json.loads(file.read_text())
+    assert first["predictions_sha256"] == sha256_of(file.with_name(PREDICTIONS))
+    assert file.with_name("report.html").is_file()
+    scores = run / "checkpoints" / "scores"
+    best, other = (2, 4) if first["step"] == 2 else (4, 2)
+    (scores / f"step_{best}.txt").write_text("-1000\n")
+    (scores / f"step_{other}.txt").write_text("0\n")
+    assert evaluate(run, dataset, "regime.score_profile=plain") == 0
+    again = json.loads(file.read_text())
+    assert again["step"] == other
+    document = json.loads(file.with_name("scores.json").read_text(encoding="utf-8"))
+    assert document["settings"]["profile"] == "plain"
+
+
+FILE = Path("eval", "best", "dev,test", PREDICTIONS)
+
+
+FEW_ROWS = (
+    *("evaluator.split='dev,test'", "dataset.asr_task_config.max_audio_len=16000"),
+    "dataset.asr_task_config.max_num_elements=32000",
+)
+
+
+def scores(run: Path) -> list[Any]:
+    """The loss and the error rates of each evaluation."""
+    titles = (LOSS, "Word Error Rate (WER)", "Character Error Rate (CER)")
+    return [tuple(row[title] for title in titles) for row in metrics(run / FILE.parent, "eval")]
+
+
+@pytest.fixture
+def run(tmp_path: Path, finished_run: Path) -> Path:
+    shutil.copytree(finished_run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_a_stopped_evaluation_ends_with_the_predictions_and_scores_of_an_undisturbed_one(
+    run: Path, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, validation: upstream ends with 0 at SIGUSR1, without predictions."""
+    undisturbed = shutil.copytree(run, tmp_path / "undisturbed")
+    assert evaluate(undisturbed, dataset, *FEW_ROWS) == 0
+
+    def stop(count: int) -> None:
+        if count == 5:
+            signal.raise_signal(signal.SIGUSR1)
+
+    with monkeypatch.context() as patch:
+        after_each_batch(patch, stop)
+        assert evaluate(run, dataset, *FEW_ROWS) == EXIT_STOPPED
+    assert not (run / FILE).exists()
+    again: list[int] = []
+    after_each_batch(monkeypatch, again.append)
+    assert evaluate(run, dataset, *FEW_ROWS) == 0
+    assert (run / FILE).read_bytes() == (undisturbed / FILE).read_bytes()
+    assert scores(run) == scores(undisturbed)
+    assert len(again) == 12
+
+
+def test_a_time_limit_stops_an_evaluation(run: Path, dataset: Path) -> None:
+    assert evaluate(run, dataset, *FEW_ROWS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
+    assert not (run / FILE).exists()

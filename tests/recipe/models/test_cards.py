@@ -1,0 +1,208 @@
+"""A finished run: a model with a name, and a record of its environment."""
+
+import json
+import re
+from pathlib import Path
+from urllib.request import url2pathname
+
+import pytest
+import torch
+from fairseq2.assets import AssetCard
+from fairseq2.models.wav2vec2 import Wav2Vec2Config
+from fairseq2.models.wav2vec2.factory import create_wav2vec2_model
+from fairseq2.utils.structured import StandardValueConverter
+
+from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.files import to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.recipe.config.schema import AsrConfig, ModelSection
+from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
+from danish_asr.recipe.run.run_directory import best_step
+from tests.running import copy_until, evaluate, metrics, train, weights
+
+
+def test_a_later_run_starts_from_the_finished_model_by_name(
+    tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, names: checkpoints of a run have neither a tokenizer nor a name."""
+    monkeypatch.setenv("DANISH_ASR_ASSETS", str(finished_run / "cards"))
+    run = tmp_path / "run"
+    named = ["model={name: finished}", "regime.num_steps=2", "trainer.freeze_encoder_for_n_steps=2"]
+    assert train(run, dataset, *named) == 0
+    card = read_yaml(finished_run / "cards" / "finished.yaml")
+    step = int(Path(card["checkpoint"]).parent.name.removeprefix("step_"))
+    before, after = weights(finished_run, step), weights(run, 2)
+    encoder = "encoder.layers.0.ffn.inner_proj.weight"
+    assert torch.equal(before[encoder], after[encoder])
+    assert not torch.equal(before["final_proj.weight"], after["final_proj.weight"])
+    assert read_yaml(run / "config.yaml")["tokenizer"]["name"] == "finished"
+
+
+def weight_files(run: Path) -> dict[Path, int]:
+    """The files of a run's weights and their inodes: the same weights may be in a new file."""
+    return {file: file.stat().st_ino for file in run.rglob("sdp_*.pt")}
+
+
+def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    before, rows = weight_files(run), [metrics(run, kind) for kind in ("train", "valid")]
+    tokenizer = (run / "checkpoints" / "tokenizer.model").stat().st_ino
+    capsys.readouterr()
+    assert train(run, dataset, models, "optimizer.config.lr=1e-2") == 2
+    refused = capsys.readouterr().err
+    assert f"model.path={run}" in refused
+    assert "optimizer.config.lr" in refused
+    assert train(run, dataset, models) == 0
+    assert f"model.path={run}" in capsys.readouterr().err
+    assert weight_files(run) == before
+    assert [metrics(run, kind) for kind in ("train", "valid")] == rows
+    assert (run / "checkpoints" / "tokenizer.model").stat().st_ino == tokenizer
+
+
+def test_a_run_of_models_only_that_has_stopped_early_is_complete(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, models = tmp_path / "run", "regime.save_model_only=true"
+    assert train(run, dataset, models) == 0
+    file = run / "metrics" / "valid.jsonl"
+    rows = [row | {"Word Error Rate (WER)": 90 + row["Step"]} for row in metrics(run, "valid")]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    before, longer = weight_files(run), (models, "regime.num_steps=8")
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=2") == 2
+    assert train(run, dataset, *longer, "regime.early_stopping_patience=1") == 0
+    assert weight_files(run) == before
+
+
+def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_until(2, finished_run, tmp_path / "run")
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" not in capsys.readouterr().err
+    before = weight_files(run)
+    assert train(run, dataset) == 0
+    assert "regime.num_steps" in capsys.readouterr().err
+    assert weight_files(run) == before
+
+
+def start_of_a_training(model: Path) -> AssetCard:
+    """The card of what ``model.path`` means."""
+    config = with_named_model(AsrConfig(model=ModelSection(path=model)))
+    return Assets(config.common.assets).find("model.name", config.model.name or "")
+
+
+def place_of_weights(card: AssetCard) -> Path:
+    return Path(url2pathname(card.field("checkpoint").as_uri().path)).resolve()
+
+
+@pytest.mark.parametrize("change", ["score", "gone", "export"])
+def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
+    tmp_path: Path, finished_run: Path, change: str
+) -> None:
+    run = copy_until(2 if change == "gone" else 4, finished_run, tmp_path / "run")
+    if change == "score":  # the card names step 4
+        (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    elif change == "export":
+        (run / "config.json").write_text("{}")
+    step = 4 if change == "export" else 2
+    for card in (start_of_a_training(run), open_model(run).card):
+        assert place_of_weights(card) == run / "checkpoints" / f"step_{step}" / "model"
+
+
+def test_the_model_path_of_a_copy_that_was_trained_longer_is_its_best_checkpoint(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = copy_until(4, finished_run, tmp_path / "longer")
+    assert train(run, dataset, "regime.num_steps=6") == 0
+    assert {file.name for file in run.glob("cards/*.yaml")} == {"finished.yaml", "longer.yaml"}
+    card = start_of_a_training(run)
+    assert place_of_weights(card) == run / "checkpoints" / f"step_{best_step(run)}" / "model"
+    assert place_of_weights(card) == place_of_weights(open_model(run).card)
+
+
+def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
+    tmp_path: Path, finished_run: Path
+) -> None:
+    """A run that began with it would otherwise be refused when it continues."""
+    run = copy_until(4, finished_run, tmp_path / "run")
+    for name in ("a", "run"):
+        card = read_yaml(run / "cards" / "finished.yaml") | {"name": name}
+        (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+    assert start_of_a_training(run).name == "run"
+
+
+@pytest.mark.parametrize("place", ["", "checkpoints/step_2"])
+def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
+    tmp_path: Path, dataset: Path, finished_run: Path, place: str
+) -> None:
+    """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
+    own = [f"model={{path: {finished_run / place}}}", "regime.num_steps=2"]
+    run, head = tmp_path / "run", "final_proj.weight"
+    assert train(run, dataset, *own) == 0
+    assert evaluate(run, dataset, *own, "evaluator.checkpoint=last") == 0
+    assert weights(run, 2)[head].shape == weights(finished_run, 2)[head].shape
+
+
+def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TRAPS, names: nothing upstream holds a tokenizer's symbols against the model's head."""
+    file = tmp_path / "other.model"
+    file.write_bytes(build_char_tokenizer("abc"))
+    other = [f"tokenizer.path={file}", "tokenizer.family=char_tokenizer"]
+    own = [f"model={{path: {finished_run}}}", *other]
+    assert train(tmp_path / "run", dataset, *own) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"tokenizer has \d+ symbols, but the head of 'finished' has \d+", error)
+
+
+def write_encoder(folder: Path) -> dict[str, torch.Tensor]:
+    """Save a wav2vec2 model with the encoder of ``tiny``, and its card ``pretrained``."""
+    config = Wav2Vec2Config(
+        encoder_config=tiny().encoder_config, final_dim=32, quantized_dim=32, num_codebook_entries=8
+    )
+    torch.manual_seed(3)
+    state = create_wav2vec2_model(config).state_dict()
+    file = folder / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
+    file.parent.mkdir(parents=True)
+    torch.save(state, file, pickle_protocol=2)
+    card = {
+        "name": "pretrained",
+        "model_family": "wav2vec2",
+        "model_config": StandardValueConverter().unstructure(config),
+        "checkpoint": str(folder / "model"),
+    }
+    (folder / "pretrained.yaml").write_text(to_yaml(card))
+    return dict(state)
+
+
+def test_a_pretrained_encoder_gives_its_weights_below_a_new_head(
+    tmp_path: Path, dataset: Path
+) -> None:
+    encoder = write_encoder(tmp_path / "encoder")
+    run = tmp_path / "run"
+    status = train(
+        run,
+        dataset,
+        f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/encoder]",
+        "pretrained_encoder.name=pretrained",
+        "model.config_overrides=null",
+        "trainer.freeze_encoder_for_n_steps=2",
+        "masking.time=0.5",
+        "regime.num_steps=4",
+    )
+    assert status == 0
+    at_2, at_4 = weights(run, 2), weights(run, 4)
+    inner = "encoder.layers.0.ffn.inner_proj.weight"
+    first_convolution = "encoder_frontend.feature_extractor.layers.0.conv.weight"
+    assert torch.equal(at_2[inner], encoder[inner])
+    mask = "masker.temporal_mask_embed"
+    assert torch.equal(at_2[mask], encoder[mask])
+    assert not torch.equal(at_4[inner], encoder[inner])
+    # Pretrained convolutions stay frozen when the encoder is freed.
+    assert torch.equal(at_4[first_convolution], encoder[first_convolution])
+    assert not torch.equal(at_2["final_proj.weight"], at_4["final_proj.weight"])

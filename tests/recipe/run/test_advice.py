@@ -1,0 +1,79 @@
+"""What a run prints about its own metrics."""
+
+import math
+
+import pytest
+
+from danish_asr.recipe.run import advice
+from danish_asr.recipe.run.advice import (
+    LOSS,
+    best_validation,
+    long_warmup,
+    loss_warning,
+    overfitting,
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "key"), [(10.5, "None"), (500.0, "dataset.asr_task_config.normalize_audio")]
+)
+def test_a_loss_above_chance_is_reported(loss: float, key: str) -> None:
+    """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
+    assert key in str(loss_warning(loss, 9.0))  # that of a new head may be a little above
+
+
+WER = "Word Error Rate (WER)"
+
+
+@pytest.mark.parametrize(
+    ("rates", "losses", "warns"),
+    [
+        ([50, 30, 25, 24.9], [3.0, 2.0, 1.0, 0.9], False),
+        ([50, 51, 52, 53], [3.0, 2.0, 1.0, 0.9], True),
+        ([50, 51, 52, 53], [3.0, 3.0, 3.0, 3.0], False),
+        ([50, 51, 52], [3.0, 2.0, 1.0], False),
+    ],
+)
+def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
+    rates: list[float], losses: list[float], *, warns: bool
+) -> None:
+    reports = [{"Step": step, LOSS: loss} for step, loss in enumerate(losses)]
+    validations = [{"Step": step, WER: rate} for step, rate in enumerate(rates)]
+    assert (overfitting(reports, validations, WER) is not None) is warns
+
+
+@pytest.mark.parametrize(
+    ("score", "values", "end"),
+    [
+        (WER, [50, 40, 41, 39, 41, 40, 10], 6),
+        (WER, [50, 40, 41, 40, 41, 42], 6),  # an equal one is the best one, as in the log
+        (WER, [120, 100, 100, 100, 90, 95], None),
+        (WER, [90, 100, 120, 95, 96], 5),  # nor do they count later
+        (LOSS, [120, 130, 110, 115, 116], 5),
+        (LOSS, [3, math.nan, math.inf, 4, 2], None),
+    ],
+)
+def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
+    score: str, values: list[float], end: int | None
+) -> None:
+    rows = [{"Step": step, score: value} for step, value in enumerate(values, 1)]
+    ends = [step for step in range(1, len(rows) + 1) if advice.early_stop(rows[:step], score, 2)]
+    assert ends[:1] == ([] if end is None else [end])
+    assert advice.early_stop(rows, score, None) is None
+    if end:
+        best = best_validation(rows[:end], score)["Step"]
+        assert f"of step {best};" in str(advice.early_stop(rows[:end], score, 2))
+
+
+@pytest.mark.parametrize(
+    ("values", "warns"),
+    [
+        ({"lr_scheduler.config.num_warmup_steps": 100}, False),
+        ({"lr_scheduler.config.num_warmup_steps": 500}, True),
+        ({"lr_scheduler.config.stage_ratio": [0.1, 0.4, 0.5]}, False),
+        ({"lr_scheduler.config.stage_ratio": [0.4, 0.4, 0.2]}, True),
+    ],
+)
+def test_a_warm_up_of_more_than_a_tenth_is_named(values: dict[str, object], *, warns: bool) -> None:
+    line = long_warmup({"regime.num_steps": 1000, **values})
+    assert (line is not None) is warns

@@ -1,0 +1,205 @@
+"""Failures while a run is running: a message with a hint, and status 1."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq2.device import CPU
+from fairseq2.error import OperationalError
+from fairseq2.gang import FakeGang, GangError, Gangs, create_parallel_gangs
+from fairseq2.io import TorchTensorDumper
+
+from danish_asr.base import fairseq2_private
+from danish_asr.base.errors import EXIT_FAILED, RunFailedError
+from danish_asr.base.stops import STOP_SIGNALS
+from danish_asr.recipe.run.run_directory import FAILED, checkpoint_steps
+from danish_asr.recipe.train.criterion import AsrTrainUnit
+from danish_asr.recipe.train.ending import explained, on_stop_signals
+from tests.failing import MESSAGE, run_with_error
+from tests.forks import in_processes
+from tests.running import ROOT, arguments, train
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
+    number: signal.Signals,
+) -> None:
+    requests: list[None] = []
+    before = signal.getsignal(number)
+    with on_stop_signals(lambda: requests.append(None)):
+        signal.raise_signal(number)
+        assert len(requests) == 1
+        if number == signal.SIGINT:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+"""A library whose import takes a minute."""
+
+
+"""A program that takes a while to save."""
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), None),
+        (OperationalError("A system error occurred."), OSError(errno.EDQUOT, "quota")),
+        (RuntimeError("PytorchStreamWriter failed writing file data.pkl"), None),
+        # fairseq2 takes a checkpoint that torch could not write for one that cannot be pickled.
+        (OperationalError("not a pickleable object"), RuntimeError("unexpected pos 3 vs 2")),
+    ],
+)
+def test_a_full_disk_is_named(error: Exception, cause: Exception | None) -> None:
+    """TRAPS, training: a full quota ends the job without a message."""
+    with pytest.raises(RunFailedError, match="disk or quota is full"), explained():
+        raise error from cause
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        GangError("all_reduce failed"),
+        torch.distributed.DistBackendError("NCCL communicator was aborted"),
+        RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:535] Read error"),
+    ],
+)
+def test_a_lost_process_is_named(cause: Exception) -> None:
+    """TRAPS, training: the others show a traceback, and nobody sees the message of the first."""
+    with pytest.raises(RunFailedError, match=FAILED), explained():
+        raise OperationalError("A gang operation failed.") from cause
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied", "lm/3gram.arpa"),
+        EOFError("Ran out of input"),
+        RuntimeError("PytorchStreamReader failed reading zip archive: no central directory"),
+    ],
+)
+def test_an_error_of_any_other_file_gives_no_advice(error: Exception) -> None:
+    """A damaged download is not the newest checkpoint, nor a missing model a removed OUTDIR."""
+    with pytest.raises(type(error)) as caught, explained():
+        raise error
+    assert caught.value is error
+
+
+def test_a_second_ctrl_c_while_a_checkpoint_is_written_is_no_full_disk() -> None:
+    error = RuntimeError("[enforce fail] . unexpected pos 162880 vs 162772")
+    error.__context__ = KeyboardInterrupt()  # which came within torch's writer
+    with pytest.raises(KeyboardInterrupt), explained():
+        raise error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "place"), [("1", "step"), ("0", "validation")])
+def test_a_process_that_fails_ends_the_run_while_a_checkpoint_is_written(
+    tmp_path: Path, dataset: Path, rank: str, place: str
+) -> None:
+    """TRAPS, training: upstream's clean-up waits for processes that never come."""
+    run = tmp_path / "run"
+    launcher = [sys.executable, "-m", "danish_asr.base.cluster", "--nproc_per_node", "2"]
+    failing = ["-m", "tests.failing", rank, place, "train"]
+    ended = subprocess.run(
+        [*launcher, *failing, *arguments(run, dataset, "gang.timeout=1")],
+        cwd=ROOT,
+        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,  # a process that waits for its file takes longer
+        check=False,
+    )
+    assert ended.returncode == EXIT_FAILED
+    assert f"error: {MESSAGE}" in ended.stdout
+    assert "Traceback" not in ended.stdout
+    assert (run / FAILED).read_text() == f"{MESSAGE}\n"
+    assert checkpoint_steps(run) == []
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_all_processes_have_written_outlives_the_error_of_one(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, fails = tmp_path / "run", partial(run_with_error, "1", "reading", "train")
+    args = arguments(run, dataset, "dataset.valid_split=null", "gang.timeout=1")
+    printed = in_processes(2, fails, args, status=EXIT_FAILED)
+    assert (MESSAGE in printed, FAILED in printed) == (True, True)
+    assert checkpoint_steps(run) == [2]
+    assert train(run, dataset, "dataset.valid_split=null") == 0
+
+
+@pytest.mark.parametrize("parts", ["trainer model data_reader", "model"])
+def test_a_checkpoint_is_published_only_if_each_process_has_written_its_last_file(
+    tmp_path: Path, parts: str
+) -> None:
+    unpublished = tmp_path / "step_2.tmp"
+    names = {"trainer": "rank", "model": "pp_00/tp_00/sdp", "data_reader": "dp"}
+    gangs = create_parallel_gangs(FakeGang(CPU, size=2))
+    gangs = replace(gangs, sdp=gangs.dp)
+    for part in parts.split():
+        for rank in (0, 1):
+            assert not publishes(unpublished, gangs)
+            file = unpublished / part / f"{names[part]}_0{rank}.pt"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            torch.save({"weight": torch.zeros(99)}, file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-10])
+    assert not publishes(unpublished, gangs)
+    file.write_bytes(whole)
+    assert publishes(unpublished, gangs)
+    shutil.copytree(tmp_path / "step_2", unpublished)
+    assert not publishes(unpublished, gangs)  # another process has done it
+
+
+def publishes(unpublished: Path, gangs: Gangs) -> bool:
+    fairseq2_private.publish_written(unpublished.parent, gangs)
+    return not unpublished.exists() and unpublished.with_suffix("").is_dir()
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_ends_an_evaluation(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    fails = partial(run_with_error, "1", "evaluation", "evaluate")
+    args = arguments(run, dataset, "gang.timeout=1")
+    printed = in_processes(2, fails, args, status=EXIT_FAILED)
+    assert f"error: {MESSAGE}" in printed
+    assert "Traceback" not in printed
+    assert FAILED in printed  # as the other process says where the reason is
+
+
+def test_one_process_that_fails_publishes_the_checkpoint_that_it_writes_and_keeps_the_reason(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, dump, process = tmp_path / "run", TorchTensorDumper.dump, AsrTrainUnit.process_batch
+    steps: list[Any] = []
+
+    def dump_slowly(*given: Any, **options: Any) -> None:
+        time.sleep(0.3)
+        dump(*given, **options)
+
+    def fail_in_the_third_step(*given: Any) -> Any:
+        steps.append(given)
+        if len(steps) == 3:
+            raise ZeroDivisionError("no frames")
+        return process(*given)
+
+    monkeypatch.setattr(TorchTensorDumper, "dump", dump_slowly)
+    monkeypatch.setattr(AsrTrainUnit, "process_batch", fail_in_the_third_step)
+    assert train(run, dataset, "dataset.valid_split=null") == EXIT_FAILED
+    assert checkpoint_steps(run) == [2]
+    assert "ZeroDivisionError: no frames" in (run / FAILED).read_text()

@@ -1,0 +1,111 @@
+"""What learns when: frozen layers, without a state in the optimizer, and stages of a run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from danish_asr.recipe.train.learning import OffloadedAdamW
+from tests.running import (
+    TWO_BATCHES,
+    changed,
+    losses,
+    metrics,
+    saved_optimizer,
+    small,
+    train,
+    train_with_two,
+    weights,
+)
+
+STAGED = (
+    small(num_encoder_layers=3),
+    *("trainer.freeze_encoder_layers=1", "trainer.unfreeze={0: head, 2: top 1, 3: all}"),
+    *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
+    "regime.keep_last_n_checkpoints=4",
+)
+
+
+HEAD = ("final_proj.",)
+
+
+TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Path:
+    """One of three layers never learns; first the head learns, then the top layer, then all."""
+    run = tmp_path_factory.mktemp("runs") / "staged"
+    assert train(run, dataset, *STAGED, TWO_BATCHES) == 0
+    return run
+
+
+def below(run: Path, prefixes: tuple[str, ...]) -> set[str]:
+    """The parameters whose names begin so."""
+    return {name for name in weights(run, 4) if name.startswith(prefixes)}
+
+
+def test_first_the_head_learns_then_the_layers_above_the_frozen_ones(staged: Path) -> None:
+    names = list(weights(staged, 4))
+    stages = ((1, 2, HEAD), (2, 3, TOP), (3, 4, (*TOP, "encoder.layers.1.")))
+    for first, last, learning in stages:
+        assert changed(staged, first, last) == below(staged, learning)
+        # The optimizer keeps nothing of what never learns.
+        kept = {names[number] for number in saved_optimizer(staged, last)["state"]}
+        assert kept == below(staged, learning)
+
+
+SHARDED = "trainer.data_parallelism=fsdp", "trainer.activation_checkpointing.mode=layerwise"
+
+
+@pytest.mark.parametrize("overrides", [(), SHARDED])
+def test_two_processes_freeze_what_one_does(
+    tmp_path: Path, dataset: Path, staged: Path, overrides: tuple[str, ...]
+) -> None:
+    """TRAPS, training: freezing after DDP wrapped the model, without find_unused_parameters."""
+    run = tmp_path / "run"
+    train_with_two(run, dataset, *STAGED, *overrides)
+    assert losses(run) == pytest.approx(losses(staged), rel=1e-5)
+    assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
+
+
+SIX_STEPS = (small(), TWO_BATCHES, "regime.num_steps=6", "dataset.valid_split=null")
+
+
+STAGES = "trainer.stages={2: {where: gender = 'male', lr: 1e-4}, 3: {subset: 12}}"
+
+
+def test_a_stage_changes_the_rate_from_its_first_step_on(tmp_path: Path, dataset: Path) -> None:
+    plain, staged = tmp_path / "plain", tmp_path / "staged"
+    assert train(plain, dataset, *SIX_STEPS) == 0
+    assert train(staged, dataset, *SIX_STEPS, STAGES) == 0
+    rates = [row["Learning Rate"] for row in metrics(plain, "train")]
+    rates[2] *= 1e-4 / 3e-3
+    assert [row["Learning Rate"] for row in metrics(staged, "train")] == pytest.approx(rates)
+    assert losses(staged)[:2] == losses(plain)[:2]
+
+
+MODEL = small(model_dim=96)
+
+
+SETTINGS: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.1}
+
+
+def test_offloaded_steps_are_those_of_pytorch() -> None:
+    weights = [torch.randn(7, 5), torch.randn(3)]
+    own, theirs = ([torch.nn.Parameter(w.clone()) for w in weights] for _ in range(2))
+    optimizers = OffloadedAdamW(own, **SETTINGS), torch.optim.AdamW(theirs, fused=True, **SETTINGS)
+    for step in range(5):
+        for parameters, optimizer in zip((own, theirs), optimizers, strict=True):
+            for number, parameter in enumerate(parameters):
+                parameter.grad = torch.full_like(parameter, step - 2.0 + number)
+            optimizer.step()
+    assert all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
+
+
+def test_sharded_it_learns_what_adamw_learns_in_one_process(tmp_path: Path, dataset: Path) -> None:
+    assert train(tmp_path / "full", dataset, MODEL, TWO_BATCHES) == 0
+    sharded = ("optimizer.name=adamw_offload", "trainer.data_parallelism=fsdp")
+    train_with_two(tmp_path / "run", dataset, MODEL, *sharded)
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "full"), rel=1e-5)

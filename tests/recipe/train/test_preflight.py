@@ -1,0 +1,173 @@
+"""What is wrong with a configuration is reported before anything is built, all of it at once."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from danish_asr.base.config_tree import merge, nested, read_yaml, value_of
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import to_yaml
+from danish_asr.cli.app import app
+from danish_asr.recipe import entry
+from danish_asr.recipe.config.load import load
+from danish_asr.recipe.config.schema import WandbConfig
+from danish_asr.recipe.entry import Request, read_configuration
+from danish_asr.recipe.train.preflight import recorder_faults, resolve
+from tests.foreign_code import NAME, ForeignCode
+from tests.running import CONFIG, arguments, train
+
+
+def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The reported faults, without the line that counts them."""
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert "Opening tiny dataset" not in error, "something was built first"
+    lines = error.partition("error: ")[2].splitlines()
+    return [line.removeprefix("  - ") for line in lines[1:]]
+
+
+def refused(run: Path, dataset: Path, *overrides: str) -> list[str]:
+    """The faults of a configuration, as `resolve` finds them."""
+    _, _, file, _, *values = arguments(run, dataset, *overrides)
+    request = Request(output_dir=run, config_files=[Path(file)], overrides=values)
+    try:
+        resolve(load(read_configuration(request), where=request.where), where=request.where)
+    except ConfigError as error:
+        return [*error.faults]
+    return []
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        # Found without PyTorch.
+        {"optimizer.config.lr": "-1", "regime.num_steps": "0"},
+        # Found in the cards and the dataset.
+        {
+            "dataset.train_split": "trian",
+            "dataset.valid_split": "'dev,dav'",
+            "model.name": "omniASR_CTC_3OOM",
+        },
+    ],
+)
+def test_all_values_and_then_all_names_are_refused_at_once(
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str], overrides: dict[str, str]
+) -> None:
+    values = [f"{key}={value}" for key, value in overrides.items()]
+    assert train(tmp_path / "run", dataset, *values, "model.config_overrides=null") == 2
+    assert {fault.split()[0].rstrip(":") for fault in faults(capsys)} == {*overrides}
+    assert not (tmp_path / "run").exists()
+
+
+UNUSABLE = [
+    ("dataset.name=nope", "dataset.name", "convert SOURCE --name nope --out data/parquet"),
+    ("dataset.name=coral_v3", "dataset.name", "convert hf:CoRal-project/coral-v3 --name coral_v3 "),
+    (
+        'dataset.weights=[{where: "corpus == \'x", factor: 2}]',
+        *("dataset.weights[0].where", "corpus == 'x"),
+    ),
+    (
+        "dataset.weights=[{where: age > 0, factor: 2}, {where: \"corpus = 'ft'\", factor: 2}]",
+        *("dataset.weights[1].where", "coral_conversation, coral_read_aloud"),
+    ),
+    ("trainer.stages={2: {where: gender = 'x'}}", "trainer.stages.2.where", ""),
+    # TRAPS, names: upstream only warns of a missing path and continues without its cards.
+    ("common.assets.extra_paths=[/crads]", "dataset.name", "/crads"),
+    ("common.assets.prev_checkpoint_dir=../../etc", "common.assets.prev_checkpoint_dir", ""),
+    ("model={name: nope}", "model.name", "omniASR_CTC_1B"),
+    ("model={name: omniASR_LLM_300M}", "model.name", "not LLM models"),
+    ("model={path: /etc, arch: tiny}", "model.path /etc", ""),
+    ("model.keep_layers=[1]", "model.keep_layers", "1"),
+    ("model.config_overrides={nope: 7}", "model.config_overrides", "nope"),
+    ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "7"),
+    ("trainer.freeze_encoder_layers=2", "trainer.freeze_encoder_layers", "1"),
+]
+
+
+"""An override, and the key and a part of the fault that it causes."""
+
+
+@pytest.mark.parametrize(("override", "key", "text"), UNUSABLE)
+def test_what_cannot_be_used_is_refused_with_what_could(
+    tmp_path: Path, dataset: Path, override: str, key: str, text: str
+) -> None:
+    """TRAPS, names: an unknown name or a wrong path ends in a stack trace, or only warns.
+
+    TRAPS, training: more frozen layers than there are have no effect.
+    """
+    faults_of_run = refused(tmp_path / "run", dataset, override)
+    assert any(fault.startswith(key) and text in fault for fault in faults_of_run)
+
+
+def test_a_recorder_without_its_library_is_refused(
+    tmp_path: Path,
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """TRAPS, training: upstream warns in the log, and records nothing."""
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    own = ["common.metric_recorders.wandb.enabled=true", "dataset.train_split=trian"]
+    assert train(tmp_path / "run", dataset, *own) == 2
+    split, missing = faults(capsys)
+    assert split.startswith("dataset.train_split")
+    assert missing.startswith("common.metric_recorders.wandb.enabled")
+    assert missing.endswith("pip install 'danish-asr[wandb]'")
+
+
+def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its library tries for ever, deaf to stop signals."""
+    section = WandbConfig(enabled=True)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    (fault,) = recorder_faults(section)
+    assert fault.startswith("common.metric_recorders.wandb.enabled")
+    assert "WANDB_MODE=offline" in fault
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert recorder_faults(section) == []
+
+
+CODE = {
+    "dataset.text_profile": NAME,
+    "regime.score_profile": NAME,
+    "decoder.name": NAME,
+    "decoder.config.text_profile": NAME,
+    "dataset.transforms": [{"name": "spec_augment", "probability": 0.5}, {"name": NAME, "x": 1e-5}],
+}
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+@pytest.mark.parametrize("key", CODE)
+def test_the_configuration_of_a_run_names_no_code_unless_the_user_names_it_again(
+    tmp_path: Path,
+    foreign_code: ForeignCode,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    command: str,
+) -> None:
+    file = tmp_path / "config.yaml"
+    hotwords = {"decoder": {"name": "beam", "config": {"hotwords": ["ja"]}}}
+    beam = hotwords if key == "decoder.config.text_profile" else {}
+    config = merge(read_yaml(CONFIG), {"dataset": {"name": "tiny"}}, beam, nested(key, CODE[key]))
+    file.write_text(to_yaml(config))
+    run = [command, str(tmp_path)]
+    result = CliRunner().invoke(app, run)
+    assert result.exit_code == 2
+    assert all(text in result.stderr for text in (str(file), f"{key} names code"))
+    assert not foreign_code.ran
+
+    started: list[object] = []
+    recipe = SimpleNamespace(run=lambda _, tree: started.append(value_of(tree, key)))
+    monkeypatch.setattr(entry, "import_module", lambda _: recipe)
+    (again,) = re.findall(r"add (.*)", result.stderr)
+    CliRunner().invoke(app, [*run, *shlex.split(again)], catch_exceptions=False)
+    CliRunner().invoke(app, [*run, "--config", str(file)], catch_exceptions=False)
+    CliRunner().invoke(app, [*run, f"del:{key}"], catch_exceptions=False)
+    assert started == [CODE[key], CODE[key], None]

@@ -1,0 +1,229 @@
+"""The checks of a run's numbers, its disk and its tokenizer; what it prints."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+from sentencepiece import sentencepiece_model_pb2 as proto
+from torch import nn
+from torch.nn.functional import log_softmax
+
+from danish_asr.base.errors import RunError
+from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.inference.model import Model, load_model
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.train.record import (
+    average,
+    check_free_space,
+    checkpoint_space,
+    sliced_tokenizer,
+)
+from danish_asr.scoring.predictions import read_predictions
+from tests.random_models import CHARACTERS, build_model
+from tests.running import copy_until, evaluate, train, weights
+
+
+def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
+    """TRAPS, training: a full quota ends a run without a message, hours after it began."""
+    with pytest.raises(RunError, match=r"4 more checkpoints of .* GiB need .* GiB; free some"):
+        check_free_space(tmp_path, nn.Linear(10**6, 10**7, device="meta"), AsrConfig())
+    check_free_space(tmp_path, nn.Linear(2, 2), AsrConfig())
+
+
+@pytest.mark.parametrize(
+    ("last", "best", "every", "number"),
+    [(2, 1, 2_000, 14), (10**9, 1, None, 21), (None, 1, None, 3), (None, None, None, 21)],
+)
+def test_room_is_for_the_checkpoints_that_are_kept_and_the_one_that_is_written(
+    tmp_path: Path, last: int | None, best: int | None, every: int | None, number: int
+) -> None:
+    config = AsrConfig()
+    config.regime.num_steps, config.regime.checkpoint_every_n_steps = 20_000, 1_000
+    config.regime.keep_last_n_checkpoints = last
+    config.regime.keep_best_n_checkpoints = best
+    config.regime.keep_checkpoint_every_n_steps = every
+    assert checkpoint_space(tmp_path, nn.Linear(2, 2), config).number == number
+
+
+@pytest.fixture
+def run(tmp_path: Path, finished_run: Path) -> Path:
+    """A copy of a run with checkpoints at steps 2 and 4."""
+    return copy_until(4, finished_run, tmp_path / "run")
+
+
+def test_each_tensor_is_the_mean_of_those_of_the_last_checkpoints(run: Path) -> None:
+    averaged = weights(average(run, 2), 4)
+    earlier, later = weights(run, 2), weights(run, 4)
+    assert averaged.keys() == later.keys()
+    for name, value in averaged.items():
+        assert value.dtype == later[name].dtype
+        torch.testing.assert_close(value, (earlier[name] + later[name]) / 2)
+
+
+def test_the_average_is_evaluated_transcribed_with_and_trained_on_like_a_run(
+    run: Path, dataset: Path
+) -> None:
+    folder = average(run, 2)
+    card = from_yaml((folder / "cards" / f"{folder.name}.yaml").read_text())
+    assert (folder / "cards" / card["checkpoint"]).is_dir()
+    assert evaluate(folder, dataset, "evaluator.split=dev") == 0
+    state = load_model(folder, device="cpu").module.state_dict()
+    assert torch.equal(state["final_proj.weight"], weights(folder, 4)["final_proj.weight"])
+    own = ("model={path: " + str(folder) + ", config_overrides: null}", "regime.num_steps=2")
+    assert train(run.parent / "next", dataset, *own) == 0
+
+
+def test_an_average_is_not_trained_over(
+    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = average(run, 2)
+    averaged = weights(folder, 4)
+    assert train(folder, dataset) == 2
+    assert f"model.path={folder}" in capsys.readouterr().err
+    assert all(torch.equal(value, averaged[name]) for name, value in weights(folder, 4).items())
+
+
+def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(run: Path) -> None:
+    with pytest.raises(RunError, match="--last"):
+        average(run, 3)
+    folder = average(run, 2)
+    with pytest.raises(RunError, match=folder.name):
+        average(run, 2)
+    (run / "checkpoints" / "step_4" / "model" / "pp_00" / "tp_00" / "sdp_01.pt").touch()
+    folder.rename(run.parent / "moved")
+    with pytest.raises(RunError, match="step_4"):
+        average(run, 2)
+
+
+OTHERS = 10_000
+
+
+"""Symbols of other languages."""
+
+
+FIRST = 5
+
+
+"""The symbols before them: control symbols, the unknown one, the space."""
+
+
+def with_others(tokenizer: bytes) -> bytes:
+    model: Any = proto.ModelProto.FromString(tokenizer)  # type: ignore[attr-defined]
+    pieces = list(model.pieces)
+    others = [type(pieces[-1])(piece=chr(0x4E00 + n), score=-20) for n in range(OTHERS)]
+    del model.pieces[:]
+    model.pieces.extend([*pieces[:FIRST], *others, *pieces[FIRST:]])
+    return bytes(model.SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model ``named`` whose head has symbols of many languages."""
+    folder = build_model(tmp_path_factory.mktemp("models") / "named", model_dim=32, dropout_p=0.0)
+    card, tokenizer = folder / "cards" / "named.yaml", folder / "cards" / "tokenizer.model"
+    tokenizer.write_bytes(with_others(tokenizer.read_bytes()))
+    state = torch.load(folder / "cards" / "model.pt")
+    torch.manual_seed(1)
+    for name in ("final_proj.weight", "final_proj.bias"):
+        value = state[name]
+        others = 0.1 * torch.randn(OTHERS, *value.shape[1:])
+        state[name] = torch.cat([value[:FIRST], others, value[FIRST:]])
+    torch.save(state, folder / "cards" / "model.pt")
+    content = from_yaml(card.read_text(encoding="utf-8"))
+    content["model_config"]["target_vocab_size"] += OTHERS
+    card.write_text(to_yaml(content), encoding="utf-8")
+    return folder
+
+
+def options(dataset: Path, named: Path, *more: str) -> tuple[str, ...]:
+    return (
+        "model={name: named, head: danish, config_overrides: null}",
+        f"common.assets.extra_paths=[{dataset}/cards, {named}/cards]",
+        "optimizer.config.lr=1e-2",
+        *("regime.keep_last_n_checkpoints=2", "regime.keep_best_n_checkpoints=2"),
+        *more,
+    )
+
+
+@pytest.mark.parametrize("text", ["en bil", "En Bil 7", "日本 bil", "bil", "xyz ø"])
+def test_the_sliced_tokenizer_writes_what_the_full_one_writes(text: str) -> None:
+    full = with_others(build_char_tokenizer(CHARACTERS + CHARACTERS.upper() + "?é"))
+    new = sliced_tokenizer(full, text.split())
+    old, kept = (sentencepiece.SentencePieceProcessor(model_proto=model) for model in (full, new))
+    assert kept.encode(text, out_type=str) == old.encode(text, out_type=str)
+    assert kept.decode(kept.encode(text)) == text
+    for number in range(FIRST - 1):
+        assert kept.id_to_piece(number) == old.id_to_piece(number)
+    # Letters that this text lacks are kept with the others, and digits with digits.
+    assert kept.unk_id() not in kept.encode("vinden blæser åøq")
+    assert (kept.unk_id() in kept.encode("3 ZÅ")) == (text != "En Bil 7")
+    assert kept.unk_id() in kept.encode("é")
+    assert kept.get_piece_size() < 90
+
+
+def test_the_kept_rows_are_the_same_bits_and_the_text_is_that_of_a_masked_head(
+    tmp_path: Path, dataset: Path, named: Path
+) -> None:
+    """The loss differs by the normalisation, and nothing else does."""
+    run = tmp_path / "run"
+    still = options(dataset, named, "optimizer.config.lr=1e-30", "regime.num_steps=1")
+    assert train(run, dataset, *still) == 0
+    small, full = load_model(run, device="cpu"), load_model(named, device="cpu")
+    pieces, every = symbols(small), symbols(full)
+    assert len(pieces) < 50 < OTHERS < len(every)
+    kept = [every.index(piece) for piece in pieces]
+    for name in ("weight", "bias"):
+        new, old = (m.module.get_parameter(f"final_proj.{name}") for m in (small, full))
+        assert torch.equal(new, old[kept])
+    audio = np.random.default_rng(1).normal(size=48_000).astype(np.float32)
+    (logits,), (before,) = small.log_probs([audio]), full.log_probs([audio])
+    torch.testing.assert_close(logits, log_softmax(before[:, kept], dim=-1))
+    masked = torch.full_like(before, -torch.inf)
+    masked[:, kept] = before[:, kept]
+    assert small.decoder([logits]) == full.decoder([masked]) != [""]
+
+
+def symbols(model: Model) -> list[str]:
+    size = model.tokenizer.vocab_info.size
+    assert size == model.settings.target_vocab_size
+    inner: Any = getattr(model.tokenizer, "_model")  # noqa: B009
+    return [inner.index_to_token(number) for number in range(size)]
+
+
+def test_whatever_takes_a_run_takes_a_sliced_one(
+    tmp_path: Path, dataset: Path, named: Path
+) -> None:
+    twice = "trainer.grad_accumulation.num_batches=2"
+    assert train(tmp_path / "sliced", dataset, *options(dataset, named, twice)) == 0
+    run = (tmp_path / "sliced").rename(tmp_path / "moved")
+    # A configuration may name the tokenizer of the full head.
+    full = options(dataset, named, "tokenizer.name=named", "evaluator.split=dev")
+    assert evaluate(run, dataset, *full) == 0
+    texts = list(read_predictions(run / "eval" / "best" / "dev" / "predictions.jsonl"))
+    assert any(row.hypothesis for row in texts)
+    assert set("".join(row.hypothesis for row in texts)) <= {*CHARACTERS, " "}
+    step = load_model(run / "checkpoints" / "step_2", device="cpu")
+    assert symbols(load_model(average(run, 2), device="cpu")) == symbols(step)
+
+
+def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """Weights that do not move, so that they are those of the kept layers of the larger model."""
+    name = build_model(tmp_path / "named", num_encoder_layers=4, model_dim=32).name
+    assets = f"common.assets.extra_paths=[{dataset}/cards, {tmp_path}/named/cards]"
+    own = ("model={name: named, keep_layers: [0, 2, 3], config_overrides: null}", assets)
+    still = (*own, "optimizer.config.lr=1e-30", "trainer.freeze_encoder_layers=1")
+    run = tmp_path / name / "run"
+    assert train(run, dataset, *still, "regime.num_steps=2") == 0
+    assert train(run, dataset, *still) == 0  # and it continues
+    small, large = (load_model(model, device="cpu").module for model in (run, tmp_path / "named"))
+    kept = [large.encoder.layers[number] for number in (0, 2, 3)]
+    for mine, theirs in zip(small.encoder.layers, kept, strict=True):
+        for one, other in zip(mine.parameters(), theirs.parameters(), strict=True):
+            assert torch.equal(one, other)
+    assert evaluate(run, dataset, *still) == 0

@@ -1,0 +1,178 @@
+"""Rows of a dataset whose transcript a model contradicts: the page, and the table of their ids."""
+
+import csv
+import re
+from math import exp
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.cli.app import app
+from danish_asr.report.audit import audit
+from danish_asr.scoring.predictions import read_references, write_predictions
+from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
+from tests.score_rows import prediction, write_evaluation
+from tests.shards import utterance, write_shard
+
+WRONG = 3
+
+
+"""Rows whose text the model contradicts, the first of train."""
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("audit") / "data"
+    build_dataset(root)
+    return root
+
+
+def a_run(folder: Path, dataset: Path, *, corpus: bool = True, **about: Any) -> Path:
+    """A run that has transcribed train."""
+    file = folder / "eval" / "best" / "train" / "predictions.jsonl"
+    file.parent.mkdir(parents=True)
+    rows = []
+    for number, row in enumerate(read_references(dataset, "train")):
+        wrong = number < WRONG
+        loss = 7.0 if wrong else 0.01 * (number % 7)
+        heard = "her er noget helt andet sagt" if wrong else row["reference"]
+        values: dict[str, Any] = {"corpus": row["corpus"] if corpus else None, "split": "train"}
+        values |= {"loss": loss, "confidence": exp(-min(loss, 0.05))}
+        rows.append(prediction(row["id"], row["reference"], heard, **values))
+    write_predictions(file, rows)
+    write_evaluation(file, **{"checkpoint": "best", "rows_in_split": {"train": len(rows)}} | about)
+    return folder
+
+
+def audited(dataset: Path, models: list[Path], out: Path) -> tuple[list[dict[str, str]], str]:
+    """The table that an audit writes, and what it prints."""
+    console = Console(record=True, width=300)
+    audit(dataset, models, out, console=console)
+    with out.with_suffix(".csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file)), console.export_text()
+
+
+def wrong_ids(dataset: Path) -> set[str]:
+    return {row["id"] for row in read_references(dataset, "train")[:WRONG]}
+
+
+@pytest.mark.parametrize("corpus", [True, False])
+def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
+    tmp_path: Path, dataset: Path, corpus: bool
+) -> None:
+    run = a_run(tmp_path / "run", dataset, corpus=corpus)
+    for model in (run, run / "eval" / "best" / "train"):
+        rows, printed = audited(dataset, [model], tmp_path / "audit.html")
+        assert {row["id"] for row in rows} == wrong_ids(dataset)
+        assert {row["reason"] for row in rows} == {"another text"}
+        assert f"{WRONG} of " in printed
+    assert "rows of the dataset have no prediction" in printed
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG
+
+
+def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [utterance(number) for number in range(20)]
+    rows[0]["audio_bytes"] = b"no audio"
+    write_shard(root := tmp_path / "data", rows)
+    found, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
+    assert {row["id"] for row in found} == wrong_ids(root)
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG - 1
+    (line,) = [line for line in printed.splitlines() if "out of the page" in line]
+    assert line.split()[:2] == ["warning:", "1"]
+    assert line.removeprefix("warning: ") in page
+
+
+def test_a_full_page_says_how_many_clips_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_shard(root := tmp_path / "data", [utterance(number) for number in range(20)])
+    sizes = [len(utterance(number)["audio_bytes"]) for number in range(WRONG)]
+    monkeypatch.setattr("danish_asr.report.dataset.MAX_PAGE_BYTES", sum(sizes) - 1)
+    _, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
+    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == WRONG - 1
+    (line,) = [line for line in printed.splitlines() if "out of the page" in line]
+    assert line.split()[:2] == ["warning:", "1"]
+
+
+def test_the_page_has_its_clips_counted_or_none_with_no_audio(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, page = a_run(tmp_path / "run", dataset), tmp_path / "audit.html"
+    arguments = ["audit", str(dataset), "--model", str(run), "--out", str(page)]
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert re.search(rf"\b{WRONG}; [^.]*--no-audio", page.read_text(encoding="utf-8"))
+    CliRunner().invoke(app, [*arguments, "--no-audio"], catch_exceptions=False)
+    assert "data:audio" not in page.read_text(encoding="utf-8")
+    assert "--no-audio" not in page.read_text(encoding="utf-8")
+
+
+def test_two_models_judge_the_rows_that_each_of_them_has_transcribed(
+    tmp_path: Path, dataset: Path
+) -> None:
+    lines = (a_run(tmp_path / "run", dataset) / "eval/best/train/predictions.jsonl").read_text()
+    halves = [tmp_path / "even.jsonl", tmp_path / "odd.jsonl"]
+    for number, file in enumerate(halves):
+        file.write_text("".join(lines.splitlines(keepends=True)[number::2]))
+    rows, _ = audited(dataset, halves, tmp_path / "audit.html")
+    assert {row["id"] for row in rows} == wrong_ids(dataset)
+
+
+def test_what_is_no_evaluation_of_the_dataset_is_refused_with_what_to_do(
+    tmp_path: Path, dataset: Path
+) -> None:
+    out = tmp_path / "audit.html"
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(PredictionsError, match=r"danish-asr evaluate .*evaluator\.split=train"):
+        audit(dataset, [tmp_path / "empty"], out)
+    with pytest.raises(PredictionsError, match=r"none: no such"):
+        audit(dataset, [tmp_path / "none"], out)
+    write_predictions(tmp_path / "p.jsonl", [prediction("of another", "dataset", "dataset")])
+    with pytest.raises(PredictionsError, match=r"p.jsonl: no row is one of .*data"):
+        audit(dataset, [tmp_path / "p.jsonl"], out)
+    run = a_run(tmp_path / "run", dataset, decoder={"name": "beam"})
+    with pytest.raises(PredictionsError, match="no evaluation"):
+        audit(dataset, [run], out)
+    with pytest.raises(ConfigError, match=r"--out: expected a file that ends in \.html"):
+        audit(dataset, [run], tmp_path / "audit.csv")
+    assert not out.exists()
+
+
+def test_neither_the_page_nor_the_table_replaces_what_is_read(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """`audit ds --model heard.csv --out heard.html` replaced the predictions by its list."""
+    heard = tmp_path / "heard.csv"
+    rows = [f"{row['id']},{row['corpus']},train,ja" for row in read_references(dataset, "train")]
+    heard.write_text("\n".join(["id,corpus,split,hypothesis", *rows]), encoding="utf-8")
+    before = heard.read_bytes()
+    (tmp_path / "linked.html").symlink_to(heard)
+    for out in (tmp_path / "heard.html", tmp_path / "linked.html"):
+        with pytest.raises(ConfigError, match=r"heard\.csv"):
+            audit(dataset, [heard], out)
+    assert heard.read_bytes() == before
+
+
+def test_a_profile_in_an_evaluation_names_no_code(
+    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
+) -> None:
+    run, out = a_run(tmp_path / "run", dataset, score_profile=NAME), tmp_path / "audit.html"
+    with pytest.raises(ConfigError, match=r"(?s)train/evaluation\.json.*--profile"):
+        audit(dataset, [run], out)
+    assert not foreign_code.ran
+    assert audit(dataset, [run], out, profile="coral") == WRONG
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_a_phone_and_a_screen(tmp_path: Path, dataset: Path, width: int) -> None:
+    audited(dataset, [a_run(tmp_path / "run", dataset)], tmp_path / "audit.html")
+    assert in_browser(tmp_path / "audit.html", WIDTH, width=width) <= width

@@ -1,0 +1,152 @@
+import io
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.base.files import sha256_of
+from danish_asr.cli.app import app
+from danish_asr.corpus.verify import leaks_of
+from danish_asr.report.dataset import read_rows
+from danish_asr.report.dataset_page import compared, write_dataset_page
+from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
+from tests.foreign_code import NAME, ForeignCode
+from tests.hostile import HOSTILE, _row
+from tests.shards import write_shard
+
+
+def test_a_card_names_no_code_and_the_page_says_that_sentences_are_not_compared(
+    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
+) -> None:
+    root = shutil.copytree(dataset, tmp_path / "data")
+    (root / "cards").mkdir()
+    (root / "cards" / "data.yaml").write_text(f"text_profile: {NAME}")
+    speakers, audio = leaks_of(compared(root, read_rows(root)))
+    assert (speakers.what, audio.what) == ("speakers", "audio")
+    page = _page(root, tmp_path / "page.html")
+    assert "cards/data.yaml" in page
+    assert "not computed" in page
+    assert not foreign_code.ran
+
+
+def _page(root: Path, out: Path, **options: Any) -> str:
+    write_dataset_page(root, out, console=Console(file=io.StringIO()), **options)
+    return out.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    _page(dataset, folder / "page.html")
+    return folder / "page.html"
+
+
+def test_the_page_is_one_file_without_external_links_and_the_same_for_a_seed(
+    dataset: Path, page: Path, tmp_path: Path
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r'(?:href|src)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "default-src 'none'" in text
+    assert "manifest.json is missing" in text
+    assert _page(dataset, tmp_path / "a.html") == _page(dataset, tmp_path / "b.html")
+
+
+@needs_browser
+def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -> None:
+    found = in_browser(
+        page,
+        """
+        const all = (selector) => [...document.querySelectorAll(selector)];
+        const rows = (id) => all(`table[aria-labelledby^="${id}"] tbody tr`)
+          .map((row) => [...row.cells].map((cell) => cell.textContent));
+        return {
+          foreign: all("img").length + all("script").length - 1,
+          nameless: all("table").filter(
+            (table) => !document.getElementById(table.getAttribute("aria-labelledby"))).length,
+          ids: all("[id]").length - new Set(all("[id]").map((node) => node.id)).size,
+          charts: all("svg[role=img] > title + desc").length,
+          players: all("audio[aria-label]").length,
+          ledger: rows("ledger"), suspects: rows("suspects"), leaks: rows("shared-by-splits"),
+          dialects: rows("dialect").map((row) => row[0]), title: document.title,
+        };
+        """,
+    )
+    assert found["foreign"] == found["nameless"] == found["ids"] == 0
+    assert found["charts"] == 6
+    assert 8 <= found["players"] <= 11  # of 11 rows
+    assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
+    assert found["suspects"] == [["seconds of silence", "6"]]
+    assert found["leaks"] == [
+        ["speakers", "train, test", "1", "1", "12.5", "s1"],
+        ["sentences", "train, test", "1", "1", "12.5", "hej med dig"],
+        ["audio", "train, test", "1", "1", "12.5", "a-test-0"],
+    ]
+    assert found["title"].startswith("Speech dataset: dataset")  # a folder of pytest
+    assert found["dialects"][0].startswith(HOSTILE)
+    assert in_browser(page, WIDTH, width=380) <= 380
+
+
+@pytest.mark.parametrize("audio", [b"no audio", None])
+def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(
+    tmp_path: Path, audio: bytes | None
+) -> None:
+    rows = [_row(number, "train") for number in range(3)]
+    rows[1]["audio_bytes"] = audio or b""
+    shard = write_shard(tmp_path, rows)
+    if audio is None:
+        rows[1]["audio_bytes"] = None
+        pq.write_table(pa.Table.from_pylist(rows), shard)
+    # As long as the others, so that the audio of both splits is compared.
+    write_shard(tmp_path, [_row(3, "test")], split="test")
+    console = Console(record=True, width=300, file=io.StringIO())
+    write_dataset_page(tmp_path, tmp_path / "page.html", console=console)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:audio/flac") == 3
+    assert re.search(r"\b3; [^.]*--no-audio", page)
+    (line,) = [line for line in console.export_text().splitlines() if "out of the page" in line]
+    assert line.split()[:2] == ["warning:", "1"]
+    assert line.removeprefix("warning: ") in page
+
+
+def test_the_page_holds_no_clips_with_no_audio_which_needs_a_page(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=2, dev=1, test=1, conversation=False)
+    page = tmp_path / "page.html"
+    arguments = ["verify", str(tmp_path / "ds"), "--no-audio", "--workers", "1"]
+    CliRunner().invoke(app, [*arguments, "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert "rec_test_0" in text
+    assert "data:audio" not in text
+    assert "--no-audio" not in text
+    without_page = CliRunner().invoke(app, arguments)
+    assert without_page.exit_code == 2
+    assert "--page" in without_page.output
+
+
+@needs_browser
+def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", name="radio")
+    text = _page(tmp_path / "ds", tmp_path / "page.html")
+    assert sha256_of(tmp_path / "ds" / "manifest.json") in text
+    script = """
+        return [document.title, ...[...document.querySelectorAll(".scroll")]
+          .filter((node) => node.scrollWidth > node.clientWidth)
+          .map((node) => node.getAttribute("aria-labelledby"))];
+        """
+    assert in_browser(tmp_path / "page.html", script, width=1280) == ["Speech dataset: radio"]
+
+
+@pytest.mark.parametrize("name", ["suspects.parquet", "version=0/page.html"])
+def test_the_page_replaces_no_file_of_the_dataset(dataset: Path, name: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in dataset.rglob("*")}
+    with pytest.raises(ConfigError, match=f"{name}(.|\n)*--page"):
+        write_dataset_page(dataset, dataset / name, sample=1)
+    assert {path: path.stat().st_mtime_ns for path in dataset.rglob("*")} == before

@@ -1,0 +1,186 @@
+"""The list of runs: state, scores, and what differs between them."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.cli.app import app
+from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.report.run_page import report_run
+from danish_asr.report.runs import COMPLETE, STOPPED, Run, report_runs
+from tests.foreign_code import NAME, ForeignCode
+from tests.report_runs import _evaluation, _report, make_run
+from tests.score_rows import evaluated
+
+
+def test_a_run_with_a_patience_is_finished_only_after_so_many_validations(tmp_path: Path) -> None:
+    states = []
+    for patience in (2, 3):
+        regime = {"num_steps": 9, "early_stopping_patience": patience}
+        folder = make_run(tmp_path / str(patience), {"regime": regime}, [90, 80, 85, 86])
+        states.append(Run(folder).state)
+    assert states == [COMPLETE, STOPPED]
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Five runs; the first has evaluations, of which only one is its own test split."""
+
+    def run(name: str, rate: float, rates: list[float], **options: Any) -> Path:
+        return make_run(tmp_path / name, {"optimizer": {"config": {"lr": rate}}}, rates, **options)
+
+    a = run("a", 1e-3, [90, 80, 50, 49])
+    _report(run("b", 2e-3, [90, 70, 50, 48]))
+    (run("c", 0.5, [100, 100], loss=3.0) / FAILED).write_text("the disk is full")
+    (run("d", 100, []) / FAILED).write_text("the loss is NaN")
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e" / FAILED).write_text("lr must be above 0")
+    _evaluation(a, "test", "ja")
+    _evaluation(a, "test/part", "ja nej", where="age > 20")
+    _evaluation(a, "test/beam", "ja nej", decoder={"name": "beam", "config": {}})
+    return tmp_path
+
+
+def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(sweep: Path) -> None:
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output))
+    lines = output.getvalue().splitlines()
+    assert [line.split() for line in lines[4:9]] == [
+        ["b", "finished", "4/4", "48.00", "4", "1.00", "40", "0.002"],
+        ["a", "finished", "4/4", "49.00", "4", "50.00", "0.001"],
+        ["c", "failed", "2/4", "100.00", "2", "0.5"],
+        ["d", "failed", "0/4", "100"],
+        ["e", "failed"],
+    ]
+    assert "e: failed: lr must be above 0" in lines
+    with (sweep / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    speeds = (rows[0]["hours"], rows[0]["audio_hours_per_hour"], rows[1]["hours"])
+    assert speeds == ("1.0", "40.0", "")
+    assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
+
+
+def test_a_run_with_edited_predictions_is_listed_and_hides_no_other(sweep: Path) -> None:
+    predictions = sweep / "a" / "eval" / "best" / "test" / "predictions.jsonl"
+    predictions.write_text(predictions.read_text().replace("ja", "nej", 1))
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
+    with (sweep / "runs.csv").open() as file:
+        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
+    assert rates["a"] == ""
+    assert {*rates} == {*"abcde"}
+    assert "a/eval/best/test/evaluation.json" in output.getvalue()
+
+
+@pytest.mark.parametrize("name", ["test@fleurs", "contest"])
+def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
+    """Another dataset's test split, and a split whose name contains "test", were shown."""
+    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
+    _evaluation(run, name, "ja")
+    assert Run(run).test is None
+
+
+def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> None:
+    """All were scored with CoRal's rules, which remove every Cyrillic letter."""
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": "plain"}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "так")
+    output = io.StringIO()
+    report_runs(tmp_path, console=Console(file=output))
+    assert "test WER under profile plain" in output.getvalue()
+    report_run(run, Console(file=output))
+    assert "text profile plain" in (run / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics/valid.jsonl", "cards/a.yaml"])
+def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> None:
+    before = (sweep / "a" / name).read_bytes()
+    with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
+        report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
+    assert (sweep / "a" / name).read_bytes() == before
+
+
+def test_an_option_for_a_list_of_runs_is_refused_for_one_run(tmp_path: Path) -> None:
+    """The option wrote nothing, in silence."""
+    run, table = make_run(tmp_path / "run", {}, []), tmp_path / "runs.csv"
+    result = CliRunner().invoke(app, ["report", str(run), "--csv", str(table)])
+    assert (result.exit_code, "--csv" in result.stderr) == (2, True)
+    assert not (run / "report.html").exists()
+    assert CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(table)]).exit_code == 0
+    assert table.is_file()
+
+
+@pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])
+def test_the_test_score_of_a_run_is_by_its_own_decoder_and_the_list_says_which(
+    tmp_path: Path, decoder: str, taken: str
+) -> None:
+    run = make_run(tmp_path / "run", {"decoder": {"name": decoder, "config": {}}}, [9, 8, 7, 6])
+    evaluated(run, "best/dev")
+    evaluated(run, "best/test")
+    evaluated(run, "best/test/beam", decoder={"name": "beam", "config": {}})
+    output, table = io.StringIO(), tmp_path / "runs.csv"
+    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
+    file = str(run / "eval" / "best" / taken / "predictions.jsonl")
+    (line,) = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
+    assert f": {file} (" in line
+    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
+    assert row["test_evaluation"] == file
+
+
+def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_so(
+    tmp_path: Path,
+) -> None:
+    run = make_run(tmp_path / "run", {}, [9, 8, 7, 6])
+    evaluated(run, "best/dev")
+    evaluated(run, "none/test")  # another model
+    output, table = io.StringIO(), tmp_path / "runs.csv"
+    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
+    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
+    assert row["test_wer"] == ""
+    assert f"run: test score not computed: {run}" in output.getvalue()
+    assert "best/dev/predictions.jsonl (dev, " in output.getvalue()
+
+
+def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Path) -> None:
+    """An empty evaluation.json ended the list and the page."""
+    _evaluation(sweep / "a", "dev", "ja nej")
+    _evaluation(sweep / "a", "dev/edited", "ja nej")
+    broken = sweep / "a" / "eval" / "best" / "dev" / "evaluation.json"
+    broken.write_text("")
+    (broken.parent / "edited" / "predictions.jsonl").write_text("")
+    output = io.StringIO()
+    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
+    with (sweep / "runs.csv").open() as file:
+        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
+    assert (rates["a"], {*rates}) == ("0.5", {*"abcde"})
+    assert str(broken) in output.getvalue()
+    report_run(sweep / "a", Console(file=output, width=500))
+    page = (sweep / "a" / "report.html").read_text(encoding="utf-8")
+    assert "<td>50.00</td>" in page
+    for fault in (broken, broken.parent / "edited" / "evaluation.json"):
+        assert str(fault) in page
+        assert f"not scored: {fault}" in output.getvalue()
+
+
+def test_a_run_whose_profile_is_code_is_shown_without_its_scores(
+    tmp_path: Path, foreign_code: ForeignCode
+) -> None:
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": NAME}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "ja")
+    output = io.StringIO()
+    report_runs(tmp_path, csv=tmp_path / "runs.csv", console=Console(file=output, width=1_000))
+    report_run(run, Console(file=output))
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for said in (output.getvalue(), page):
+        assert all(text in said for text in ("config.yaml", NAME, "not computed"))
+    assert "--profile" in output.getvalue()
+    assert "49.00" in page, "the validations are shown"
+    with (tmp_path / "runs.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["dev"], row["test_wer"]) == ("49", "")
+    assert not foreign_code.ran

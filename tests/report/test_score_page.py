@@ -1,0 +1,169 @@
+import io
+import re
+import shutil
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from danish_asr.cli.app import app
+from danish_asr.report.score import score_files
+from danish_asr.report.score_page import score_page
+from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
+from danish_asr.scoring.scores import score_predictions
+from tests.browser import WIDTH, in_browser, needs_browser
+from tests.builders import build_dataset
+from tests.hostile import HOSTILE
+from tests.score_rows import prediction, random_rows, write_evaluation
+from tests.shards import utterance, write_shard
+
+ROWS = [
+    *random_rows(400),
+    prediction("worst-of-all", f"{HOSTILE} {'ord ' * 30}", HOSTILE, dialect=HOSTILE),
+]
+
+
+def _score_page(rows: list[Prediction], dataset: Path | None = None) -> str:
+    by = ["dialect", "age_group,gender", "duration"]
+    scores = score_predictions(rows, by=by, rows_in_split=500)
+    return score_page(scores, Path("p.jsonl"), dataset).html
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of scores with hostile texts."""
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    file.write_text(_score_page(ROWS), encoding="utf-8")
+    return file
+
+
+def test_the_page_is_one_file_without_external_links_and_always_the_same(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r'(?:href|src)="([^"]*)"', text)
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "default-src 'none'" in text
+    assert _score_page(ROWS) == text
+
+
+FOUND = """
+const all = (selector) => [...document.querySelectorAll(selector)];
+const column = (n) => all("table.worst tbody tr").map((row) => Number(row.cells[n].textContent));
+all("table.worst thead button")[1].click();
+return {
+  groups: all(".groups tbody th").map((cell) => cell.textContent),
+  foreign: all("img").length + all("script").length - 1,
+  charts: all("svg:not([role=img], [aria-hidden])").length,
+  danish: all(".alignment:not([lang=da][dir=auto])").length,
+  unnamed: all("table").filter(
+    (table) => !document.getElementById(table.getAttribute("aria-labelledby"))).length,
+  wer: column(1),
+};
+"""
+
+
+@needs_browser
+def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -> None:
+    found = in_browser(page, FOUND)
+    assert HOSTILE in found["groups"]
+    assert found["foreign"] == found["charts"] == found["danish"] == found["unnamed"] == 0
+    assert found["wer"] == sorted(found["wer"], reverse=True)
+    assert in_browser(page, WIDTH, width=390) <= 390
+
+
+def test_the_worst_utterances_have_their_audio(tmp_path: Path) -> None:
+    build_dataset(data := tmp_path / "data")
+    row, *_ = read_references(data)
+    values = {key: row[key] for key in ("corpus", "split", "dialect")}
+    text = _score_page([prediction(row["id"], row["reference"], "nej", **values)], data)
+    assert text.count("data:audio/flac") == 1
+
+
+SPEECH = [utterance(number, split="test") for number in range(6)]
+
+
+@pytest.fixture
+def predicted(tmp_path: Path) -> Path:
+    """Predictions of a test split, all of them wrong, as an evaluation leaves them."""
+    write_shard(data := tmp_path / "data", SPEECH, split="test")
+    write_shard(data, [utterance(0)])
+    file = tmp_path / "run" / "predictions.jsonl"
+    file.parent.mkdir()
+    rows = [prediction(row["id"], row["text"], "nej", corpus="a") for row in SPEECH]
+    write_predictions(file, rows)
+    write_evaluation(file, dataset_root=str(data))
+    return file
+
+
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_a_page_of_scores_has_its_clips_counted_or_none_with_no_audio(
+    predicted: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    (predicted.parent / "config.yaml").touch()
+    monkeypatch.setattr("danish_asr.recipe.entry.run", lambda *_: predicted.parent)
+    arguments = [command, str(predicted if command == "score" else predicted.parent)]
+    page = predicted.with_name("report.html")
+    CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert page.read_text("utf-8").count("data:audio/flac") == 6
+    assert re.search(r"\b6; [^.]*--no-audio", page.read_text("utf-8"))
+    shared = CliRunner().invoke(app, [*arguments, "--no-audio"], catch_exceptions=False)
+    assert "data:audio" not in page.read_text("utf-8")
+    assert "--no-audio" not in page.read_text("utf-8")
+    assert "warning" not in shared.output
+
+
+def _rebuilt(**values: Any) -> Callable[[Path], object]:
+    """Build the test split again, its first two rows with other values."""
+    rows = [row | values if number < 2 else row for number, row in enumerate(SPEECH)]
+    return lambda data: write_shard(data, rows, split="test")
+
+
+def _moved(data: Path, root: str) -> None:
+    write_evaluation(data.parent / "run" / "predictions.jsonl", dataset_root=root)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "left_out"),
+    [
+        (shutil.rmtree, 6),
+        (lambda data: shutil.rmtree(next(data.rglob("split=test"))), 6),
+        (lambda data: next(data.rglob("split=test/**/*.parquet")).write_bytes(b"PAR1"), 6),
+        (lambda data: _moved(data, "x" * 300), 6),
+        (_rebuilt(id="another"), 2),
+        (_rebuilt(text="en helt anden tekst"), 2),
+        (_rebuilt(audio_bytes=b"no audio"), 2),
+    ],
+    ids=[
+        *("no dataset", "no split", "damaged shard", "a name that is no path", "other ids"),
+        *("other texts", "no FLAC"),
+    ],
+)
+def test_audio_that_fails_or_has_another_text_is_left_out_and_counted_and_changes_no_score(
+    predicted: Path, spoil: Callable[[Path], object], left_out: int
+) -> None:
+    before = score_files([predicted], console=Console(file=io.StringIO()))
+    spoil(predicted.parents[1] / "data")
+    console = Console(record=True, width=500, file=io.StringIO())
+    assert score_files([predicted], console=console).to_dict() == before.to_dict()
+    page = predicted.with_name("report.html").read_text("utf-8")
+    assert page.count("data:audio/flac") == 6 - left_out
+    lines = [line for line in console.export_text().splitlines() if "out of the page" in line]
+    assert [line.split()[1] for line in lines] == [str(left_out)]
+    assert lines[0].removeprefix("warning: ") in unescape(page)
+
+
+def test_a_dataset_that_is_gone_is_named_with_the_option_for_its_new_place(predicted: Path) -> None:
+    shutil.rmtree(data := predicted.parents[1] / "data")
+    console = Console(record=True, width=500, file=io.StringIO())
+    score_files([predicted], console=console)
+    (line,) = [line for line in console.export_text().splitlines() if str(data) in line]
+    assert "--dataset" in line
+
+
+def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
+    reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
+    letters = prediction("letters", "a" * 50_000, "b" * 50_000)
+    assert len(_score_page([prediction("long", reference, hypothesis), letters])) < 200_000

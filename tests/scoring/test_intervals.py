@@ -1,0 +1,134 @@
+"""Intervals over speakers, pooled ones of small groups, and the gap between groups."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from danish_asr.metrics import Counts, Denominator, ErrorCounts
+from danish_asr.scoring.gap import estimate_gap
+from danish_asr.scoring.intervals import (
+    Interval,
+    estimate_rates,
+    pooled_intervals,
+    rates,
+    spreads,
+)
+from tests.score_groups import dialects, group
+
+FEW_HAVE_MOST = "words as of {} equal speakers, 4 needed: few have most of them"
+
+
+@pytest.mark.parametrize("denominator", get_args(Denominator))
+def test_rates_of_sums_are_the_rates_of_counts(denominator: Denominator) -> None:
+    numbers = np.array([[3, 1, 1, 1, 9, 2, 0, 3], [0, 0, 0, 4, 0, 0, 0, 7]])
+    wer, cer = rates(numbers, denominator)
+    counts = ErrorCounts.from_tuple([2, *numbers[0].tolist()])
+    assert (wer[0], cer[0]) == (counts.wer(denominator), counts.cer(denominator))
+    assert np.isnan([wer[1], cer[1]]).all()  # insertions without a reference
+
+
+def test_an_interval_of_equal_speakers_is_that_of_the_t_distribution() -> None:
+    errors = np.array([10, 20, 30, 40] * 3)
+    spread, _ = spreads(group([200] * 12, errors), "standard")
+    deviation = errors.std(ddof=1) / np.sqrt(12) / 200
+    assert (spread.value, spread.deviation) == pytest.approx((0.125, deviation))
+    assert spread.freedom == pytest.approx(11)
+    factor = np.exp(2.200985 * deviation / 0.125)
+    assert spread.limits() == pytest.approx(Interval(0.125 / factor, 0.125 * factor))
+
+
+def test_the_p_value_of_a_difference_agrees_with_its_interval() -> None:
+    words, errors = np.full(12, 300), np.array([30, 50, 70, 90] * 3)
+    for fewer in (1, 5, 30):
+        other = errors - fewer + np.arange(12) % 5
+        spread, _ = spreads(group(words, other), "standard", group(words, errors))
+        assert spread.value == pytest.approx((other.sum() - errors.sum()) / words.sum())
+        low, high = spread.around()
+        assert (spread.p_value() < 0.05) == (not low <= 0 <= high)
+
+
+@pytest.mark.parametrize(
+    ("words", "shares", "reason"),
+    [
+        ([1000], [0.1], "1 speaker, 8 needed"),
+        ([100] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
+        ([1000] + [100] * 9, [0.1, 0.2] * 5, FEW_HAVE_MOST.format("3.3")),
+        ([400] * 2 + [1] * 6, [0.1, 0.2] * 4, FEW_HAVE_MOST.format("2.0")),
+        ([400] * 3 + [50] * 6, [0.1, 0.2, 0.3] * 3, None),
+        ([100] * 9, [0.0] * 9, "every speaker has the same value"),
+        ([100] * 9, [0.3] * 9, "every speaker has the same value"),
+        ([10] * 9, [0.1, 0.2, 0.3] * 3, "90 words, 100 needed"),
+        ([100] * 8, [0.1, 0.2] * 4, None),
+        ([0] * 9, [0.0] * 9, "0 words, 100 needed"),
+    ],
+)
+def test_the_reason_for_no_interval(
+    words: list[int], shares: list[float], reason: str | None
+) -> None:
+    errors = (np.array(words) * shares).round().astype(int)
+    wer, _ = estimate_rates(group(words, errors), "standard")
+    assert wer.not_resolvable == reason
+    assert (wer.interval is None) == (reason is not None)
+    unknown, _ = estimate_rates(group(words[:1], errors[:1], [None]), "standard")
+    assert unknown.not_resolvable == "the speakers are unknown"
+
+
+def test_a_small_group_has_a_pooled_interval_unless_its_speakers_are_alike() -> None:
+    none, alike, *others = dialects([4, 4, 4, 4, 9], [0.2] * 5, 0).values()
+    none[["word_hits", "word_substitutions"]] = [100, 0]
+    alike[["word_hits", "word_substitutions"]] = [80, 20]
+    intervals = pooled_intervals([none, alike, *others], "standard")
+    assert [interval is not None for interval in intervals] == [False, False, True, True, False]
+    few = dialects([3, 2], [0.2, 0.3], 0)
+    assert pooled_intervals([*few.values()], "standard") == [None, None]
+
+
+def test_a_pooled_interval_has_the_relative_deviations_of_all_speakers() -> None:
+    errors = [np.array(own) for own in ([10, 20, 30], [20, 40, 60], [30, 60, 60], [40, 20, 30, 50])]
+    groups = [
+        group([200] * len(own), own, [f"{place}{n}" for n in range(len(own))])
+        for place, own in enumerate(errors)
+    ]
+    squares = sum(((own / own.mean() - 1) ** 2).sum() for own in errors)
+    deviation = np.sqrt(squares / 9)  # 13 speakers, 4 groups
+    for own, interval in zip(errors, pooled_intervals(groups, "standard"), strict=True):
+        factor = np.exp(2.262157 * deviation / np.sqrt(len(own)))
+        rate = own.mean() / 200
+        assert interval == pytest.approx(Interval(rate / factor, rate * factor))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pooled"), [([3, 3, 3, 3], True), ([3, 3, 4], False), ([5, 5], True)]
+)
+def test_pooling_needs_eight_more_speakers_than_groups(sizes: list[int], pooled: bool) -> None:
+    groups = [*dialects(sizes, [0.2] * len(sizes), 0).values()]
+    assert any(pooled_intervals(groups, "standard")) is pooled
+    for own in groups:
+        own["word_substitutions"] = own["word_hits"] = 100  # all speakers are alike
+    assert not any(pooled_intervals(groups, "standard"))
+
+
+@pytest.mark.parametrize(("shared", "pooled"), [(1, True), (2, False)])
+def test_one_of_thirty_speakers_in_three_groups_does_not_switch_off_what_is_pooled(
+    shared: int, pooled: bool
+) -> None:
+    """Memberships were compared with speakers, so that one speaker in three groups was enough."""
+    groups = [*dialects([8, 6, 6, 6, 6], [0.2] * 5, 0).values()]
+    for number in range(shared):
+        for other in groups[1:3]:
+            other.index = other.index.where(np.arange(len(other)) != number, f"0-{number}")
+    assert any(pooled_intervals(groups, "standard")) is pooled
+    labelled = [(str(place), own) for place, own in enumerate(groups)]
+    assert (estimate_gap(labelled, "standard") is not None) is pooled
+
+
+def test_insertions_count_in_the_denominator_of_coral() -> None:
+    groups = dialects([8, 8], [0.1, 0.3], 0)
+    for own in groups.values():
+        own["word_insertions"] = 20
+    gap = estimate_gap(groups.items(), "coral")
+    assert gap
+    totals = [Counts(*own.sum().tolist()[:4]) for own in groups.values()]
+    best, worst = sorted(total.rate("coral") for total in totals)
+    assert gap.difference == pytest.approx(worst - best)

@@ -1,0 +1,211 @@
+"""The table of scored rows, its groups, their scores with intervals and gaps, and settings."""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.metrics import Denominator, ErrorCounts, count_errors
+from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.scoring.intervals import COUNTS
+from danish_asr.scoring.predictions import Prediction
+from danish_asr.scoring.scores import Group, groups_of, kept, score_predictions, score_table
+from danish_asr.scoring.settings import Settings
+from danish_asr.text.profiles import normalize
+from tests.documented import script
+from tests.score_rows import four_rows, prediction, random_rows
+from tests.shards import utterance, write_shard
+
+ROWS = list(random_rows(30, speakers=10))
+
+
+@settings(max_examples=25)
+@given(st.permutations(ROWS))
+def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
+    expected = score_predictions(ROWS, by=["dialect"])
+    assert expected.overall.wer.interval
+    assert score_predictions(shuffled, by=["dialect"]) == expected
+
+
+def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
+    chosen = Settings(profile="rye", row_filter="coral", denominator="coral")
+    rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
+    where = "age > 9"
+    scores = score_predictions(rows, settings=chosen, rows_in_split=9, about={"where": where})
+    document = json.loads(json.dumps(scores.to_dict()))
+    expected = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
+    assert document["settings"] == expected | {"profile_version": 2}
+    left_out = {"empty reference": 1, "10 s or longer": 1}
+    of_rows = {"scored": 4, "in_file": 6, "in_split": 9, "left_out": left_out, "partial": True}
+    assert document["rows"] == of_rows | {
+        "empty_hypotheses": 1,
+        "splits": ["test"],
+        "where": where,
+    }
+    of_line = document["settings"] | {
+        "rows_scored": 4,
+        "rows_in_file": 6,
+        "rows_in_split": 9,
+        "where": where,
+        "left_out": "empty reference: 1; 10 s or longer: 1",
+    }
+    table = scores.to_pandas()
+    assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
+    for line in table.to_dict("records"):
+        assert {key: line[key] for key in of_line} == of_line
+
+
+@pytest.mark.parametrize("denominator", get_args(Denominator))
+def test_a_group_without_a_reference_word_has_no_rate(denominator: Denominator) -> None:
+    rows = [
+        prediction("a", "", "ja nej", dialect="Fynsk"),
+        prediction("b", "!", "", dialect="Fynsk"),
+        prediction("c", "ja", "ja", dialect="Jysk"),
+    ]
+    scores = score_predictions(rows, settings=Settings(denominator=denominator))
+    assert math.isnan(scores.groupings["dialect"].groups[0].wer.value)
+    line = json.loads(json.dumps(scores.to_dict(), allow_nan=False))["groups"][1]
+    assert (line["group"], line["wer"]) == ("Fynsk", None)
+    assert line["wer_not_resolvable"] == "1 speaker, 8 needed"
+    assert scores.to_pandas()["wer"].isna().tolist()[:3] == [False, True, False]
+
+
+def test_pooled_intervals_belong_to_groups_and_not_to_their_labels() -> None:
+    """Two pairs of values that read alike when joined shared an interval."""
+    pairs = (("a · b", "c"), ("a", "b · c"), ("d", "e"), ("d", "f"))
+    rows = []
+    for row in random_rows(600, speakers=24):
+        dialect, gender = pairs[int(str(row.speaker_id)[-3:]) % 4]
+        values = {"speaker_id": row.speaker_id, "dialect": dialect, "gender": gender}
+        rows.append(prediction(row.id, row.reference, row.hypothesis, **values))
+    part = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"]
+    assert len({group.wer_pooled for group in part.groups}) == len(part.groups) == 4
+    assert part.gap
+    assert part.gap.groups == 4
+
+
+def test_a_profile_of_ones_own_scores_and_normalises_targets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = script("docs/howto/extend.md", "my_scoring.py")
+    (tmp_path / "my_scoring.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    profile = "my_scoring:lower"
+    scores = score_predictions(
+        [prediction("a", "Ja Tak", "ja tak")], settings=Settings(profile=profile)
+    )
+    assert scores.overall.wer.value == 0
+    assert scores.to_dict()["settings"]["profile_version"] is None
+    write_shard(tmp_path, [utterance(0, text="Rødgrød")])
+    index = DanishAsrDataset(tmp_path).read_index("train").with_targets(profile)
+    assert index.rows["target"].to_list() == ["rødgrød"]
+
+
+def _groups(rows: Iterable[Prediction], grouping: str) -> list[Group]:
+    return groups_of(score_table(rows, Settings()), grouping)
+
+
+def _labels(rows: Iterable[Prediction], grouping: str) -> list[str]:
+    return [group.label for group in _groups(rows, grouping)]
+
+
+@pytest.mark.parametrize("columns", [(), ("dialect",), ("dialect", "age_group"), ("speaker_id",)])
+def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
+    expected: dict[tuple[str | None, ...], ErrorCounts] = defaultdict(ErrorCounts)
+    for row in random_rows(300):
+        key = tuple(getattr(row, column) for column in columns)
+        texts = (normalize(text, "coral") for text in (row.reference, row.hypothesis))
+        expected[key] += count_errors(*texts)
+    sums = {}
+    for group in _groups(random_rows(300), ",".join(columns)):
+        sums[tuple(group.names.values())] = ErrorCounts(len(group.rows), *group.counts())
+        assert group.by_speaker().sum().tolist() == group.rows[[*COUNTS]].sum().tolist()
+    assert sums == expected
+
+
+def test_groups_are_in_alphabetical_order_bands_by_size_and_unknown_last() -> None:
+    assert _labels(four_rows(), "dialect") == ["Bornholmsk", "Fynsk", "unknown"]
+    lengths = [30.0, 0.2, 1.0, 6.0, 5.0]
+    rows = [prediction(str(n), "ja", "ja", duration=s) for n, s in enumerate(lengths)]
+    bands = ["under 1 s", "1–2 s", "4–6 s", "6–10 s", "20 and more s"]
+    assert _labels(rows, "duration") == bands
+
+
+@pytest.mark.parametrize(("text", "missing"), [("unknown", "unknown (no value)"), ("x", "unknown")])
+def test_a_missing_value_and_the_text_unknown_have_different_labels(
+    text: str, missing: str
+) -> None:
+    rows = [prediction("a", "ja", "ja", gender=text), prediction("b", "ja", "ja", gender=None)]
+    assert _labels(rows, "gender") == [text, missing]
+    other = prediction("c", "ja", "ja", corpus="b", gender=None)
+    groups = _groups([*rows, other], "corpus,gender")
+    assert [len(group.rows) for group in groups] == [1, 1, 1]
+
+
+def test_words_per_second_are_those_of_the_normalised_reference() -> None:
+    rows = [prediction("a", "101, øh", "", duration=2.0), prediction("b", "ja", "", duration=0.0)]
+    assert _labels(rows, "words_per_second") == ["2–2.5 words/s", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("grouping", "ages", "labels"),
+    [
+        ("age", [100, 9, None, 18, 9], ["9", "18", "100", "unknown"]),
+        ("age:18,25.5,50", [17, 18, 25.5, 99], ["under 18", "18–25.5", "25.5–50", "50 and more"]),
+        ("age:50,18", [7, None], ["under 18", "unknown"]),
+        ("age:18,25,dialect", [7, 20], ["under 18 · unknown", "18–25 · unknown"]),
+        ("age", ["20-30", 9, 100], ["100", "20-30", "9"]),
+        ("duration", [7], ["unknown"]),
+    ],
+)
+def test_numbers_are_in_numeric_order_and_bands_have_the_bounds_that_are_named(
+    grouping: str, ages: list[Any], labels: list[str]
+) -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", duration=None, extra={"age": age and str(age)})
+        for n, age in enumerate(ages)
+    ]
+    assert _labels(rows, grouping) == labels
+
+
+@pytest.mark.parametrize(
+    ("grouping", "message"),
+    [
+        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age"),
+        ("reference", "unknown column 'reference'"),
+        ("age:x", "such as age:18,25,50"),
+        ("dialect:1,2", "such as age:18,25,50"),
+        ("age:18,25", "only numbers have bands; found 'ung'"),
+        ("snr", r"'snr' has 150 different numbers; name bounds"),
+    ],
+)
+def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", dialect="x", extra={"age": "ung", "snr": str(n)})
+        for n in range(150)
+    ]
+    with pytest.raises(ConfigError, match=message):
+        _groups(rows, grouping)
+
+
+def test_without_a_row_or_a_word_nothing_is_scored() -> None:
+    rows = [prediction("a", "", "ja nej"), prediction("b", "!", "")]
+    settings = Settings()
+    with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
+        kept(score_table(rows, settings), settings)
+    strict = Settings(row_filter="coral")
+    with pytest.raises(PredictionsError, match=r"no row to score \(1 left out: empty reference"):
+        kept(score_table(rows[:1], strict), strict)
+
+
+def test_a_column_of_ones_own_is_a_grouping() -> None:
+    table = score_table(four_rows(), Settings())
+    table["long"] = (table["reference"].str.len() > 12).map({True: "long", False: "short"})
+    assert [group.label for group in groups_of(table, "long")] == ["long", "short"]

@@ -1,0 +1,112 @@
+"""Error counts, rates and alignments."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import jiwer
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from danish_asr.metrics import (
+    Counts,
+    ErrorCounts,
+    align_counts,
+    align_words,
+    compute_cer,
+    compute_metrics,
+    compute_wer,
+    count_errors,
+    metrics_by_group,
+)
+
+# Few distinct words, so that alignments have many ties, and every kind of space that jiwer splits.
+VOCABULARY = ["en", "et", "æble", "øl", "å", "rødgrød", "Ål", "21", "fløde-is", "ë"]
+
+
+SPACES = [" ", " ", " ", "  ", "\t", "\n ", ""]
+
+
+WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
+
+
+def test_counts_and_rates_equal_jiwer_on_ten_thousand_danish_like_pairs() -> None:
+    random = Random(20)
+    for _ in range(10_000):
+        _assert_equals_jiwer([(_text(random), _text(random)) for _ in range(random.randint(1, 2))])
+
+
+def _text(random: Random) -> str:
+    words = range(random.randrange(9))
+    return "".join(random.choice(VOCABULARY) + random.choice(SPACES) for _ in words)
+
+
+def _assert_equals_jiwer(pairs: Sequence[tuple[str, str]]) -> None:
+    references, hypotheses = map(list, zip(*pairs, strict=True))
+    total = sum((count_errors(*pair) for pair in pairs), ErrorCounts())
+    words = jiwer.process_words(references, hypotheses)
+    characters = jiwer.process_characters(references, hypotheses)
+    assert total.words == _counts(words)
+    assert total.characters == _counts(characters)
+    assert total.wer() == words.wer
+    assert total.cer() == characters.cer
+
+
+def _counts(output: jiwer.WordOutput | jiwer.CharacterOutput) -> Counts:
+    return Counts(output.hits, output.substitutions, output.deletions, output.insertions)
+
+
+@given(WORDS, WORDS)
+def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
+    reference: list[str], hypothesis: list[str]
+) -> None:
+    aligned = align_words(reference, hypothesis)
+    assert [word.reference for word in aligned if word.reference] == reference
+    assert [word.hypothesis for word in aligned if word.hypothesis] == hypothesis
+    tags = [word.tag for word in aligned]
+    expected = align_counts(reference, hypothesis)
+    assert expected == Counts(
+        *(tags.count(tag) for tag in ("hit", "substitution", "deletion", "insertion"))
+    )
+
+
+def test_the_two_denominators_of_one_example() -> None:
+    counts = count_errors("det er koldt", "det er ret så koldt").words
+    assert counts == Counts(hits=3, insertions=2)
+    assert [counts.rate(name) for name in ("standard", "coral")] == pytest.approx([2 / 3, 2 / 5])
+
+
+def test_compute_functions_take_predictions_first_and_return_fractions() -> None:
+    assert compute_wer(["det er"], ["det er koldt her"]) == pytest.approx(0.5)
+    assert compute_cer(["ab"], ["abcd"]) == pytest.approx(0.5)
+    assert compute_wer(["", ""], ["", ""]) == compute_cer([], []) == 0
+    assert compute_metrics(pd.Series(["det er"]), ["det"]) == {"wer": 1.0, "cer": 1.0}
+
+
+def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
+    predictions, references = ["ja", "nej", "ja ja"], ["ja", "ja", "ja"]
+    by_group = metrics_by_group(predictions, references, ["Fynsk", None, "Fynsk"])
+    assert by_group == {
+        "Fynsk": compute_metrics(predictions[::2], references[::2]),
+        None: compute_metrics(["nej"], ["ja"]),
+    }
+    with pytest.raises(ValueError, match="longer than"):
+        metrics_by_group(predictions, references, ["Fynsk"])
+
+
+@pytest.mark.parametrize(
+    ("predictions", "references", "message"),
+    [
+        (["a"], ["a", "b"], "1 predictions for 2 references"),
+        ("abc", ["abc"], "expected lists of texts"),
+        (["a"], pd.Series([float("nan")]), r"pair 0: expected two strings, found \(nan, 'a'\)"),
+    ],
+)
+def test_compute_functions_name_what_they_cannot_compare(
+    predictions: Any, references: Any, message: str
+) -> None:
+    for compute in (compute_wer, compute_cer, compute_metrics):
+        with pytest.raises((TypeError, ValueError), match=message):
+            compute(predictions, references)

@@ -1,0 +1,91 @@
+"""Text profiles, numerals and number words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from num2words import num2words
+
+from danish_asr.base.errors import ConfigError
+from danish_asr.text.numerals import spell_integer
+from danish_asr.text.profiles import PROFILES, normalize, profile_version
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def _vectors(profile: str, count: int) -> list[list[str]]:
+    lines = (GOLDEN / f"{profile}_text.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert len(lines) == count
+    return [[profile, *map(json.loads, line.split("\t"))] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("profile", "text", "expected"), [*_vectors("coral", 120), *_vectors("rye", 150)]
+)
+def test_a_profile_matches_the_official_vectors(profile: str, text: str, expected: str) -> None:
+    assert normalize(text, profile) == expected
+
+
+@pytest.mark.parametrize(
+    ("profile", "text", "expected"),
+    [
+        ("plain", "Håkon & Åse: «20 år», naïve ÐÝRT!", "håkon åse 20 år naïve ðýrt"),
+        ("plain", "नमस्ते, दुनिया", "नमस्ते दुनिया"),
+        ("coral", "1987", "et tusind ni hundrede og syvogfirs"),
+        ("coral", "1.001.000", "en million et tusind"),
+        ("coral", "101.000", "et hundrede og en tusind"),
+        ("coral", "0,5", "nul fem"),
+        ("coral", "10,01", "ti komma nul et"),
+        ("coral", "1.000.100", "en million et hundrede"),
+        ("coral", "1234567890", "1234567890"),
+        ("coral", "1.005", "et tusind og fem"),
+        ("coral", "10 ℃", "ti C"),
+        ("coral", "a\u200bb", "a b"),
+        ("coral", "5 µg", "fem mikrogram"),
+        ("coral", "pá a", "pa a"),
+        ("coral", "þorn Göteborg Ærø", "thorn gøteborg ærø"),
+        ("coral", "café über", "café über"),
+        ("rye", "1.234 kr., hej - ja!", "ettusinde og tohundrede og fireogtredive kr hej ja"),
+        ("rye", "3,14", "trehundrede og fjorten"),
+        ("rye", "A-kasse", "akasse"),
+        ("rye", "'det’s' o'clock'", "det's o'clock"),
+        ("rye", "ﬁsk m²", "fisk m2"),
+        ("rye", "året 2025 og 1960'erne", "året totusinde og femogtyve og 1960erne"),
+        ("rye", "nul komma fem", "fem"),
+        ("rye", "1" * 5_000, "1" * 5_000),
+    ],
+)
+def test_the_rules_of_a_profile_hold_beyond_the_vectors(
+    profile: str, text: str, expected: str
+) -> None:
+    assert normalize(text, profile) == expected
+
+
+@pytest.mark.parametrize("number", [0, 2, 21, 100, 101, 1000, 2025, 20_100, 1_000_000, 3_000_071])
+def test_in_rye_digits_and_both_spellings_of_a_number_are_equal(number: int) -> None:
+    digits = normalize(str(number), "rye")
+    assert normalize(spell_integer(number), "rye") == digits
+    assert normalize(str(num2words(number, lang="da")), "rye") == digits
+
+
+@given(st.text())
+def test_raw_changes_nothing_and_coral_leaves_single_spaces_only(text: str) -> None:
+    assert normalize(text, "raw") == text
+    normalised = normalize(text, "coral")
+    assert normalised == " ".join(normalised.split())
+
+
+def test_removing_fillers_is_an_option_of_rye_only_and_unknown_profiles_are_refused() -> None:
+    assert normalize("Øh, jeg hmm går", "rye", remove_fillers=True) == "jeg går"
+    with pytest.raises(ConfigError, match="found profile 'raw'"):
+        normalize("Øh", "raw", remove_fillers=True)
+    with pytest.raises(ConfigError, match=r"coral, danish, plain, raw, rye.*corl"):
+        normalize("hej", "corl")
+    assert [profile_version(name) for name in (*PROFILES, "string:capwords")] == [
+        *(1, 1, 2, 1, 2),
+        None,
+    ]
