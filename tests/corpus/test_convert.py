@@ -60,167 +60,6 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
     }
 
 
-def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", conversation=False)
-    row = read(shards(tmp_path / "ds")[-1])[0]
-    audio = row.pop("audio_bytes")
-    assert audio.startswith(b"fLaC")
-    assert row.pop("encoded_size") == len(audio)
-    assert row == {
-        "id": "rec_train_0",
-        "text": "Anna køber 21 æbler i Århus",
-        "audio_size": 8000,
-        "speaker_id": "spe_train_0",
-        "dialect": "Østjysk",
-        "sub_dialect": "midtøstjysk",
-        "age": 19,
-        "age_group": "0-24",
-        "gender": "female",
-        "country_birth": "DK",
-        "source_id": "read_aloud/train-00000-of-00001.parquet:0",
-    }
-
-
-WAVE = np.sin(np.arange(16_000) / 5)
-
-
-BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("undecodable audio", {"audio": b"\x00garbage"}),
-    ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
-    ("no audio", {"audio_struct": None}),
-    ("no audio", {"audio_struct": {"bytes": b"", "path": None}}),
-    ("no audio", {"audio_struct": {"bytes": None, "path": "no.wav"}}),
-    ("empty text", {"text": None}),
-    ("empty text", {"text": " \t"}),
-    ("zero samples", {"audio": tone(0.0)}),
-    ("zero samples", {"audio": encode(np.array([[0.5]]), 48_000)}),
-    ("non-finite samples", {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")}),
-    ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
-    (
-        "samples far outside -1 to 1",
-        {"audio": encode(WAVE[:, None] * 2e4, 16_000, subtype="FLOAT")},
-    ),
-    ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
-    ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
-    ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
-    ("digital silence", {"audio": encode(np.full((16_000, 1), 0.3), 16_000)}),  # DC alone
-    ("more than 50 letters per second", {"audio": encode(np.array([[0.5], [-0.5]]), 16_000)}),
-    ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
-    ("rejected", {"validated": "rejected"}),
-    ("duplicate id", {"id_recording": "rec_train_0"}),
-]
-
-
-GOOD_ROWS: list[dict[str, Any]] = [
-    {"text": "en bil 🚗 kører"},
-    {"age": None, "dialect": None, "gender": None, "country_birth": None},
-    {"text": "a" * 25, "audio": tone(0.5)},
-    {"audio": tone(0.6, channels=2, format="OGG")},
-    {"validated": "maybe"},
-    {"dialect": "færøsk"},
-    {"country_birth": "SE"},
-    {"id_recording": " "},
-]
-
-
-def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
-    # One file that cannot be decoded stops upstream's conversion (TRAPS).
-    rows = [coral_row(0)]
-    rows += [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
-    rows += [coral_row(number, **values) for number, values in enumerate(GOOD_ROWS, 50)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
-    run(tmp_path / "in", tmp_path / "ds", max_seconds=3.0, shard_rows=6, max_drop=1.0)
-    entries = ledger(tmp_path / "ds")
-    assert [(entry["row"], entry["reason"]) for entry in entries] == [
-        (number, reason) for number, (reason, _) in enumerate(BAD_ROWS, 1)
-    ]
-    assert {entry["source"] for entry in entries} == {"train.parquet"}
-    assert entries[0]["id"] == "rec_train_1"
-    assert entries[0]["dialect"] == "Sjællandsk"
-    written = {row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read(shard)}
-    assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:21"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:27"]["dialect"] == "Non-native"
-    assert written["train.parquet:28"]["id"] == "train.parquet:28"  # a blank one is none
-    manifest = read_inventory(tmp_path / "ds")
-    assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
-    assert any(line.startswith("dialect: færøsk is read as") for line in manifest.summary)
-    assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
-
-
-def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> None:
-    pause = np.concatenate([WAVE / 2, np.zeros(64_000)])
-    rows: list[tuple[str, float, str, Any]] = [
-        ("letters per second", 40.0, "a" * 40, WAVE / 2),
-        ("letters per second", 0.5, "a", np.tile(WAVE / 2, 2)),
-        ("share of clipped samples", 0.787, "a" * 9, WAVE * 3),
-        ("dBFS, very quiet", -69.031, "a" * 9, WAVE / 2000),
-        ("seconds of silence", 4.0, "a" * 9, pause),
-        ("seconds of silence", 4.0, "a" * 9, pause + 0.05),
-        ("share of DC offset", 0.243, "a" * 9, WAVE / 2 + 0.2),
-    ]
-    made = [
-        coral_row(number, text=text, audio=encode(wave[:, None], 16_000, subtype="FLOAT"))
-        for number, (_, _, text, wave) in enumerate(rows)
-    ]
-    write_parquet(tmp_path / "in" / "train.parquet", [*made, coral_row(9, audio=tone(1.0))])
-    run(tmp_path / "in", tmp_path / "ds")
-    suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
-    expected = [(f"rec_train_{number}", row[0]) for number, row in enumerate(rows)]
-    assert [(row["id"], row["reason"]) for row in suspects] == expected
-    assert [row["value"] for row in suspects] == pytest.approx([row[1] for row in rows], abs=0.02)
-    assert {(row["corpus"], row["split"]) for row in suspects} == {("coral_read_aloud", "train")}
-    assert suspects[1]["dialect"] == "Sjællandsk"
-    assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
-
-
-ODD_TEXTS = {
-    "blÃ¥ bÃ¦r og Ã…rhus": "mojibake",
-    "f&aelig;lles &amp; godt": "HTML entities",
-    "det er bl\ufffd": "replacement characters",
-    "–": "no letter or digit",
-    "\u200b\ufeff": "no letter or digit",
-}
-
-
-def test_texts_that_are_not_text_never_reach_training_but_test_sets_stay_whole(
-    tmp_path: Path,
-) -> None:
-    texts = [*ODD_TEXTS, "blå bær & Århus"]
-    for split in ("train", "test"):
-        rows = [coral_row(number, split=split, text=text) for number, text in enumerate(texts)]
-        write_parquet(tmp_path / "in" / f"{split}.parquet", rows)
-    run(tmp_path / "in", tmp_path / "ds", max_drop=1)
-    wordless = ["no letter or digit"] * 2
-    dropped = [entry["reason"] for entry in ledger(tmp_path / "ds")]
-    assert sorted(dropped) == sorted([*ODD_TEXTS.values(), *wordless])
-    suspects = pq.read_table(tmp_path / "ds" / "suspects.parquet").to_pylist()
-    expected = {"train": [], "test": ["mojibake", "HTML entities", "replacement characters"]}
-    for split, reasons in expected.items():
-        own = [row["reason"] for row in suspects if row["split"] == split]
-        assert [reason for reason in own if "second" not in reason] == reasons
-
-
-@pytest.mark.parametrize(
-    ("limit", "sizes"), [(1 << 30, [100, 30]), (1, [1] * 130)], ids=["rows", "bytes"]
-)
-def test_a_row_group_ends_with_its_rows_or_its_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
-) -> None:
-    monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
-    rows = [coral_row(number, text="ja", audio=tone(0.1)) for number in range(130)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=130)
-    run(tmp_path / "in", tmp_path / "ds", shard_rows=1000)
-    (path,) = shards(tmp_path / "ds")
-    with pq.ParquetFile(path) as parquet:
-        footer = parquet.metadata
-        rows_of_groups = [
-            footer.row_group(group).num_rows for group in range(footer.num_row_groups)
-        ]
-        assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
-    assert rows_of_groups == sizes
-
-
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
     build_dataset(tmp_path / "ds")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")}
@@ -347,19 +186,21 @@ def test_a_small_source_has_work_for_several_processes(rows: int, tasks: int) ->
     assert len(plan_tasks(table([("a", ["train"], own)]), options())) == tasks
 
 
-@given(tables)
-def test_the_first_row_of_a_corpus_and_id_is_kept_and_all_later_ones_are_duplicates(
-    rows: pa.Table,
-) -> None:
-    seen: set[tuple[str, str]] = set()
-    for row in without_duplicates(rows).to_pylist():
-        name = row["corpus"], row["id"]
-        assert row["refused"] == (DUPLICATE if name in seen else None)
-        seen.add(name)
-
-
 def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
     folder = build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20)
     rows = open_source(str(folder), options()).rows
     tasks = plan_tasks(rows, options(shard_rows=45))
     assert [len(task.rows) for task in tasks] == [40, 10]
+
+
+def test_listed_rows_are_left_out(tmp_path: Path) -> None:
+    rows = [{"path": "a.wav", "text": f"nr {n}", "id": n} for n in range(4)]
+    rows = [row | {"start": n / 10, "end": n / 10 + 0.1} for n, row in enumerate(rows)]
+    path = write_lines(tmp_path / "in" / "train.jsonl", rows)
+    (path.parent / "a.wav").write_bytes(tone(2))
+    wrong = write_csv(tmp_path / "wrong.csv", "corpus,id", "own,1", "other,2")
+    inventory = convert(path, tmp_path / "out", options(without=wrong, max_drop=0))
+    assert inventory.dropped == {"listed in wrong.csv": 1}
+    write_csv(wrong, "name", "1")
+    with pytest.raises(SourceError, match=r"wrong\.csv:2: expected the columns corpus and id"):
+        convert(path, tmp_path / "out", options(without=wrong))
