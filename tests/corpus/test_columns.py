@@ -1,46 +1,106 @@
 """Which columns of a source are read, and by which names."""
 
+from typing import Any
 
-def test_other_columns_are_ignored_and_said_to_be_also_without_a_name(tmp_path: Path) -> None:
-    """pandas writes its index so; spreadsheets have empty cells."""
-    write_csv(tmp_path / "train.csv", ",path,text,note,id", "7,a.wav,ja,x,", "8,a.wav,ja,x,b")
-    source = open_source(str(tmp_path), options())
-    assert source.ignored == ("a column without a name", "note")
-    assert source.rows["id"].to_pylist() == ["train.csv:0", "b"]
-    assert source.columns == {"audio": "path", "text": "text", "id": "id"}
+import pytest
+
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus.columns import THEIR_NAMES, Columns, check_chosen, values_of
 
 
 @pytest.mark.parametrize(
-    ("times", "start", "seconds"),
+    ("names", "chosen", "keys"),
     [
-        ({"start": 1.5, "end": 4}, 1.5, 2.5),
-        ({"start_time": "1", "end_time": "3.5", "duration": 2.45}, 1.0, 2.5),
-        ({"offset": 2, "start": 7, "duration": 1}, 2.0, 1.0),
-        ({"offset": "", "duration": None}, 0.0, None),
-        ({"start": "1:02:03,5", "end": "01:02:04.0"}, 3723.5, 0.5),
-        ({"start_ms": 1500, "end_ms": "4000"}, 1.5, 2.5),
-        ({"Start": "1,5", "Slut": "4"}, 1.5, 2.5),
-        ({"start": 1.5, "duration": float("nan")}, 1.5, None),
-        ({"duration": 1.5, "weekend": 7}, 0.0, 1.5),
+        (
+            ["path", "sentence", "client_id", "accents", "sex", "age", "up_votes"],
+            {},
+            {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age": 5},
+        ),
+        (
+            ["Audio Path", "Transcription", "Taler", "DIALEKT", "Køn", "Alder", "Split"],
+            {},
+            {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age": 5}
+            | {"split": 6},
+        ),
+        (["TEXT", "Text", "text", "File"], {}, {"text": 2, "audio": 3}),
+        (["TEXT", "Text", "wav"], {}, {"text": 0, "audio": 2}),
+        (["sentence", "text", "file", "audio"], {}, {"text": 1, "audio": 3}),
+        (["start", "offset", "Slut", "duration"], {}, {"start": 1, "end": 2, "seconds": 3}),
+        (["start_ms", "End_Ms", "duration_ms"], {}, {"start_ms": 0, "end_ms": 1, "seconds_ms": 2}),
+        (["startMs", "ms"], {"start": "startMs", "end": "ms"}, {"start_ms": 0, "end": 1}),
+        (
+            ["from_millis", "id_ms"],
+            {"start": "from_millis", "id": "id_ms"},
+            {"start_ms": 0, "id": 1},
+        ),
+        (["weekend", "restart", "validated", "channel"], {}, {"validated": 2, "channel": 3}),
+        (["text", "ord", "duration"], {"text": "ord", "seconds": ""}, {"text": 1}),
+        (["text"], {"text": "ord"}, {}),
+        (["id_recording", "id"], {}, {"id": 1}),
+        (["id_segment"], {}, {}),
     ],
 )
-def test_times_are_read_in_any_of_their_forms(
-    tmp_path: Path, times: dict[str, Any], start: float, seconds: float | None
+def test_usual_names_are_found_and_chosen_ones_come_first(
+    names: list[str], chosen: dict[str, str], keys: dict[str, int]
 ) -> None:
-    path = write_lines(tmp_path / "train.jsonl", [{"audio": "a", "text": "ja"} | times])
-    (row,) = rows_of(path)
-    assert (row["start"], row["seconds"]) == (start, seconds)
+    found = Columns(chosen, THEIR_NAMES).of(names)
+    assert found == {key: names[place] for key, place in keys.items()}
 
 
-def test_columns_are_chosen_where_some_file_has_them(tmp_path: Path) -> None:
-    row = '{"audio_filepath": "a", "text": "a", "sætning": "b", "køn": "f"}'
-    (tmp_path / "train.jsonl").write_text(row, encoding="utf-8-sig")
-    (tmp_path / "dev.jsonl").write_text(GOOD)
-    columns = {"gender": "køn"}
-    assert [row["gender"] for row in own_splits(tmp_path, columns=columns)] == [None, "female"]
-    train = tmp_path / "train.jsonl"
-    assert [row["text"] for row in rows_of(train, columns={"text": "sætning"})] == ["b"]
-    with pytest.raises(SourceError, match="there is no sex; found"):
-        rows_of(tmp_path, columns={"gender": "sex"})
-    with pytest.raises(SourceError, match="no column sentence; found audio_filepath, text"):
-        rows_of(tmp_path, columns={"text": "sentence"})
+@pytest.mark.parametrize(
+    ("names", "chosen", "theirs"),
+    [
+        (["id_segment", "id_conversation"], {}, "id_conversation,id_segment"),
+        (["ID", "Part"], {"id": "Part,ID"}, "Part,ID"),
+    ],
+)
+def test_an_id_may_be_of_several_columns(
+    names: list[str], chosen: dict[str, str], theirs: str
+) -> None:
+    columns = Columns(chosen, THEIR_NAMES)
+    keys = columns.add("a.csv", [*names, "text", "path", "note"])
+    row = {names[0]: 1, names[1]: "b", "text": "ja"}
+    assert values_of(row, keys) == {"text": "ja", "audio": None, "id": ("b", 1)}
+    assert (keys["id"], columns.ignored()) == (theirs, ("note",))
+
+
+def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ignored() -> None:
+    columns = Columns({"gender": "køn"}, THEIR_NAMES)
+    columns.add("a.csv", ["path", "text", "note", "køn", ""])
+    columns.add("b.csv", ["path", "sentence", "text", "id", "note", "start_ms"])
+    assert columns.ignored() == ("note", "a column without a name", "sentence")
+    read = {"audio": "path", "text": "text", "gender": "køn", "id": "id", "start": "start_ms"}
+    assert columns.read == read
+    columns = Columns({"gender": "sex"}, THEIR_NAMES)
+    columns.add("a.csv", ["path", "text"])
+    with pytest.raises(SourceError, match="there is no sex; found path, text"):
+        columns.ignored()
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "message"),
+    [
+        (["path", "ord"], {}, "no column of text; found path, ord.*--column text="),
+        (["text"], {}, "no column of audio; .*--column audio="),
+        (["path", "text"], {"text": "ord"}, "no column ord; "),
+    ],
+)
+def test_a_file_without_texts_or_audio_is_refused(
+    names: list[str], chosen: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SourceError, match=rf"a\.csv: {message}"):
+        Columns(chosen, THEIR_NAMES).add("a.csv", names)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "missing"),
+    [({"id": "a,b", "end": ""}, None), ({"id": "a,c", "text": "d"}, "no c, d; found a, b")],
+)
+def test_each_part_of_a_chosen_column_must_be_there(
+    chosen: dict[str, Any], missing: str | None
+) -> None:
+    if missing is None:
+        check_chosen(["a", "b"], chosen)
+    else:
+        with pytest.raises(SourceError, match=missing):
+            check_chosen(["a", "b"], chosen)

@@ -1,32 +1,30 @@
-"""The plan of a conversion: shards of neighbouring rows, and the first row of each id."""
+"""The plan of a conversion, what it keeps of an earlier one, and how many rows it may drop."""
 
 import json
-import math
 from collections import Counter
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.schema import LEDGER_SCHEMA, SPLITS
+from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus import shard as shard_module
-from danish_asr.corpus.convert import claimed, convert, plan_tasks
-from danish_asr.corpus.rows import DUPLICATE, table_of, without_duplicates
+from danish_asr.corpus import convert as package
+from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
+from danish_asr.corpus.rows import table_of
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.verify import verify
-from tests.builders import build_dataset, build_source, coral_row, encode, tone, write_parquet
-from tests.corpora import options
+from tests.builders import build_dataset, build_source, coral_row, tone, tree, write_parquet
+from tests.corpora import options, record, shards, table_in, write_lines
 
-SMALL = ConvertOptions(name="tiny", shard_rows=7)
+convert_module: Any = package
 
 
 def run(source: Path, out: Path, **options: Any) -> None:
@@ -34,21 +32,15 @@ def run(source: Path, out: Path, **options: Any) -> None:
     convert(source, out, ConvertOptions(**values))
 
 
-def shards(root: Path) -> list[Path]:
-    return sorted((root / "version=0").rglob("*.parquet"))
-
-
-def read(shard: Path) -> list[dict[str, Any]]:
-    with pq.ParquetFile(shard) as parquet:  # without the partition keys of the path
-        return list(parquet.read().to_pylist())
-
-
-def ledger(root: Path) -> list[dict[str, Any]]:
-    return list(pq.read_table(root / "ledger.parquet").to_pylist())
-
-
 def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=15, options=SMALL)
+    build_dataset(
+        tmp_path / "ds",
+        train=15,
+        dev=1,
+        test=0,
+        conversation=False,
+        options=ConvertOptions(name="tiny", shard_rows=7),
+    )
     names = {path.relative_to(tmp_path / "ds").as_posix() for path in shards(tmp_path / "ds")}
     train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
     assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
@@ -61,7 +53,7 @@ def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
 
 
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds")
+    build_dataset(tmp_path / "ds", train=2, dev=0, test=0)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "ds").rglob("*")}
     manifest = convert(tmp_path / "ds.source", tmp_path / "ds", ConvertOptions(name="tiny"))
     assert manifest == read_inventory(tmp_path / "ds")
@@ -87,16 +79,15 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path
 
 
 def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
-    for dropped in (29, 30):
-        texts = [None if number < dropped else "ja" for number in range(100)]
-        rows = [coral_row(number, text=text, audio=tone(0.2)) for number, text in enumerate(texts)]
-        write_parquet(tmp_path / f"{dropped}" / "train.parquet", rows)
-    run(tmp_path / "29", tmp_path / "ds", max_drop=0.29)
-    with pytest.raises(DatasetError, match=r"30 of the first \d+; --max-drop allows 29 .* row 0"):
-        run(tmp_path / "30", tmp_path / "other", max_drop=0.29)
-    assert not (tmp_path / "other" / "manifest.json").exists()
-    run(tmp_path / "30", tmp_path / "other", max_drop=1)
-    assert read_inventory(tmp_path / "other").dropped_rows == 30
+    audio = tone(0.2, rate=16_000)
+    texts = [None if number < 29 else "ja" for number in range(100)]
+    rows = [coral_row(number, text=text, audio=audio) for number, text in enumerate(texts)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    with pytest.raises(DatasetError, match=r"29 of the first \d+; --max-drop allows 28 .* row 0"):
+        run(tmp_path / "in", tmp_path / "ds", max_drop=0.28)
+    assert not (tmp_path / "ds" / "manifest.json").exists()
+    run(tmp_path / "in", tmp_path / "ds", max_drop=0.29)
+    assert read_inventory(tmp_path / "ds").dropped_rows == 29
 
 
 def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:
@@ -112,23 +103,19 @@ def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path
     run(tmp_path / "train.jsonl", tmp_path / "ds", max_drop=0.5)
     table = pq.read_table(shards(tmp_path / "ds")[0])
     assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
-    reasons = [entry["reason"] for entry in ledger(tmp_path / "ds")]
+    reasons = [entry["reason"] for entry in table_in(tmp_path / "ds", "ledger")]
     assert reasons == ["audio file missing", "past the end of its audio"]
 
 
-def test_in_another_language_dialects_stay_and_the_tokenizer_has_its_letters(
-    tmp_path: Path,
-) -> None:
+def test_another_language_is_in_the_paths_the_tokenizer_and_the_statistics(tmp_path: Path) -> None:
     rows = [coral_row(0, text="Ðað er GÓÐUR dagur", dialect="suðuroy", country_birth="FO")]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
     root = tmp_path / "ds"
     run(tmp_path / "in", root, language="fao_Latn")
     (path,) = shards(root)
     assert path.parent.name == "language=fao_Latn"
-    assert [row["dialect"] for row in read(path)] == ["suðuroy"]
     assert not any("is read as" in line for line in read_inventory(root).summary)
     assert "ó".encode() in (root / "cards" / "tiny_char.model").read_bytes()  # a capital, spoken
-    assert "\n- fao\n" in (root / "README.md").read_text()
     assert "\tfao_Latn\t" in (root / "language_distribution_0.tsv").read_text()
     assert verify(root).damage == []
 
@@ -163,6 +150,7 @@ tables = st.lists(file, min_size=1, max_size=5).map(table).filter(len)
 
 
 @given(tables, st.integers(1, 20))
+@settings(max_examples=30)
 def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
     rows: pa.Table, limit: int
 ) -> None:
@@ -179,28 +167,132 @@ def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
     assert len({*paths}) == len(paths)
 
 
-@pytest.mark.parametrize(("rows", "tasks"), [(100, 1), (850, 9), (3_200, 16), (20_000, 20)])
-def test_a_small_source_has_work_for_several_processes(rows: int, tasks: int) -> None:
-    ids = [str(row) for row in range(rows)]
-    own = [ids[start : start + 100] for start in range(0, rows, 100)]
-    assert len(plan_tasks(table([("a", ["train"], own)]), options())) == tasks
+IDS = [str(number) for number in range(20_000)]
 
 
-def test_a_row_group_that_fits_is_not_cut(tmp_path: Path) -> None:
-    folder = build_source(tmp_path, train=50, dev=0, test=0, conversation=False, row_group_size=20)
-    rows = open_source(str(folder), options()).rows
-    tasks = plan_tasks(rows, options(shard_rows=45))
-    assert [len(task.rows) for task in tasks] == [40, 10]
+@pytest.mark.parametrize(
+    ("groups", "limit", "sizes"),
+    [
+        ([100], 1000, [100]),
+        ([100] * 8 + [50], 1000, [100] * 8 + [50]),  # work for 16 processes
+        ([100] * 32, 1000, [200] * 16),
+        ([100] * 200, 1000, [1000] * 20),
+        ([20, 20, 10], 45, [40, 10]),  # a group that fits is not cut
+        ([400, 50], 1000, [400, 50]),
+        ([250, 20], 100, [83, 83, 84, 20]),
+        ([250, 10], 100, [83, 83, 94]),
+    ],
+)
+def test_tasks_are_of_whole_groups_that_fit_and_many(
+    groups: list[int], limit: int, sizes: list[int]
+) -> None:
+    rows = table([("a", ["train"], [IDS[:size] for size in groups])])
+    tasks = plan_tasks(rows, options(shard_rows=limit))
+    assert [len(task.rows) for task in tasks] == sizes
+    assert pa.concat_tables(task.rows for task in tasks).equals(rows)
 
 
-def test_listed_rows_are_left_out(tmp_path: Path) -> None:
+def test_files_of_the_same_corpora_and_splits_share_tasks() -> None:
+    rows = table([
+        ("b", ["train"], [["1"]]),
+        ("a", ["train", "dev"], [["2", "3"]]),
+        ("b", ["train"], [["4"]]),
+        ("a", ["dev"], [["5"]]),
+        ("a", ["test"], [["6"]]),
+    ])  # fmt: skip
+    tasks = plan_tasks(rows, options())
+    assert [task.number for task in tasks] == [*range(4)]
+    assert [task.rows["id"].to_pylist() for task in tasks] == [
+        *(["2", "3"], ["5"], ["6"], ["1", "4"]),
+    ]
+    names = [path.rpartition("/")[2] for path in tasks[0].paths.values()]
+    assert names == ["part-00000-of-00002.parquet", "part-00000-of-00001.parquet"]
+    assert tasks[1].paths["a", "dev"].endswith("part-00001-of-00002.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_other"),
+    [
+        *(("max_seconds", 5.0, True), ("language", "nob_Latn", True), ("channel", 1, True)),
+        *(("max_drop", 0.5, False), ("workers", 3, False), ("ray", "local", False)),
+        ("without", Path("x"), False),
+    ],
+)
+def test_a_key_is_of_all_that_decides_the_bytes(name: str, value: Any, *, is_other: bool) -> None:
+    rows = table([("a", ["train"], [["1", "2"]])])
+    key = key_of(rows, options())
+    assert (key_of(rows, options(**{name: value})) != key) == is_other
+    assert key_of(rows.slice(1), options()) != key == key_of(rows, options())
+
+
+def test_listed_rows_are_left_out_beside_those_that_max_drop_allows(tmp_path: Path) -> None:
     rows = [{"path": "a.wav", "text": f"nr {n}", "id": n} for n in range(4)]
     rows = [row | {"start": n / 10, "end": n / 10 + 0.1} for n, row in enumerate(rows)]
     path = write_lines(tmp_path / "in" / "train.jsonl", rows)
-    (path.parent / "a.wav").write_bytes(tone(2))
-    wrong = write_csv(tmp_path / "wrong.csv", "corpus,id", "own,1", "other,2")
+    record(path.parent, "a.wav")
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("corpus,id\nown,1\nother,2\n")
     inventory = convert(path, tmp_path / "out", options(without=wrong, max_drop=0))
     assert inventory.dropped == {"listed in wrong.csv": 1}
-    write_csv(wrong, "name", "1")
-    with pytest.raises(SourceError, match=r"wrong\.csv:2: expected the columns corpus and id"):
-        convert(path, tmp_path / "out", options(without=wrong))
+
+
+def test_corpora_of_a_conversion_share_people_and_corals_always(tmp_path: Path) -> None:
+    rows = [coral_row(0), coral_row(1)]
+    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    coral = convert(tmp_path / "in", tmp_path / "coral", options())
+    assert coral.share_people == [["coral_conversation", "coral_read_aloud"]]
+    own = convert(tmp_path / "in", tmp_path / "own", options(corpus="radio"))
+    assert own.share_people == [["radio"]]
+
+
+@pytest.fixture
+def tasks_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """The numbers of the tasks that a conversion works on; it may be stopped before one."""
+
+    def convert_and_watch(*arguments: Any, stop: int | None = None) -> list[int]:
+        numbers: list[int] = []
+        original = convert_module.convert_task
+
+        def watched(task: Any, **values: Any) -> Any:
+            if task.number == stop:
+                raise KeyboardInterrupt
+            numbers.append(task.number)
+            return original(task, **values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(convert_module, "convert_task", watched)
+            try:
+                convert(*arguments)
+            except (KeyboardInterrupt, DatasetError):
+                assert not (arguments[1] / "manifest.json").exists()
+        return numbers
+
+    return convert_and_watch
+
+
+def sentences(folder: Path, texts: str) -> Path:
+    """A source of a task for each text, of a letter or a blank."""
+    rows = [coral_row(number, text=text * 3) for number, text in enumerate(texts)]
+    write_parquet(folder / "train.parquet", rows, row_group_size=1)
+    return folder
+
+
+def test_a_conversion_goes_on_where_it_was_stopped(
+    tmp_path: Path, tasks_of: Callable[..., list[int]]
+) -> None:
+    source, one_each = sentences(tmp_path / "in", "abcd"), options(shard_rows=1)
+    assert tasks_of(source, tmp_path / "out", one_each, stop=2) == [0, 1]
+    assert tasks_of(source, tmp_path / "out", one_each) == [2, 3]
+    assert tasks_of(source, tmp_path / "out", one_each) == []
+    convert(source, tmp_path / "whole", one_each)
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+def test_tasks_that_dropped_rows_are_done_again_once_too_many_were_dropped(
+    tmp_path: Path, tasks_of: Callable[..., list[int]]
+) -> None:
+    source, out = sentences(tmp_path / "in", "a bc  d"), tmp_path / "out"
+    most = options(shard_rows=1, max_drop=0.3)
+    assert tasks_of(source, out, most) == [0, 1, 2, 3, 4, 5]
+    assert tasks_of(source, out, options(shard_rows=1, max_drop=0.5)) == [1, 4, 5, 6]
+    assert [row["row"] for row in table_in(out, "ledger")] == [1, 4, 5]
