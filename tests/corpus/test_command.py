@@ -1,7 +1,6 @@
 import re
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -9,7 +8,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.corpus.command import check_faults, verify_command
-from tests.builders import coral_row, tone, write_parquet
+from tests.builders import coral_row, write_parquet
 from tests.spoiled import (
     CARD,
     LEDGER,

@@ -12,8 +12,8 @@ from danish_asr.corpus.shards import (
     find_shards,
     missing_split,
     read_inventory,
-    share_people_of,
     shards_of_split,
+    share_people_of,
     splits_of,
     unlisted,
 )

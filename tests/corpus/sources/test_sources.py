@@ -14,7 +14,7 @@ from danish_asr.base.errors import ExtensionError, SourceError
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.builders import tone
-from tests.corpora import TRAIN, options, read_rows, rows_of, srt, write_lines
+from tests.corpora import TRAIN, rows_of, srt
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "howto" / "table.py"
 
@@ -138,39 +138,3 @@ def test_a_faulty_source_of_ones_own_is_a_message(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(error, match=message):
         open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-@pytest.mark.parametrize("at_top", [True, False])
-def test_an_audiofolder_has_its_splits_from_folders(
-    tmp_path: Path, form: str, *, at_top: bool
-) -> None:
-    names = ["train/0.wav", "train/sub/1.wav", "validation/2.wav", "test/3.wav"]
-    for name in names:
-        audio(tmp_path / name)
-    for split in ("",) if at_top else ("train/", "validation/", "test/"):
-        own = [name.removeprefix(split) for name in names if name.startswith(split)]
-        rows = [{"file_name": name, "transcription": f"tekst {name}"} for name in own]
-        path = tmp_path / split / f"metadata.{form}"
-        if form == "jsonl":
-            write_lines(path, rows)
-        else:
-            lines = [",".join(row.values()) for row in rows]
-            path.write_text("\n".join(["file_name,transcription", *lines]))
-    assert resolve_source(str(tmp_path))[0] == "table"
-    found = read_rows(open_source(str(tmp_path), options()))
-    assert sorted(row["split"] for row in found) == ["dev", "test", "train", "train"]
-    assert sorted(row["audio"] for row in found) == sorted(tmp_path / name for name in names)
-
-
-def test_common_voices_folder_is_read_by_its_columns(tmp_path: Path) -> None:
-    head = "client_id\tpath\tsentence\tage\tgender\taccents"
-    for split in ("train", "dev", "test"):
-        audio(tmp_path / "clips" / f"{split}.wav")
-        line = f"s1\t{split}.wav\tnr {split}\tfifties\tfemale_feminine\tfynsk"
-        (tmp_path / f"{split}.tsv").write_text(f"{head}\n{line}\n")
-    (tmp_path / "validated.tsv").write_text(f"{head}\ns1\ttrain.wav\tja\t\t\t\n")
-    found = read_rows(open_source(str(tmp_path), options()))
-    assert [row["split"] for row in found] == ["dev", "test", "train"]
-    assert {row["audio"].parent for row in found} == {tmp_path / "clips"}
-    assert {(row["dialect"], row["age_group"]) for row in found} == {("Fynsk", "50+")}
