@@ -126,5 +126,5 @@ def test_a_dataset_of_train_alone_is_told_how_to_get_other_splits(
 
 
 def test_a_split_that_a_dataset_has_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="'dev'.*test, test_a, test_b, train, train_a"):
+    with pytest.raises(DatasetError, match=r"'dev'.*test, test_a, test_b, train, train_a"):
         shards_of_split(write_dataset(tmp_path, PLACES), "dev")
