@@ -144,6 +144,8 @@ SENTENCES = [
     ("train", "det er en anden", None, SHARED_SENTENCE),
     ("train", "det er sætning seks", None, None),
     ("train", "ja tak", None, None),
+    ("train", "øl til 5 kroner", None, None),  # of two texts under the profile coral
+    ("test", "Øl til 5 kr.", None, None),
     ("train", "den er ude", None, None),
     ("train", "det er en anden", "rejected", "rejected"),
     ("test", "det er sætning fem", None, None),
