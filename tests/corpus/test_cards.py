@@ -69,7 +69,11 @@ def completed(root: Path, characters: str) -> Inventory:
         suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
         characters=characters,
         shards=SHARDS,
-        name="x", source="there", key="k", source_rows=15, summary=[],
+        name="x",
+        source="there",
+        key="k",
+        source_rows=15,
+        summary=[],
     )
 
 
