@@ -15,15 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError, DanishAsrError, DatasetError
-from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import Inventory
 from danish_asr.corpus.verify import verify
 from danish_asr.recipe.data.index import DanishAsrDataset
 from tests.builders import tree
 from tests.corpora import table_in
-from tests.parts import COLUMNS, build_part, build_two_corpora
+from tests.parts import build_part, build_two_corpora
 from tests.spoiled import change_manifest, faults_of, read_rows
 
 TSV = "language_distribution_0.tsv"
@@ -82,16 +80,6 @@ def test_a_moved_dataset_is_read_without_its_parts(parts: Path, tmp_path: Path) 
     assert len(index) == 6
     assert index.audio.read(5)[:4] == b"fLaC"
     assert "cards/all.yaml: " in faults_of(moved)
-
-
-def test_parts_with_the_same_ids_in_other_corpora_combine(tmp_path: Path) -> None:
-    build_part(tmp_path / "a")
-    convert(tmp_path / "a.source", tmp_path / "b", ConvertOptions(name="b", columns=COLUMNS))
-    inventory = combined(tmp_path, "ab", tmp_path / "all")
-    assert inventory.rows == 22
-    faults = faults_of(tmp_path / "all")
-    assert "more than once" not in faults
-    assert inventory.dropped == {}
 
 
 def test_listed_rows_are_left_out_of_shards_and_are_in_the_ledger(
@@ -246,14 +234,6 @@ def test_a_list_of_rows_that_the_new_dataset_would_replace_is_refused(
         combined(parts, "ab", out, without=listed)
     assert listed.is_file()
     assert verify(out).faults == []
-
-
-def test_a_shard_that_a_combination_does_not_list_is_refused(parts: Path, tmp_path: Path) -> None:
-    combined(parts, "ab", tmp_path / "all")
-    folder = tmp_path / "all" / "version=0" / "corpus=a" / "split=test" / "language=dan_Latn"
-    shutil.copy(next((parts / "b").rglob("*.parquet")), folder / "copied.parquet")
-    with pytest.raises(DatasetError, match=r"split=test/language=dan_Latn/copied\.parquet"):
-        DanishAsrDataset(tmp_path / "all").read_index("train")
 
 
 def test_speakers_of_one_id_in_two_parts_are_two_people(tmp_path: Path) -> None:

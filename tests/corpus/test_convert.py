@@ -1,20 +1,15 @@
 """The plan of a conversion, what it keeps of an earlier one, and how many rows it may drop."""
 
 import json
-from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from danish_asr.base.errors import DatasetError
-from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
@@ -135,36 +130,6 @@ def table(files: list[File]) -> pa.Table:
             record = {"file": f"{number}.csv", "row": row, "group": group, "id": own}
             rows.append(record | {"corpus": corpus, "split": split})
     return table_of(rows, options())
-
-
-groups = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=12), max_size=4)
-
-
-splits = st.lists(st.sampled_from(SPLITS), min_size=1, max_size=3)
-
-
-file = st.tuples(st.sampled_from("ab"), splits, groups)
-
-
-tables = st.lists(file, min_size=1, max_size=5).map(table).filter(len)
-
-
-@given(tables, st.integers(1, 20))
-@settings(max_examples=30)
-def test_tasks_divide_the_rows_with_a_shard_of_each_partition_that_occurs(
-    rows: pa.Table, limit: int
-) -> None:
-    tasks = plan_tasks(rows, options(shard_rows=limit))
-    planned = chain.from_iterable(task.rows.select(["file", "row"]).to_pylist() for task in tasks)
-    assert Counter(map(str, planned)) == Counter(map(str, rows.select(["file", "row"]).to_pylist()))
-    for task in tasks:
-        assert 0 < len(task.rows) <= limit
-        own = task.rows.select(["corpus", "split"]).to_pylist()
-        assert task.paths.keys() == {(row["corpus"], row["split"]) for row in own}
-        for (corpus, split), path in task.paths.items():
-            assert Path(path).parts[1:3] == (f"corpus={corpus}", f"split={split}")
-    paths = [path for task in tasks for path in task.paths.values()]
-    assert len({*paths}) == len(paths)
 
 
 IDS = [str(number) for number in range(20_000)]

@@ -11,7 +11,6 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
     ROWS,
-    Source,
     check_recordings,
     check_splits,
     is_alone,
@@ -233,10 +232,3 @@ def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:
     values = pa.chunked_array([["a", "b"], ["a", None]], pa.string())
     found = of_each(values, lambda value: called.append(value) or (value and value * 2))
     assert (found.to_pylist(), called) == (["aa", "bb", "aa", None], ["a", "b"])
-
-
-def test_a_source_need_not_say_what_it_has_read() -> None:
-    source = Source(
-        name="x", rows=table(), fetch=lambda _: iter(()), versions=lambda _: pa.nulls(0)
-    )
-    assert (source.columns, source.ignored, source.counts) == ({}, (), {})

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.audio import AudioError, decode
-from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.rows import Audio, table_of
@@ -53,99 +52,37 @@ def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
     }
 
 
-WAVE = np.sin(np.arange(16_000) / 5)
-
-
 BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("undecodable audio", {"audio": b"\x00garbage"}),
     ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
-    ("no audio", {"audio_struct": None}),
-    ("no audio", {"audio_struct": {"bytes": b"", "path": None}}),
-    ("no audio", {"audio_struct": {"bytes": None, "path": "no.wav"}}),
+    *(("no audio", {"audio_struct": own}) for own in (None, {"bytes": b""}, {"path": "no.wav"})),
     ("empty text", {"text": None}),
-    ("empty text", {"text": " \t"}),
     ("zero samples", {"audio": tone(0.0)}),
-    ("zero samples", {"audio": encode(np.array([[0.5]]), 48_000)}),
     ("non-finite samples", {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")}),
     ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
-    (
-        "samples far outside -1 to 1",
-        {"audio": encode(WAVE[:, None] * 2e4, 16_000, subtype="FLOAT")},
-    ),
     ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
-    ("digital silence", {"audio": encode(np.tile([[1], [-1]], (8000, 1)) / 3e5, 16_000)}),
-    ("digital silence", {"audio": encode(WAVE[:, None] * [[1, -1]], 16_000)}),
-    ("digital silence", {"audio": encode(np.full((16_000, 1), 0.3), 16_000)}),  # DC alone
-    ("more than 50 letters per second", {"audio": encode(np.array([[0.5], [-0.5]]), 16_000)}),
     ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
     ("rejected", {"validated": "rejected"}),
     ("duplicate id", {"id_recording": "rec_train_0"}),
 ]
 
 
-GOOD_ROWS: list[dict[str, Any]] = [
-    {"text": "en bil 🚗 kører"},
-    {"age": None, "dialect": None, "gender": None, "country_birth": None},
-    {"text": "a" * 25, "audio": tone(0.5)},
-    {"audio": tone(0.6, channels=2, format="OGG")},
-    {"validated": "maybe"},
-    {"dialect": "færøsk"},
-    {"country_birth": "SE"},
-    {"id_recording": " "},
-]
-
-
 def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
     # One file that cannot be decoded stops upstream's conversion (TRAPS).
-    rows = [coral_row(0)]
-    rows += [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
-    rows += [coral_row(number, **values) for number, values in enumerate(GOOD_ROWS, 50)]
-    write_parquet(tmp_path / "in" / "train.parquet", rows)
+    rows = [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
+    good = coral_row(50, text="en bil 🚗 kører", audio=tone(0.6, channels=2, format="OGG"))
+    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0), *rows, good])
     convert(tmp_path / "in", tmp_path / "ds", options(max_seconds=3.0, shard_rows=6, max_drop=1.0))
     entries = table_in(tmp_path / "ds", "ledger")
     assert [(entry["row"], entry["reason"]) for entry in entries] == [
         (number, reason) for number, (reason, _) in enumerate(BAD_ROWS, 1)
     ]
     assert {entry["source"] for entry in entries} == {"train.parquet"}
-    assert entries[0]["id"] == "rec_train_1"
-    assert entries[0]["dialect"] == "Sjællandsk"
-    written = {
-        row["source_id"]: row for shard in shards(tmp_path / "ds") for row in read_rows(shard)
-    }
-    assert len(written) == 1 + len(GOOD_ROWS)
-    assert written["train.parquet:21"]["text"] == "en bil 🚗 kører"
-    assert written["train.parquet:27"]["dialect"] == "Non-native"
-    assert written["train.parquet:28"]["id"] == "train.parquet:28"  # a blank one is none
+    assert (entries[0]["id"], entries[0]["dialect"]) == ("rec_train_1", "Sjællandsk")
+    written = [row for shard in shards(tmp_path / "ds") for row in read_rows(shard)]
+    assert [row["text"] for row in written] == [coral_row(0)["text"], "en bil 🚗 kører"]
     manifest = read_inventory(tmp_path / "ds")
-    assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows)
-    assert any(line.startswith("dialect: færøsk is read as") for line in manifest.summary)
-    assert pq.read_schema(tmp_path / "ds" / "ledger.parquet").equals(LEDGER_SCHEMA)
-
-
-def test_rows_to_listen_to_are_listed_with_what_was_measured(tmp_path: Path) -> None:
-    pause = np.concatenate([WAVE / 2, np.zeros(64_000)])
-    rows: list[tuple[str, float, str, Any]] = [
-        ("letters per second", 40.0, "a" * 40, WAVE / 2),
-        ("letters per second", 0.5, "a", np.tile(WAVE / 2, 2)),
-        ("share of clipped samples", 0.787, "a" * 9, WAVE * 3),
-        ("dBFS, very quiet", -69.031, "a" * 9, WAVE / 2000),
-        ("seconds of silence", 4.0, "a" * 9, pause),
-        ("seconds of silence", 4.0, "a" * 9, pause + 0.05),
-        ("share of DC offset", 0.243, "a" * 9, WAVE / 2 + 0.2),
-    ]
-    made = [
-        coral_row(number, text=text, audio=encode(wave[:, None], 16_000, subtype="FLOAT"))
-        for number, (_, _, text, wave) in enumerate(rows)
-    ]
-    write_parquet(tmp_path / "in" / "train.parquet", [*made, coral_row(9, audio=tone(1.0))])
-    convert(tmp_path / "in", tmp_path / "ds", options())
-    suspects = table_in(tmp_path / "ds", "suspects")
-    expected = [(f"rec_train_{number}", row[0]) for number, row in enumerate(rows)]
-    assert [(row["id"], row["reason"]) for row in suspects] == expected
-    assert [row["value"] for row in suspects] == pytest.approx([row[1] for row in rows], abs=0.02)
-    assert {(row["corpus"], row["split"]) for row in suspects} == {("coral_read_aloud", "train")}
-    assert suspects[1]["dialect"] == "Sjællandsk"
-    assert read_inventory(tmp_path / "ds").suspects["letters per second"] == 2
+    assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows) + 2
 
 
 @pytest.mark.parametrize(
@@ -331,7 +268,7 @@ def test_a_text_without_words_is_refused_and_markup_a_suspect(*, in_train: bool)
 
 ROWS = [
     {"text": "Åh 3", "split": "train", "id": "a"},
-    {"text": "dev alene", "split": "dev", "id": "b", "dialect": "fynsk"},
+    {"text": "null", "split": "dev", "id": "b", "dialect": "fynsk"},
     {"text": "ja tak", "split": "train", "id": "c", "refused": "listed"},
     {"text": "ja du", "split": "train", "id": "d"},
     {"text": "ja", "split": "test", "id": "e"},
@@ -367,6 +304,8 @@ def test_a_record_counts_what_a_task_wrote_and_dropped(tmp_path: Path) -> None:
         ("c", 2, "listed"),
         ("e", 4, "gone"),
     ]
+    about = {"corpus": "own", "split": "dev", "id": "b", "dialect": "Fynsk"}
+    assert record.suspects == [about | {"reason": "markup or a missing value as text", "value": 4}]
     assert record.rates == {"8000": 1, "16000": 2}
     assert {*"Åh 3åtreja du"} == {*record.characters}  # as they are, and as they are spoken
 

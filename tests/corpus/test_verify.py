@@ -192,11 +192,6 @@ def test_ids_are_repeated_within_a_corpus() -> None:
 STRAY = TEST.replace("00000-of-00001", "copied")
 
 
-def test_a_shard_that_the_inventory_does_not_list_is_found(root: Path) -> None:
-    shutil.copy(root / FIRST, root / STRAY)
-    assert re.search(f"{STRAY}: .*manifest.json", faults_of(root))
-
-
 READERS: dict[str, Callable[[Path], object]] = {
     "train": lambda root: DanishAsrDataset(root).read_index("train"),
     "train, by the card's path": lambda root: DanishAsrDataset(root / "version=0").read_index(

@@ -36,22 +36,13 @@ def libri_speech(folder: Path) -> list[list[str]]:
     ]
 
 
-def vctk(folder: Path) -> list[list[str]]:
-    for microphone in (1, 2):
-        audio(folder / "wav48" / "p225" / f"p225_001_mic{microphone}.wav")
-    (folder / "txt" / "p225").mkdir(parents=True)
-    (folder / "txt" / "p225" / "p225_001.txt").write_text("hej med dig\n")
-    (folder / "speaker-info.txt").write_text("ID  AGE\n225  23\n")
-    return [["p225_001_mic1.wav", "hej med dig", "p225", ""]]
-
-
 def unpacked(folder: Path) -> list[list[str]]:
     audio(folder / "train" / "0.wav")
     (folder / "train" / "0.json").write_text(json.dumps({"text": "ja"}))
     return [["0.wav", "ja", "train", "train"]]
 
 
-@pytest.mark.parametrize(("layout", "level"), [(libri_speech, 2), (vctk, 1), (unpacked, 1)])
+@pytest.mark.parametrize(("layout", "level"), [(libri_speech, 2), (unpacked, 1)])
 def test_a_layout_that_is_not_read_becomes_a_table_by_the_script_of_the_page(
     tmp_path: Path, layout: Callable[[Path], list[list[str]]], level: int
 ) -> None:
@@ -73,15 +64,10 @@ WORDS = '{"results": [{"alternatives": [{"transcript": "ja"}]}]}'
 
 
 FILES = [
-    ("liste.xlsx", "", "CSV in UTF-8"),
-    ("0.docx", "", "UTF-8 in a .txt"),
+    ("liste.xlsx", "", "CSV"),
     ("train.csv.gz", "", "unpack"),
-    ("all.zip", "", "unpack"),
-    ("data.arrow", "", "to_parquet"),
     ("0.json", WORDS, "export SRT"),
-    *((f"0{end}", "", "export SRT") for end in (".ctm", ".stm", ".cha", ".trs", ".exb")),
-    *((f"0{end}", "", "path,start,end,text,speaker") for end in (".ass", ".ttml")),
-    ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"take its \.srt"),
+    ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"\.srt"),
     ("notes.md", "", "path,text,speaker"),
 ]
 
