@@ -187,6 +187,7 @@ def with_pause(seconds: float, level: float = 0.0) -> Any:
 
 FINDINGS: list[tuple[Any, int, dict[str, float]]] = [
     (sine(0.5), 30, {}),
+    (sine(0.5, 1.005), 9, {}),  # its end is no whole frame
     (sine(0.5), 31, {"letters per second": 31}),
     (sine(0.5), 50, {"letters per second": 50}),
     (sine(0.5), 1, {}),

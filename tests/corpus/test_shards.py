@@ -32,7 +32,9 @@ def write_dataset(root: Path, places: list[str], **manifest: Any) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     shards = [{"path": name, "rows": 3, "seconds": 900.0, "sha256": ""} for name in places]
-    values: dict[str, Any] = dict.fromkeys(("name", "source", "key", "ledger_sha256", "suspects_sha256"), "x")
+    values: dict[str, Any] = dict.fromkeys(
+        ("name", "source", "key", "ledger_sha256", "suspects_sha256"), "x"
+    )
     values |= {"source_rows": 15, "dropped": {"no audio": 2, "empty text": 1}, "suspects": {}}
     values |= {"summary": [], "shards": shards} | manifest
     (root / "manifest.json").write_text(json.dumps(values))

@@ -86,6 +86,12 @@ def test_a_tier_is_chosen_and_several_are_speakers(
     assert [(row["text"], row["speaker_id"]) for row in rows] == expected
 
 
+def test_beside_empty_tiers_the_only_one_with_text_is_read(tmp_path: Path) -> None:
+    tiers = textgrid({"tom": [(0, 6, "")], "ord": [(0, 1, "ja")], "fri": []})["short"]
+    (row,) = rows_of(beside(tmp_path, ".TextGrid", tiers))
+    assert (row["text"], row["speaker_id"]) == ("ja", None)
+
+
 def test_a_tier_that_no_file_has_is_an_error_and_one_that_some_lack_is_none(
     tmp_path: Path,
 ) -> None:
@@ -296,33 +302,38 @@ def test_speakers_of_pairs_are_their_folders_if_they_are_divided(
 
 
 @pytest.mark.parametrize(
-    ("suffix", "content", "files", "places"),
+    ("suffix", "content", "files", "places", "one"),
     [
-        (".srt", srt((0, 1, "ja")), ("anna/1", "bo/1"), r"anna/1\.srt and bo/1\.srt"),
+        (".srt", srt((0, 1, "ja")), ("anna/1", "bo/1"), r"anna/1\.srt and bo/1\.srt", "file"),
         (
             ".json",
             '{"segments": [{"start": 0, "end": 1, "text": "ja"}]}',
             ("anna/1", "bo/1"),
             r"anna/1\.json and bo/1\.json",
+            "file",
         ),
         (
             ".vtt",
             subtitles("vtt", (0, 1, "<v Speaker 1>ja")),
             ("anna/1", "bo/1"),
             r"anna/1\.vtt and bo/1\.vtt",
+            "file_and_speaker",
         ),
-        (".txt", "ja", ("anna/day1/0", "bo/day1/0"), "anna/day1 and bo/day1"),
-        (".txt", "ja", ("anna/train/0", "bo/train/0"), "anna and bo"),
+        (".txt", "ja", ("anna/day1/0", "bo/day1/0"), "anna/day1 and bo/day1", "folder"),
+        (".txt", "ja", ("anna/train/0", "bo/train/0"), "anna and bo", "folder"),
     ],
 )
 def test_names_that_make_one_speaker_of_two_places_are_refused(
-    tmp_path: Path, suffix: str, content: str, files: tuple[str, str], places: str
+    tmp_path: Path, suffix: str, content: str, files: tuple[str, str], places: str, one: str
 ) -> None:
     for name in files:
         folder, _, stem = name.rpartition("/")
         beside(tmp_path / folder, suffix, content, stem=stem)
-    with pytest.raises(SourceError, match=f"{places} .*speaker_id=folder_above"):
-        open_source(str(tmp_path), options(split="train", split_by_speaker="50/0/50"))
+    divided = {"split": "train", "split_by_speaker": "50/0/50"}
+    advice = rf"{places} .*speaker_id=folder_above. .*--column speaker_id={one}$"
+    with pytest.raises(SourceError, match=advice):
+        open_source(str(tmp_path), options(**divided))
+    assert rows_of(tmp_path, **divided, columns={"speaker_id": one})
     assert rows_of(tmp_path)  # where nobody is divided
 
 
