@@ -92,6 +92,12 @@ def test_beside_empty_tiers_the_only_one_with_text_is_read(tmp_path: Path) -> No
     assert (row["text"], row["speaker_id"]) == ("ja", None)
 
 
+def test_spans_of_several_tiers_are_ordered_by_start_end_and_speaker(tmp_path: Path) -> None:
+    tiers = textgrid({"B": [(0, 2, "b1"), (2, 3, "b2")], "A": [(0, 1, "a1"), (2, 3, "a2")]})
+    rows = rows_of(beside(tmp_path, ".TextGrid", tiers["short"]), tiers=("*",))
+    assert [row["text"] for row in rows] == ["a1", "b1", "a2", "b2"]
+
+
 def test_a_tier_that_no_file_has_is_an_error_and_one_that_some_lack_is_none(
     tmp_path: Path,
 ) -> None:
