@@ -40,7 +40,7 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
     unknown = dict.fromkeys(ROWS.names)
     known = {"corpus": "own", "file": "a.csv", "row": 200, "group": 2, "id": "a.csv:200"}
     assert row(row=200) == unknown | known | {"start": 0.0, "uncut": True}
-    own = {"corpus": "x", "group": 7, "line": 3, "id": "u1"}
+    own: dict[str, Any] = {"corpus": "x", "group": 7, "line": 3, "id": "u1"}
     assert row(**own).items() >= own.items()
 
 
@@ -229,6 +229,10 @@ def test_a_recording_of_several_texts_and_no_times_is_refused(
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:
     called: list[str] = []
-    values = pa.chunked_array([["a", "b"], ["a", None]], pa.string())
-    found = of_each(values, lambda value: called.append(value) or (value and value * 2))
+
+    def twice(value: str) -> str | None:
+        called.append(value)
+        return value and value * 2
+
+    found = of_each(pa.chunked_array([["a", "b"], ["a", None]], pa.string()), twice)
     assert (found.to_pylist(), called) == (["aa", "bb", "aa", None], ["a", "b"])

@@ -27,7 +27,7 @@ def summary(
         options(language=language),
     )
     ledger = pa.Table.from_pylist([{"source": "a.csv", "row": n} for n in refused], LEDGER_SCHEMA)
-    own = Source(name="x", rows=table, fetch=iter, versions=pa.nulls, **source)  # type: ignore[arg-type]
+    own = Source(name="x", rows=table, fetch=iter, versions=pa.nulls, **source)
     return summary_of(own, table, ledger, rates or {}, language)
 
 
