@@ -308,33 +308,32 @@ def test_speakers_of_pairs_are_their_folders_if_they_are_divided(
 
 
 @pytest.mark.parametrize(
-    ("suffix", "content", "files", "places", "one"),
+    ("suffix", "content", "files", "places"),
     [
-        (".srt", srt((0, 1, "ja")), ("anna/1", "bo/1"), r"anna/1\.srt and bo/1\.srt", "file"),
+        (".srt", srt((0, 1, "ja")), ("anna/1", "bo/1"), r"anna/1\.srt and bo/1\.srt"),
         (
             ".json",
             '{"segments": [{"start": 0, "end": 1, "text": "ja"}]}',
             ("anna/1", "bo/1"),
             r"anna/1\.json and bo/1\.json",
-            "file",
         ),
         (
             ".vtt",
             subtitles("vtt", (0, 1, "<v Speaker 1>ja")),
             ("anna/1", "bo/1"),
             r"anna/1\.vtt and bo/1\.vtt",
-            "file_and_speaker",
         ),
-        (".txt", "ja", ("anna/day1/0", "bo/day1/0"), "anna/day1 and bo/day1", "folder"),
-        (".txt", "ja", ("anna/train/0", "bo/train/0"), "anna and bo", "folder"),
+        (".txt", "ja", ("anna/day1/0", "bo/day1/0"), "anna/day1 and bo/day1"),
+        (".txt", "ja", ("anna/train/0", "bo/train/0"), "anna and bo"),
     ],
 )
 def test_names_that_make_one_speaker_of_two_places_are_refused(
-    tmp_path: Path, suffix: str, content: str, files: tuple[str, str], places: str, one: str
+    tmp_path: Path, suffix: str, content: str, files: tuple[str, str], places: str
 ) -> None:
     for name in files:
         folder, _, stem = name.rpartition("/")
         beside(tmp_path / folder, suffix, content, stem=stem)
+    one = {".txt": "folder", ".vtt": "file_and_speaker"}.get(suffix, "file")
     divided = {"split": "train", "split_by_speaker": "50/0/50"}
     advice = rf"{places} .*speaker_id=folder_above. .*--column speaker_id={one}$"
     with pytest.raises(SourceError, match=advice):
