@@ -125,6 +125,8 @@ def test_the_ledgers_and_suspects_of_the_rows_that_stay_are_kept(tmp_path: Path)
     assert suspects[1] == [row for row in suspects[0] if row["id"] != "d_train_1"] != suspects[0]
     assert inventory.suspects == {"markup or a missing value as text": len(suspects[1])}
     assert inventory.dropped_rows == len(ledger[0]) + 1 > 1
+    models = [tmp_path / root / "cards" / f"{root}_char.model" for root in ("d", "all")]
+    assert models[0].read_bytes() == models[1].read_bytes()  # of the same characters
     moved = [row | {"source": f"d/{row['source']}"} for row in ledger[0]]
     assert [row for row in ledger[1] if row["id"] != "d_train_1"] == moved
 
