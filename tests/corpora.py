@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.rows import Source
 from danish_asr.corpus.sources import open_source
@@ -42,6 +44,16 @@ def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     return path
+
+
+def shards(root: Path) -> list[Path]:
+    """The files of a dataset's rows."""
+    return sorted((root / "version=0").rglob("*.parquet"))
+
+
+def table_in(root: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of a dataset's ledger or suspects."""
+    return list(pq.read_table(root / f"{name}.parquet").to_pylist())
 
 
 def srt(*cues: tuple[float, float, str]) -> str:

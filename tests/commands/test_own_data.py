@@ -153,28 +153,6 @@ def test_a_key_that_no_row_has_is_refused_in_a_function_of_ones_own(
         convert(f"vain_{key}.rows:{tmp_path}", tmp_path / "ds", options)
 
 
-def test_a_recording_that_arrives_is_found_by_the_next_conversion_of_the_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code = "def rows(location, options):\n    yield {'audio': 'a.wav', 'text': 'ja tak'}\n"
-    (tmp_path / "arriving.py").write_text(code)
-    monkeypatch.syspath_prepend(tmp_path)
-    options = ConvertOptions(name="x", split="train", max_drop=1)
-    source = f"arriving.rows:{tmp_path / 'in'}"
-    assert convert(source, tmp_path / "before", options).rows == 0
-    (tmp_path / "in" / "day1").mkdir(parents=True)
-    (tmp_path / "in" / "day1" / "a.wav").write_bytes(tone(0.5))
-    assert convert(source, tmp_path / "after", options).rows == 1
-
-
-def test_a_text_is_written_in_nfc(tmp_path: Path) -> None:
-    (tmp_path / "a.wav").write_bytes(tone(0.5))
-    table = "path,text\na.wav,på Ærø".encode()
-    (tmp_path / "t.csv").write_bytes(normalize("NFD", table.decode()).encode())
-    convert(tmp_path / "t.csv", tmp_path / "ds", ConvertOptions(name="x", split="train"))
-    assert [*pd.read_parquet(tmp_path / "ds" / "version=0")["text"]] == ["på Ærø"]
-
-
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:
     for number in range(12):
         (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 20))

@@ -1,16 +1,23 @@
-"""The tokenizer as fairseq2 itself loads it."""
+"""What is beside the shards, and the tokenizer as fairseq2 itself loads it."""
 
+import io
 from pathlib import Path
 from typing import Any
 
+import datasets
+import pyarrow as pa
 import pytest
+import soundfile
 import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import load_char_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer
+from danish_asr.base.files import from_yaml
+from danish_asr.base.schema import LEDGER_SCHEMA, SUSPECTS_SCHEMA
+from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer, complete
+from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from tests.builders import build_dataset
 from tests.fairseq2_context import fairseq2_context
 from tests.forks import in_processes
@@ -29,10 +36,83 @@ def load(args: list[str]) -> None:
 
 
 def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds")
+    build_dataset(tmp_path / "ds", dev=0, test=0)
     text, cards = "Åse drikker 3 kopper te", str(tmp_path / "ds" / "cards")
     printed = in_processes(1, load, ["tiny", text], DANISH_ASR_ASSETS=cards)
     assert printed.splitlines() == [str((tmp_path / "ds" / "version=0").resolve()), text]
+
+
+def shard(corpus: str, split: str, seconds: float, language: str = "dan_Latn") -> ShardEntry:
+    path = f"version=0/corpus={corpus}/split={split}/language={language}/x.parquet"
+    return ShardEntry(path=path, rows=2, seconds=seconds, sha256="")
+
+
+SHARDS = [
+    shard("b", "train", 360.0),
+    shard("a", "test", 7200.0),
+    shard("a", "train", 1800.0),
+    shard("b", "train", 36.0),
+    shard("b", "train", 3600.0, "nob_Latn"),
+    shard("c", "dev", 9.0),
+]
+
+
+def completed(root: Path, characters: str) -> Inventory:
+    """A dataset without shards, of which the counts of all are those of `SHARDS`."""
+    reasons = ["no audio", "empty text", "empty text"]
+    known = {"source": "x", "corpus": "a", "split": "test", "id": "i", "value": 1.0}
+    ledger = [known | {"row": n, "reason": reason} for n, reason in enumerate(reasons)]
+    suspects = [known | {"reason": reason} for reason in ("z", "a", "z")]
+    return complete(
+        root,
+        ledger=pa.Table.from_pylist(ledger, LEDGER_SCHEMA),
+        suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
+        characters=characters,
+        shards=SHARDS,
+        name="x",
+        source="there",
+        key="k",
+        source_rows=15,
+        summary=[],
+    )
+
+
+@pytest.mark.parametrize("characters", ["", "abc"])
+def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) -> None:
+    inventory = completed(tmp_path, characters)
+    assert inventory == read_inventory(tmp_path)
+    assert [*inventory.dropped.items()] == [("empty text", 2), ("no audio", 1)]
+    assert [*inventory.suspects.items()] == [("a", 1), ("z", 2)]
+    assert inventory.shards == sorted(SHARDS, key=lambda shard: shard.path)
+    names = {path.name for path in (tmp_path / "cards").iterdir()}
+    tokenizer = {"x_char.model", "x_char.yaml"} if characters else set()
+    assert names == {"x.yaml"} | tokenizer
+    assert ("tokenizer_ref" in (tmp_path / "cards" / "x.yaml").read_text()) == bool(characters)
+    hours = (tmp_path / "language_distribution_0.tsv").read_text().splitlines()
+    assert hours == [  # of train alone: sampling weights are made of them
+        "corpus\tlanguage\thours",
+        "a\tdan_Latn\t0.500000",
+        "b\tdan_Latn\t0.110000",
+        "b\tnob_Latn\t1.000000",
+    ]
+    _, metadata, text = (tmp_path / "README.md").read_text().split("---\n", 2)
+    readme = from_yaml(metadata)
+    assert readme["language"] == ["da", "nob"]
+    assert [own["split"] for own in readme["configs"][0]["data_files"]] == ["train", "dev", "test"]
+    assert all(own in " ".join(text.split()) for own in ("12 utterances", "3.61 hours", "3 rows"))
+
+
+def test_hugging_face_datasets_loads_the_splits_of_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    build_dataset(tmp_path / "ds", train=3, dev=1, test=2)
+    loaded = datasets.load_dataset(str(tmp_path / "ds"), cache_dir=str(tmp_path))
+    rows = {split: len(dataset) for split, dataset in loaded.items()}
+    assert rows == {"train": 6, "dev": 2, "test": 4}
+    row = loaded["test"].cast_column("audio_bytes", datasets.Audio(decode=False))[0]
+    samples, rate = soundfile.read(io.BytesIO(row["audio_bytes"]["bytes"]))
+    assert (len(samples), rate) == (row["audio_size"], 16_000)
 
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzæøåABCÆØÅ0123456789%,.é"

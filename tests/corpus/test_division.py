@@ -1,132 +1,166 @@
-import json
+"""Speakers are divided by their speech, and sentences that splits share are found."""
+
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.errors import ConfigError, SourceError
-from danish_asr.corpus import ConvertOptions
+from danish_asr.base.errors import SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.division import assign_speakers
+from danish_asr.corpus.division import SHARED_SENTENCE, assign_speakers, divide, sentences_of
 from danish_asr.corpus.rows import ROWS
 from danish_asr.corpus.verify import verify
 from tests.builders import tone
-
-OPTIONS = ConvertOptions(
-    name="radio", split="train", split_by_speaker="80/10/10", shard_rows=7, max_drop=0
-)
+from tests.corpora import options, write_lines
 
 
-def write_manifest(folder: Path, speakers: int = 10, rows: int = 60, **values: Any) -> Path:
-    folder.mkdir(parents=True)
-    lines = []
-    for row in range(rows):
-        audio = folder / f"{row}.wav"
-        audio.write_bytes(tone(1, rate=16_000, hertz=200 + row))
-        speaker = row % speakers
-        line = {
-            "audio_filepath": audio.name,
-            "text": f"det er sætning nummer {row}",
-            "speaker_id": f"spe{speaker}",
-            "dialect": ("fynsk", "vestjysk")[speaker % 2],
-        } | {key: value(row) for key, value in values.items()}
-        lines.append(json.dumps(line))
-    (folder / "rows.jsonl").write_text("\n".join(lines))
-    return folder / "rows.jsonl"
+def table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, ROWS)
 
 
-def build(manifest: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
-    convert(manifest, out, replace(OPTIONS, **options))
-    table = ds.dataset(out / "version=0", partitioning="hive").to_table()
-    return list(table.drop_columns(["audio_bytes"]).to_pylist())
+def people(dialects: list[list[Any]], **values: Any) -> list[dict[str, Any]]:
+    """A row of these seconds for each speaker of each dialect."""
+    return [
+        {"speaker_id": f"{dialect}-{n}", "dialect": str(dialect), "seconds": own} | values
+        for dialect, seconds in enumerate(dialects)
+        for n, own in enumerate(seconds)
+    ]
 
 
-def splits_of(rows: list[dict[str, Any]]) -> dict[str, set[str]]:
-    return {
-        row["speaker_id"]: {r["split"] for r in rows if r["speaker_id"] == row["speaker_id"]}
-        for row in rows
-    }
+def divided(rows: list[dict[str, Any]], **values: Any) -> list[dict[str, Any]]:
+    return list(divide(table(rows), options(**values)).to_pylist())
 
 
-def test_speakers_are_divided_between_splits(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in")
-    rows = build(manifest, tmp_path / "ds")
-    assert Counter(row["split"] for row in rows) == {"train": 48, "dev": 6, "test": 6}
-    assert all(len(splits) == 1 for splits in splits_of(rows).values())
-    assert {(row["source_id"], row["text"]) for row in rows} == {
-        (f"rows.jsonl:{row}", f"det er sætning nummer {row}") for row in range(60)
-    }
-    assert verify(tmp_path / "ds").faults == []
-    again = build(manifest, tmp_path / "again")
-    assert again == rows
-
-
-def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in", speaker_id=lambda _: None)
-    with pytest.raises(SourceError, match=r"0 known speakers .*--column speaker_id=THEIRS"):
-        build(manifest, tmp_path / "ds")
-    other = manifest.rename(manifest.with_name("dev.jsonl"))
-    with pytest.raises(SourceError, match="its own dev"):
-        build(other, tmp_path / "ds", split=None)
-    with pytest.raises(ConfigError, match=r"--split: .*test"):
-        build(other, tmp_path / "ds", split="test")
-
-
-def test_rows_without_a_speaker_are_in_train(tmp_path: Path) -> None:
-    manifest = write_manifest(
-        tmp_path / "in", speaker_id=lambda row: f"spe{row % 5}" if row % 4 else None
-    )
-    rows = build(manifest, tmp_path / "ds")
-    assert {row["split"] for row in rows if row["speaker_id"] is None} == {"train"}
+def test_a_conversion_divides_its_speakers(tmp_path: Path) -> None:
+    rows = [
+        {"audio": f"{n}.wav", "text": f"det er sætning nummer {n}", "speaker": f"s{n % 10}"}
+        for n in range(20)
+    ]
+    table = write_lines(tmp_path / "in" / "rows.jsonl", rows)
+    for n in range(20):
+        (table.parent / f"{n}.wav").write_bytes(tone(1, rate=16_000, hertz=200 + n))
+    made = convert(table, tmp_path / "out", options(split_by_speaker="80/10/10", shard_rows=7))
+    counts = Counter[str]()
+    for shard in made.shards:
+        counts[shard.partition("split")] += shard.rows
+    assert counts == {"train": 16, "dev": 2, "test": 2}
+    assert verify(tmp_path / "out").faults == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "shares", "speech"),
     [
-        ([1] * 20, (80, 10, 10), [[16, 2, 2], [16, 2, 2]]),
-        ([1] * 20, (50, 0, 50), [[10, 0, 10], [10, 0, 10]]),
+        ([[1] * 20] * 2, (80, 10, 10), [[16, 2, 2], [16, 2, 2]]),
+        ([[1] * 20] * 2, (50, 0, 50), [[10, 0, 10], [10, 0, 10]]),
         # Who speaks for more than the smallest split may comes first, into train.
-        ([10, *[1] * 10], (80, 10, 10), [[16, 2, 2], [16, 2, 2]]),
+        ([[10, *[1] * 10]] * 2, (80, 10, 10), [[16, 2, 2], [16, 2, 2]]),
+        ([[*[1] * 8, 2]], (80, 0, 20), [[8, 0, 2]]),
         # What a split lacks of a dialect it gets of the next one.
-        ([1] * 5, (80, 10, 10), [[4, 1, 0], [4, 0, 1]]),
-        # A split that would stay empty gets the lightest speaker.
-        ([3, 2, 1], (80, 10, 10), [[3, 1, 2]]),
+        ([[1] * 5] * 2, (80, 10, 10), [[4, 1, 0], [4, 0, 1]]),
+        # But only half of it counts, so that each dialect has nearly its own shares.
+        ([[1]] * 4 + [[1] * 20], (80, 10, 10), [[1, 0, 0]] * 4 + [[16, 2, 2]]),
+        ([[1], [1] * 6, [1]], (60, 20, 20), [[1, 0, 0], [4, 1, 1], [0, 1, 0]]),
+        # A split that would stay empty gets the lightest speaker of that with the most.
+        ([[3, 2, 1]], (80, 10, 10), [[3, 1, 2]]),
+        ([[5, 4]], (90, 0, 10), [[5, 0, 4]]),
     ],
 )
 def test_each_split_gets_its_share_of_the_speech_of_each_dialect(
-    seconds: list[int], shares: tuple[int, ...], speech: list[list[int]]
+    seconds: list[list[int]], shares: tuple[int, ...], speech: list[list[int]]
 ) -> None:
-    rows: list[dict[str, Any]] = [
-        {"speaker_id": f"{dialect}{n}", "dialect": str(dialect), "seconds": own}
-        for dialect in range(len(speech))
-        for n, own in enumerate(seconds)
-    ]
+    rows = people(seconds)
     for seed in range(4):
-        splits = assign_speakers(pa.Table.from_pylist(rows, ROWS), shares, seed)
+        splits = assign_speakers(table(rows), shares, seed)
         sums = np.zeros((len(speech), 3))
         for row in rows:
             sums[int(row["dialect"]), splits[row["speaker_id"]]] += row["seconds"]
         assert sums.tolist() == speech
 
 
-def test_shared_sentences_are_left_out_of_a_source_with_its_own_splits(tmp_path: Path) -> None:
-    manifest = write_manifest(tmp_path / "in", rows=6)
-    lines = [json.loads(line) for line in manifest.read_text().splitlines()]
-    manifest.unlink()
-    lines[0]["text"] = "Det er sætning nummer 5."
-    for split, part in (("train", lines[:4]), ("test", lines[4:])):
-        (tmp_path / "in" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, part)))
-    options = ConvertOptions(name="x", drop_shared_sentences=True, max_drop=0)
-    inventory = convert(f"table:{tmp_path / 'in'}", tmp_path / "ds", options)
-    assert {shard.partition("split"): shard.rows for shard in inventory.shards} == {
-        "train": 3,
-        "test": 2,
-    }
-    (dropped,) = pq.read_table(tmp_path / "ds" / "ledger.parquet").to_pylist()
-    assert (dropped["row"], dropped["reason"]) == (0, "sentence in dev or test")
+def test_rows_count_where_a_length_is_unknown() -> None:
+    """One speaker has as many rows as all others."""
+    rows = [*people([[None]]) * 8, *people([[1, *[50] * 8]])[1:]]
+    splits = assign_speakers(table(rows), (50, 0, 50), 0)
+    assert Counter(splits[row["speaker_id"]] for row in rows) == {0: 8, 2: 8}
+
+
+def test_each_split_has_nearly_its_share_of_every_gender_and_age_group() -> None:
+    groups = [(gender, age) for gender in ("female", "male") for age in ("0-24", "50+")]
+    rows = [
+        row | {"gender": groups[n // 10][0], "age_group": groups[n // 10][1]}
+        for n, row in enumerate(people([[1] * 40]))
+    ]
+    for seed in range(8):
+        splits = assign_speakers(table(rows), (80, 10, 10), seed)
+        for start in range(0, 40, 10):
+            own = Counter(splits[row["speaker_id"]] for row in rows[start : start + 10])
+            assert 7 <= own[0] <= 9
+
+
+def test_a_seed_alone_decides_who_is_in_which_split() -> None:
+    rows = people([[1] * 20])
+    found = [assign_speakers(table(rows), (80, 10, 10), seed) for seed in range(3)]
+    assert len({*map(str, map(sorted, (own.items() for own in found)))}) == 3
+    assert assign_speakers(table(rows[::-1]), (80, 10, 10), 1) == found[1]
+    held_out = [
+        {
+            row["speaker_id"]
+            for row in divided(rows, split_by_speaker=shares)
+            if row["split"] != "train"
+        }
+        for shares in ("80/10/10", "80/10/10:0", "80/10/10:1")
+    ]
+    assert held_out[0] == held_out[1] != held_out[2]
+
+
+@pytest.mark.parametrize(
+    ("count", "shares"), [(2, (80, 10, 10)), (1, (80, 0, 20)), (0, (100, 0, 0))]
+)
+def test_fewer_speakers_than_splits_are_refused(count: int, shares: tuple[int, ...]) -> None:
+    rows = [*people([[1] * count]), {"seconds": 1.0}]
+    with pytest.raises(SourceError, match=f"{count} known speakers cannot fill {count + 1} splits"):
+        assign_speakers(table(rows), shares, 0)
+
+
+def test_refused_rows_weigh_nothing_and_rows_without_a_known_speaker_are_train() -> None:
+    refused = {"refused": "rejected", "seconds": 100}
+    rows = [*people([[1] * 10], split="train"), *people([[1]], **refused), {"speaker_id": None}]
+    found = divided([*rows, {"speaker_id": "only refused"} | refused], split_by_speaker="80/10/10")
+    assert Counter(row["split"] for row in found[:10]) == {"train": 8, "dev": 1, "test": 1}
+    assert found[10]["split"] == found[0]["split"]
+    assert [row["split"] for row in found[11:]] == ["train", "train"]
+
+
+def test_only_sentences_of_three_words_are_compared() -> None:
+    texts = pa.chunked_array([["Ja TAK", "Nej det gør", None]])
+    assert sentences_of(texts, str.lower).to_pylist() == [None, "nej det gør", None]
+
+
+SENTENCES = [
+    ("train", "Det er sætning 5.", None, SHARED_SENTENCE),
+    ("train", "det er en anden", None, SHARED_SENTENCE),
+    ("train", "det er sætning seks", None, None),
+    ("train", "ja tak", None, None),
+    ("train", "øl til 5 kroner", None, None),  # of two texts under the profile coral
+    ("test", "Øl til 5 kr.", None, None),
+    ("train", "den er ude", None, None),
+    ("train", "det er en anden", "rejected", "rejected"),
+    ("test", "det er sætning fem", None, None),
+    ("test", "ja tak", None, None),
+    ("test", "den er ude", "rejected", "rejected"),
+    ("dev", "Det er en anden!", None, None),
+    ("dev", "det er sætning fem", None, None),
+]
+"""Split, text, and reasons before and after."""
+
+
+@pytest.mark.parametrize("drop", [True, False])
+def test_rows_of_train_whose_sentence_is_held_out_are_left_out(*, drop: bool) -> None:
+    rows = [
+        {"split": split, "text": text, "refused": before} for split, text, before, _ in SENTENCES
+    ]
+    found = [row["refused"] for row in divided(rows, drop_shared_sentences=drop)]
+    assert found == [row[3 if drop else 2] for row in SENTENCES]

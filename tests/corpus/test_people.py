@@ -11,6 +11,7 @@ from danish_asr.corpus.people import (
     clean,
     dialect_of,
     gender_of,
+    persons_of,
     speaker_of,
 )
 
@@ -38,14 +39,24 @@ def test_only_a_country_that_lies_abroad_makes_a_speaker_non_native() -> None:
 
 
 def test_every_age_has_one_group() -> None:
-    groups = [age_group(age) for age in (None, 0, 24, 25, 49, 50, 99)]
-    assert groups == [None, "0-24", "0-24", "25-49", "25-49", "50+", "50+"]
+    groups = [age_group(age) for age in (0, 24, 25, 49, 50, 99)]
+    assert groups == ["0-24", "0-24", "25-49", "25-49", "50+", "50+"]
+    decades = ("teens", "twenties", "thirties", "fourties", "fifties", "nineties", "ukendt", None)
+    groups = [age_group(None, own) for own in decades]
+    assert groups == ["0-24", None, "25-49", "25-49", "50+", "50+", None, None]
+    assert age_group(24, "fifties") == "0-24"
 
 
 def test_an_age_is_a_number_of_years_or_unknown() -> None:
-    assert [age_of(value) for value in (34, 34.0, "34", " 34 ")] == [34] * 4
-    unknown = "ukendt", "", None, float("nan"), float("inf"), -1, 1975
-    assert [age_of(value) for value in unknown] == [None] * 7
+    assert [age_of(value) for value in (34, 34.7, "34", " 34 ", 0, 130)] == [34] * 4 + [0, 130]
+    unknown = "ukendt", "", None, float("nan"), float("inf"), -1, 131, [30]
+    assert [age_of(value) for value in unknown] == [None] * 8
+
+
+@pytest.mark.parametrize("value", [["DK"], {"land": "DK"}, b"DK"])
+def test_a_value_that_is_no_text_or_number_is_an_error(value: Any) -> None:
+    with pytest.raises(TypeError):
+        clean(value)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +91,19 @@ def test_a_person_has_one_id_and_an_unknown_speaker_none(
 )
 def test_spellings_of_a_gender_are_one(spellings: list[Any], gender: str | None) -> None:
     assert {gender_of(clean(spelling)) for spelling in spellings} == {gender}
+
+
+SHARED = [["b", "c"], ["e", "f"], ["a", "b"], ["x"]]
+
+
+@pytest.mark.parametrize("shared", [SHARED, SHARED[::-1]])
+def test_a_person_is_a_speaker_of_a_corpus_or_of_those_that_share_people(
+    shared: list[list[str]],
+) -> None:
+    corpora = ["a", "b", "c", "d", "e", "f", "x", None, "", "a", "c", None]
+    speakers = ["1"] * 9 + ["2", None, None]
+    persons = persons_of(corpora, speakers, shared)
+    groups = [[n for n, own in enumerate(persons) if own == one] for one in persons]
+    same = [[0, 1, 2]] * 3 + [[3]] + [[4, 5]] * 2 + [[6]] + [[7, 8]] * 2 + [[9]]
+    assert groups[:10] == same
+    assert persons[10:] == [None, None]

@@ -1,39 +1,132 @@
-import io
+"""The shards of a dataset are those that its manifest lists, by the keys of their paths."""
+
+import json
 from pathlib import Path
+from typing import Any
 
-import datasets
-import pandas as pd
 import pytest
-import soundfile
 
-from tests.builders import build_dataset
+from danish_asr.base.errors import DatasetError, IncompleteDatasetError
+from danish_asr.corpus.shards import (
+    files_of,
+    find_shards,
+    missing_split,
+    read_inventory,
+    shards_of_split,
+    share_people_of,
+    splits_of,
+    unlisted,
+)
 
-READ_ALOUD = {"train": 12, "dev": 4, "test": 6}
+
+def place(corpus: str, split: str, number: int = 0) -> str:
+    return f"version=0/corpus={corpus}/split={split}/language=dan_Latn/part-{number}.parquet"
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("readme") / "ds"
-    build_dataset(root)
+PLACES = [place("a", "test"), place("a", "train", 0), place("a", "train", 1), place("b", "test")]
+
+
+def write_dataset(root: Path, places: list[str], **manifest: Any) -> Path:
+    """A dataset whose shards are empty files."""
+    for name in places:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    shards = [{"path": name, "rows": 3, "seconds": 900.0, "sha256": ""} for name in places]
+    values: dict[str, Any] = dict.fromkeys(
+        ("name", "source", "key", "ledger_sha256", "suspects_sha256"), "x"
+    )
+    values |= {"source_rows": 15, "dropped": {"no audio": 2, "empty text": 1}, "suspects": {}}
+    values |= {"summary": [], "shards": shards} | manifest
+    (root / "manifest.json").write_text(json.dumps(values))
     return root
 
 
-@pytest.fixture(autouse=True)
-def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+def test_an_inventory_counts_rows_hours_and_drops(tmp_path: Path) -> None:
+    inventory = read_inventory(write_dataset(tmp_path, PLACES))
+    assert (inventory.rows, inventory.hours, inventory.dropped_rows) == (12, 1.0, 3)
+    shard = inventory.shards[3]
+    assert [shard.partition(key) for key in ("corpus", "split", "language", "x")] == [
+        *("b", "test", "dan_Latn", ""),
+    ]
 
 
-def test_hugging_face_datasets_loads_the_splits_of_a_root(built: Path, tmp_path: Path) -> None:
-    loaded = datasets.load_dataset(str(built), cache_dir=str(tmp_path))
-    rows = {split: 2 * count for split, count in READ_ALOUD.items()}
-    assert {split: len(dataset) for split, dataset in loaded.items()} == rows
-    row = loaded["test"].cast_column("audio_bytes", datasets.Audio(decode=False))[0]
-    samples, rate = soundfile.read(io.BytesIO(row["audio_bytes"]["bytes"]))
-    assert (len(samples), rate) == (row["audio_size"], 16_000)
+@pytest.mark.parametrize("damaged", [None, "", "[]", '{"shards": []}', '{"shards": [{}]}'])
+def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path, damaged: str | None) -> None:
+    if damaged is not None:
+        (tmp_path / "manifest.json").write_text(damaged)
+    with pytest.raises(DatasetError, match=r"manifest\.json"):
+        read_inventory(tmp_path)
+    with pytest.raises(DatasetError, match="none: no such folder"):
+        read_inventory(tmp_path / "none")
 
 
-def test_pandas_reads_corpus_and_split_from_the_paths(built: Path) -> None:
-    frame = pd.read_parquet(built / "version=0", columns=["id", "corpus", "split"])
-    counts = frame.groupby("split", observed=True).size()
-    assert dict(counts) == {split: 2 * count for split, count in READ_ALOUD.items()}
-    assert set(frame["corpus"]) == {"coral_conversation", "coral_read_aloud"}
+@pytest.mark.parametrize("below", ["", "version=0"])
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_shards_are_found_by_the_keys_of_their_paths(
+    tmp_path: Path, below: str, *, is_ours: bool
+) -> None:
+    write_dataset(tmp_path, PLACES, share_people=[["a", "b"]])
+    if not is_ours:  # another program's, which may have other files
+        (tmp_path / "manifest.json").unlink()
+        (tmp_path / "version=0" / "corpus=a" / "other.parquet").touch()
+    found = find_shards(tmp_path / below)
+    assert [shard.path for shard in found] == [(tmp_path / name).resolve() for name in PLACES]
+    assert found[0].keys == {"corpus": "a", "split": "test", "language": "dan_Latn"}
+    splits = {
+        name: [own.path.name for own in shards] for name, shards in splits_of(tmp_path).items()
+    }
+    test, train = ["part-0.parquet"], ["part-0.parquet", "part-1.parquet"]
+    assert splits == {
+        "test": test * 2,
+        "test_a": test,
+        "test_b": test,
+        "train": train,
+        "train_a": train,
+    }
+    assert shards_of_split(tmp_path / below, "test_b") == [found[3]]
+    assert share_people_of(tmp_path / below) == ([["a", "b"]] if is_ours else [])
+
+
+def test_a_folder_without_shards_is_no_dataset(tmp_path: Path) -> None:
+    (tmp_path / "version=0").mkdir()
+    with pytest.raises(DatasetError, match="no dataset"):
+        find_shards(tmp_path)
+
+
+@pytest.mark.parametrize(("count", "shown"), [(1, 1), (5, 5), (6, 5)])
+def test_shards_too_many_and_too_few_are_named(tmp_path: Path, count: int, shown: int) -> None:
+    write_dataset(tmp_path, PLACES)
+    (tmp_path / PLACES[0]).unlink()
+    stray = [place("a", "dev", number) for number in range(count - 1)]
+    for name in stray:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    faults = unlisted(read_inventory(tmp_path), files_of(tmp_path))
+    assert [fault.partition(":")[0] for fault in faults] == [*stray, PLACES[0]]
+    with pytest.raises(IncompleteDatasetError) as error:
+        find_shards(tmp_path)
+    lines = str(error.value).splitlines()
+    assert lines[0].endswith(f": {count}")
+    named = [line.removeprefix("  - ").partition(":")[0] for line in lines[1:]]
+    assert named == [*stray, PLACES[0]][:shown] + ["..."] * (count > shown)
+
+
+@pytest.mark.parametrize(
+    ("split", "names", "has_advice"),
+    [
+        ("test", ["train", "train_a"], True),
+        ("test", ["train", "dev"], False),
+        ("tset", ["train"], False),
+    ],
+)
+def test_a_dataset_of_train_alone_is_told_how_to_get_other_splits(
+    split: str, names: list[str], *, has_advice: bool
+) -> None:
+    message = missing_split(split, names)
+    assert ", ".join(sorted(names)) in message
+    assert ("--split-by-speaker" in message) == has_advice
+
+
+def test_a_split_that_a_dataset_has_not_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"'dev'.*test, test_a, test_b, train, train_a"):
+        shards_of_split(write_dataset(tmp_path, PLACES), "dev")

@@ -3,6 +3,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,14 @@ import pytest
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.command import check_faults, verify_command
-from danish_asr.corpus.verify import COMPARED, gaps_of_test, verify
+from danish_asr.corpus.verify import (
+    COMPARED,
+    Leak,
+    gaps_of_test,
+    leaks_of,
+    repeated_ids,
+    verify,
+)
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import run_facts
 from danish_asr.recipe.data.index import DanishAsrDataset
@@ -123,25 +131,65 @@ def test_a_card_names_no_code_and_everything_else_is_compared(
     assert all(text in str(refused.value) for text in (CARD, NAME, "not computed"))
 
 
-@pytest.mark.parametrize(("count", "said"), [(8, []), (7, ["speakers in test: 7"])])
+def compared(split: str, **values: Any) -> dict[str, Any]:
+    return {"split": split, "audio_size": 1000} | values
+
+
+def test_a_leak_counts_values_rows_and_their_share_of_the_split() -> None:
+    rows = [
+        *(compared("train", person=f"a {n}", speaker_id=f"{n}") for n in range(5)),
+        *(compared("test", person=f"a {n // 2}", speaker_id=f"{n // 2}") for n in range(2, 10)),
+        compared("test", person="b 1", speaker_id="1"),
+        compared("test"),
+        compared("dev", person="b 1", speaker_id="1", sentence="en to tre", audio=b"1", id="d"),
+        compared("test", sentence="en to tre", audio=b"1", id="t"),
+        compared("train", sentence="en to tre", audio=b"2"),
+    ]
+    assert leaks_of(pa.Table.from_pylist(rows, COMPARED)) == [
+        Leak("speakers", "train", "test", 4, 8, 8 / 11, ["1", "2", "3"]),
+        Leak("speakers", "dev", "test", 1, 1, 1 / 11, ["1"]),
+        Leak("sentences", "train", "dev", 1, 1, 1.0, ["en to tre"]),
+        Leak("sentences", "train", "test", 1, 1, 1 / 11, ["en to tre"]),
+        Leak("sentences", "dev", "test", 1, 1, 1 / 11, ["en to tre"]),
+        Leak("audio", "dev", "test", 1, 1, 1 / 11, ["t"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tested", "others", "said"),
+    [
+        (8, 0, []),
+        (7, 9, ["speakers in test: 7", "have 9:"]),
+        (1, 1, ["speakers in test: 1"]),
+        (0, 9, []),
+        (0, 0, ["no row has a speaker"]),
+    ],
+)
 def test_too_few_test_speakers_are_announced_before_the_training(
-    count: int, said: list[str]
+    tested: int, others: int, said: list[str]
 ) -> None:
-    rows = [{"split": "test", "person": f"s{n}", "audio_size": 1000} for n in range(count)]
+    rows = [compared("test", person=f"s{n}") for n in range(tested)]
+    rows += [compared("train", person=f"s{n}") for n in range(others)] + [compared("test")]
     notes = [*gaps_of_test(pa.Table.from_pylist(rows, COMPARED))]
-    assert [note.partition(";")[0] for note in notes] == said
-    train = [row | {"split": "train", "dialect": "Fynsk"} for row in rows]
+    assert len(notes) == bool(said)
+    assert [text for text in said if text not in notes[0]] == []
+
+
+def test_dialects_of_train_without_a_row_in_test_are_announced() -> None:
+    train = [compared("train", dialect=name, person="s") for name in ("Fynsk", "Sydømål", None)]
     assert [*gaps_of_test(pa.Table.from_pylist(train, COMPARED))] == []
-    notes = [*gaps_of_test(pa.Table.from_pylist([*train, *rows], COMPARED))]
-    assert "Fynsk" in notes[-1]
+    test = [compared("test", dialect=name) for name in ("Sydømål", "Vestjysk")]
+    notes = [*gaps_of_test(pa.Table.from_pylist([*train, *test], COMPARED))]
+    assert [note.partition(",")[0] for note in notes] == ["test has no row of Fynsk"]
+
+
+def test_ids_are_repeated_within_a_corpus() -> None:
+    names = [("a", "1"), ("b", "1"), ("a", "2"), ("a", "1"), ("b", "3"), ("b", "3")]
+    rows = pa.Table.from_pylist([{"corpus": corpus, "id": own} for corpus, own in names])
+    assert repeated_ids(rows) == ["a 1", "b 3"]
 
 
 STRAY = TEST.replace("00000-of-00001", "copied")
-
-
-def test_a_shard_that_the_inventory_does_not_list_is_found(root: Path) -> None:
-    shutil.copy(root / FIRST, root / STRAY)
-    assert re.search(f"{STRAY}: .*manifest.json", faults_of(root))
 
 
 READERS: dict[str, Callable[[Path], object]] = {

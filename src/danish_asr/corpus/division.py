@@ -36,7 +36,8 @@ def divide(rows: pa.Table, options: ConvertOptions) -> pa.Table:
     if options.drop_shared_sentences:
         sentences = sentences_of(rows["text"], normalizer(text_profiles(options.language)[0]))
         is_train = pc.equal(rows["split"], "train")
-        held_out = sentences.filter(pc.invert(is_train)).drop_null().unique()
+        is_held_out = pc.and_(pc.invert(is_train), pc.is_null(rows["refused"]))
+        held_out = sentences.filter(is_held_out).drop_null().unique()
         rows = refuse(rows, pc.and_(is_train, pc.is_in(sentences, held_out)), SHARED_SENTENCE)
     return rows
 

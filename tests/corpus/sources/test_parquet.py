@@ -63,13 +63,6 @@ def test_a_damaged_page_is_found_by_its_checksum(tmp_path: Path) -> None:
         rows_in(tmp_path)
 
 
-def test_only_a_rejected_row_is_dropped(tmp_path: Path) -> None:
-    values = ("rejected", "maybe", "validated", None)
-    rows = [coral_row(number, validated=value) for number, value in enumerate(values)]
-    write_parquet(tmp_path / "train.parquet", rows)
-    assert [row["refused"] for row in rows_in(tmp_path)] == ["rejected", None, None, None]
-
-
 @pytest.mark.parametrize(
     ("start", "stop"), [(0, 30), (0, 1), (9, 11), (17, 30), (10, 20), (29, 30)]
 )
@@ -83,20 +76,6 @@ def test_the_audio_of_any_rows_is_fetched_wherever_row_groups_end(
     wanted = [number for number in range(start, stop) if number != 18]
     audio = [*source.fetch(source.rows.take(wanted))]
     assert audio == [bytes([number + 1]) for number in wanted]
-
-
-def test_columns_are_set_by_options(tmp_path: Path) -> None:
-    rows = [{"lyd": {"bytes": tone(0.2), "path": "x"}, "sætning": f"nr. {n}"} for n in range(3)]
-    table = pa.Table.from_pylist([row | {"nr": n, "køn": "f"} for n, row in enumerate(rows)])
-    (tmp_path / "data").mkdir()
-    dataset = datasets.Dataset(table).cast_column("lyd", datasets.Audio())
-    dataset.to_parquet(str(tmp_path / "data" / "train-0.parquet"))
-    columns = {"audio": "lyd", "text": "sætning", "id": "nr", "gender": "køn"}
-    found = rows_in(tmp_path, columns, corpus="folketing")
-    assert {(row["corpus"], row["split"]) for row in found} == {("folketing", "train")}
-    assert [row["text"] for row in found] == [row["sætning"] for row in rows]
-    assert [row["id"] for row in found] == ["0", "1", "2"]
-    assert (found[0]["gender"], found[0]["audio"]) == ("female", tone(0.2))
 
 
 EMBEDDED = {"bytes": b"a", "path": "x.wav"}
@@ -145,12 +124,6 @@ def test_a_file_is_read_whatever_its_suffix_and_case_and_alone(tmp_path: Path, n
     assert (row["file"], row["split"]) == (name, "dev" if "val" in name else "train")
     if "/" not in name:
         assert [row["file"] for row in rows_in(tmp_path / name)] == [name]
-
-
-@pytest.mark.parametrize(("folder", "split"), [("split=validation", "dev"), ("split=test", "test")])
-def test_hives_folders_are_splits(tmp_path: Path, folder: str, split: str) -> None:
-    write_parquet(tmp_path / folder / "data-0.parquet", [coral_row(0)])
-    assert [row["split"] for row in rows_in(tmp_path)] == [split]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Recordings with texts beside them: TextGrid, ELAN, SRT, WebVTT, JSON, and plain texts."""
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.builders import encode
-from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
+from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt, table_in
 from tests.transcripts import (
     GRID,
     SAID,
@@ -85,6 +86,18 @@ def test_a_tier_is_chosen_and_several_are_speakers(
     assert [(row["text"], row["speaker_id"]) for row in rows] == expected
 
 
+def test_beside_empty_tiers_the_only_one_with_text_is_read(tmp_path: Path) -> None:
+    tiers = textgrid({"tom": [(0, 6, "")], "ord": [(0, 1, "ja")], "fri": []})["short"]
+    (row,) = rows_of(beside(tmp_path, ".TextGrid", tiers))
+    assert (row["text"], row["speaker_id"]) == ("ja", None)
+
+
+def test_spans_of_several_tiers_are_ordered_by_start_end_and_speaker(tmp_path: Path) -> None:
+    tiers = textgrid({"B": [(0, 2, "b1"), (2, 3, "b2")], "A": [(0, 1, "a1"), (2, 3, "a2")]})
+    rows = rows_of(beside(tmp_path, ".TextGrid", tiers["short"]), tiers=("*",))
+    assert [row["text"] for row in rows] == ["a1", "b1", "a2", "b2"]
+
+
 def test_a_tier_that_no_file_has_is_an_error_and_one_that_some_lack_is_none(
     tmp_path: Path,
 ) -> None:
@@ -149,18 +162,44 @@ def test_music_and_a_bracket_that_recurs_are_no_speech_and_overlap_nothing(
     assert [row["refused"] for row in rows] == [refused] * len(sounds) + [None]
 
 
-def test_overlaps_empty_cues_and_times_behind_the_audio_are_in_the_ledger(tmp_path: Path) -> None:
-    cues = [(0, 1, "et"), (0.9, 2, "to"), (2, 3, "tre"), (2.5, 4, "fire"), (4, 3.5, "fem")]
-    text = srt(*cues, (4.5, 5, ""), (5, 7, "syv"))
+@pytest.mark.parametrize(
+    ("spans", "overlapping"),
+    [
+        ([(0, 4), (1, 2), (3, 3.5)], [0, 1, 2]),  # the last one that of the first alone
+        ([(0, 4), (3.9, 5), (4.5, 6)], [1, 2]),
+        ([(0, 1), (0.8, 2)], []),
+        ([(0, 1), (0.75, 2)], [0, 1]),
+        ([(0, 5), (2, 2.1), (3, 3.1)], []),
+        ([(1, 2), (0, 1.5), (2, 3)], [0, 1]),
+    ],
+)
+@pytest.mark.parametrize("channels", [(None,), (0, 1)])
+def test_a_span_that_has_too_much_of_another_of_its_channel_is_refused(
+    tmp_path: Path,
+    spans: list[tuple[float, float]],
+    overlapping: list[int],
+    channels: tuple[int | None, ...],
+) -> None:
+    segments = [
+        {"start": start, "end": end, "text": f"nr {n}", "channel": channel}
+        for n, (start, end) in enumerate(spans)
+        for channel in channels
+    ]
+    rows = rows_of(beside(tmp_path, ".json", json.dumps({"segments": segments})))
+    assert [row["start"] for row in rows] == sorted(row["start"] for row in rows)
+    found = sorted(row["text"] for row in rows if row["refused"] == "overlaps another utterance")
+    assert found == sorted(f"nr {n}" for n in overlapping for _ in channels)
+
+
+def test_empty_cues_and_times_behind_the_audio_are_in_the_ledger(tmp_path: Path) -> None:
+    text = srt((0, 1, "et"), (4, 3.5, "fem"), (4.5, 5, ""), (5, 7, "syv"))
     folder = beside(tmp_path / "in", ".srt", text)
     convert(folder, tmp_path / "out", options(split="train", max_drop=1.0))
-    ledger = pq.read_table(tmp_path / "out" / "ledger.parquet").to_pylist()
-    assert sorted((row["row"], row["reason"]) for row in ledger) == [
-        (2, "overlaps another utterance"),
-        (3, "overlaps another utterance"),
-        (4, "end before its start"),
-        (5, "empty text"),
-        (6, "past the end of its audio"),
+    ledger = table_in(tmp_path / "out", "ledger")
+    assert [(row["row"], row["reason"]) for row in ledger] == [
+        (1, "end before its start"),
+        (2, "empty text"),
+        (3, "past the end of its audio"),
     ]
 
 
@@ -294,8 +333,12 @@ def test_names_that_make_one_speaker_of_two_places_are_refused(
     for name in files:
         folder, _, stem = name.rpartition("/")
         beside(tmp_path / folder, suffix, content, stem=stem)
-    with pytest.raises(SourceError, match=f"{places} .*speaker_id=folder_above"):
-        open_source(str(tmp_path), options(split="train", split_by_speaker="50/0/50"))
+    one = {".txt": "folder", ".vtt": "file_and_speaker"}.get(suffix, "file")
+    divided = {"split": "train", "split_by_speaker": "50/0/50"}
+    advice = rf"{places} .*speaker_id=folder_above. .*--column speaker_id={one}$"
+    with pytest.raises(SourceError, match=advice):
+        open_source(str(tmp_path), options(**divided))
+    assert rows_of(tmp_path, **divided, columns={"speaker_id": one})
     assert rows_of(tmp_path)  # where nobody is divided
 
 

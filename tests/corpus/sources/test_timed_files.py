@@ -27,11 +27,14 @@ def test_json_of_whisper_and_whisperx_is_read(
     parts = [
         part | ({"speaker": name} if name else {}) for part, name in zip(parts, names, strict=True)
     ]
+    parts.append({"start": 4.0, "end": 5.0, "text": "nej", "channel": 1})  # ours count from 0
     folder = beside(tmp_path, ".json", json.dumps({"language": "da", "segments": parts}))
     (folder / "settings.json").write_text('{"model": "large"}')
     rows = rows_of(folder)
-    assert times(rows) == [(0.0, 1.5, "ja"), (2.0, 1.0, "")]
-    assert [row["speaker_id"] for row in rows] == [names[0] and "anna SPEAKER_00", names[1]]
+    assert times(rows) == [(0.0, 1.5, "ja"), (2.0, 1.0, ""), (4.0, 1.0, "nej")]
+    people = [names[0] and "anna SPEAKER_00", names[1], "anna Speaker 2"]
+    assert [row["speaker_id"] for row in rows] == people
+    assert [row["channel"] for row in rows] == [None, None, 2]
 
 
 @pytest.mark.parametrize("form", ["short", "long", "chronological"])

@@ -1,0 +1,106 @@
+"""Which columns of a source are read, and by which names."""
+
+from typing import Any
+
+import pytest
+
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus.columns import THEIR_NAMES, Columns, check_chosen, values_of
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "keys"),
+    [
+        (
+            ["path", "sentence", "client_id", "accents", "sex", "age", "up_votes"],
+            {},
+            {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age": 5},
+        ),
+        (
+            ["Audio Path", "Transcription", "Taler", "DIALEKT", "Køn", "Alder", "Split"],
+            {},
+            {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age": 5}
+            | {"split": 6},
+        ),
+        (["TEXT", "Text", "text", "File"], {}, {"text": 2, "audio": 3}),
+        (["TEXT", "Text", "wav"], {}, {"text": 0, "audio": 2}),
+        (["sentence", "text", "file", "audio"], {}, {"text": 1, "audio": 3}),
+        (["start", "offset", "Slut", "duration"], {}, {"start": 1, "end": 2, "seconds": 3}),
+        (["start_ms", "End_Ms", "duration_ms"], {}, {"start_ms": 0, "end_ms": 1, "seconds_ms": 2}),
+        (["startMs", "ms"], {"start": "startMs", "end": "ms"}, {"start_ms": 0, "end": 1}),
+        (
+            ["from_millis", "id_ms"],
+            {"start": "from_millis", "id": "id_ms"},
+            {"start_ms": 0, "id": 1},
+        ),
+        (["weekend", "restart", "validated", "channel"], {}, {"validated": 2, "channel": 3}),
+        (["text", "ord", "duration"], {"text": "ord", "seconds": ""}, {"text": 1}),
+        (["text"], {"text": "ord"}, {}),
+        (["id_recording", "id"], {}, {"id": 1}),
+        (["id_segment"], {}, {}),
+    ],
+)
+def test_usual_names_are_found_and_chosen_ones_come_first(
+    names: list[str], chosen: dict[str, str], keys: dict[str, int]
+) -> None:
+    found = Columns(chosen, THEIR_NAMES).of(names)
+    assert found == {key: names[place] for key, place in keys.items()}
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "theirs"),
+    [
+        (["id_segment", "id_conversation"], {}, "id_conversation,id_segment"),
+        (["ID", "Part"], {"id": "Part,ID"}, "Part,ID"),
+    ],
+)
+def test_an_id_may_be_of_several_columns(
+    names: list[str], chosen: dict[str, str], theirs: str
+) -> None:
+    columns = Columns(chosen, THEIR_NAMES)
+    keys = columns.add("a.csv", [*names, "text", "path", "note"])
+    row = {names[0]: 1, names[1]: "b", "text": "ja"}
+    assert values_of(row, keys) == {"text": "ja", "audio": None, "id": ("b", 1)}
+    assert (keys["id"], columns.ignored()) == (theirs, ("note",))
+
+
+def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ignored() -> None:
+    columns = Columns({"gender": "køn"}, THEIR_NAMES)
+    columns.add("a.csv", ["path", "text", "note", "køn", ""])
+    columns.add("b.csv", ["path", "sentence", "text", "id", "note", "start_ms"])
+    assert columns.ignored() == ("note", "a column without a name", "sentence")
+    read = {"audio": "path", "text": "text", "gender": "køn", "id": "id", "start": "start_ms"}
+    assert columns.read == read
+    columns = Columns({"gender": "sex"}, THEIR_NAMES)
+    columns.add("a.csv", ["path", "text"])
+    with pytest.raises(SourceError, match="there is no sex; found path, text"):
+        columns.ignored()
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen", "message"),
+    [
+        (["path", "ord"], {}, "no column of text; found path, ord.*--column text="),
+        (["text"], {}, "no column of audio; .*--column audio="),
+        (["path", "text"], {"text": "ord"}, "no column ord; "),
+    ],
+)
+def test_a_file_without_texts_or_audio_is_refused(
+    names: list[str], chosen: dict[str, str], message: str
+) -> None:
+    with pytest.raises(SourceError, match=rf"a\.csv: {message}"):
+        Columns(chosen, THEIR_NAMES).add("a.csv", names)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "missing"),
+    [({"id": "a,b", "end": ""}, None), ({"id": "a,c", "text": "d"}, "no c, d; found a, b")],
+)
+def test_each_part_of_a_chosen_column_must_be_there(
+    chosen: dict[str, Any], missing: str | None
+) -> None:
+    if missing is None:
+        check_chosen(["a", "b"], chosen)
+    else:
+        with pytest.raises(SourceError, match=missing):
+            check_chosen(["a", "b"], chosen)

@@ -1,0 +1,238 @@
+"""What a record becomes as a row, and which rows are refused."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from danish_asr.base.errors import SourceError
+from danish_asr.corpus.rows import (
+    DUPLICATE,
+    ROWS,
+    check_recordings,
+    check_splits,
+    is_alone,
+    is_listed,
+    of_each,
+    read_without,
+    refuse,
+    table_of,
+    without_duplicates,
+)
+from tests.corpora import options
+
+
+def table(*records: dict[str, Any], **values: Any) -> pa.Table:
+    """The table of records, which are rows of ``a.csv`` if they say no other."""
+    rows = [{"file": "a.csv", "row": number} | record for number, record in enumerate(records)]
+    return table_of(rows, options(**values))
+
+
+def row(*, options: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
+    """The row of a record."""
+    (row,) = table(values, **options or {}).to_pylist()
+    return dict(row)
+
+
+def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> None:
+    unknown = dict.fromkeys(ROWS.names)
+    known = {"corpus": "own", "file": "a.csv", "row": 200, "group": 2, "id": "a.csv:200"}
+    assert row(row=200) == unknown | known | {"start": 0.0, "uncut": True}
+    own: dict[str, Any] = {"corpus": "x", "group": 7, "line": 3, "id": "u1"}
+    assert row(**own).items() >= own.items()
+
+
+@pytest.mark.parametrize(
+    ("values", "start", "seconds", "uncut"),
+    [
+        ({"start": 1.5, "end": 4}, 1.5, 2.5, False),
+        ({"end": 4}, 0.0, 4.0, False),
+        ({"start": 0}, 0.0, None, False),
+        ({"seconds": 2}, 0.0, 2.0, True),  # how long it is, and not where
+        ({"start": 1, "end": 3, "seconds": 9}, 1.0, 2.0, False),
+        ({"start": 1, "end": 1}, 1.0, 0.0, False),
+        ({"start_ms": 1500, "end_ms": "4000"}, 1.5, 2.5, False),
+        ({"start": "1:02:03,5", "end": "01:02:04.25"}, 3723.5, 0.75, False),
+        ({"start": " 2:03 ", "end": "2:04,5"}, 123.0, 1.5, False),
+        ({"start": "1,5", "end": " "}, 1.5, None, False),
+        ({"start": math.nan}, 0.0, None, True),
+    ],
+)
+def test_times_cut_the_audio(
+    values: dict[str, Any], start: float, seconds: float | None, *, uncut: bool
+) -> None:
+    found = row(**values)
+    assert [found[name] for name in ("start", "seconds", "uncut")] == [start, seconds, uncut]
+    assert found["refused"] is None
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"start": 2, "end": 1.5}, "end before its start"),
+        ({"start": -1}, "malformed start"),
+        ({"end_ms": "x"}, "malformed end"),
+        ({"seconds": math.inf}, "malformed seconds"),
+        ({"channel": 0}, "malformed channel"),
+        ({"channel": "1.5"}, "malformed channel"),
+        ({"text": ["ja"]}, "malformed text"),
+        ({"audio": 7}, "malformed audio"),
+        ({"age": [30], "text": ["ja"]}, "malformed age"),
+        ({"validated": " Rejected", "text": ["ja"]}, "rejected"),
+        ({"refused": "overlap", "text": ["ja"]}, "overlap"),
+    ],
+)
+def test_a_row_is_refused_for_the_first_thing_that_is_wrong(
+    values: dict[str, Any], reason: str
+) -> None:
+    assert row(**values)["refused"] == reason
+
+
+@pytest.mark.parametrize(
+    ("values", "read"),
+    [
+        ({"id": 7}, {"id": "7"}),
+        ({"id": " "}, {"id": "a.csv:0"}),
+        ({"id": ("c1", 2)}, {"id": "c1_2"}),
+        ({"id": ("c1", None)}, {"id": "a.csv:0"}),
+        ({"text": 112}, {"text": "112"}),
+        ({"text": "A\u030arhus"}, {"text": "Århus"}),
+        ({"audio": Path("a.wav")}, {"audio": "a.wav"}),
+        ({"audio": ""}, {"audio": None}),
+        ({"channel": "2.0"}, {"channel": 2}),
+        ({"channel": 1}, {"channel": 1}),
+        ({"channel": " "}, {"channel": None}),
+        ({"age": "fifties"}, {"age": None, "age_group": "50+"}),
+        ({"age": 30, "gender": "K"}, {"age": 30, "age_group": "25-49", "gender": "female"}),
+        ({"speaker_id": 3.0}, {"speaker_id": "3"}),
+        ({"dialect": "fynsk"}, {"dialect": "Fynsk", "sub_dialect": "fynsk"}),
+        ({"dialect": "fynsk", "country_birth": "SE"}, {"dialect": "Non-native"}),
+        ({"validated": "maybe"}, {"refused": None}),
+    ],
+)
+def test_values_have_one_form(values: dict[str, Any], read: dict[str, Any]) -> None:
+    assert row(**values).items() >= ({"refused": None} | read).items()
+
+
+def test_in_another_language_a_dialect_is_as_it_is() -> None:
+    found = row(dialect="fynsk", country_birth="NO", options={"language": "nob_Latn"})
+    assert (found["dialect"], found["sub_dialect"]) == ("fynsk", "fynsk")
+
+
+DIVIDED = {"split_by_speaker": "80/10/10"}
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen", "split"),
+    [
+        ({"split": " Valid "}, {}, "dev"),
+        ({"split": "test"}, {"split": "train"}, "train"),
+        ({"split": "test", "file": "train.csv"}, {}, "test"),
+        ({"split": "", "file": "train/dev-0.csv"}, {}, "dev"),
+        ({"file": "test/part.csv"}, {}, "test"),
+        ({"file": "split=validation/part.csv"}, {}, "dev"),
+        ({"file": "testing/a.csv"}, {}, None),
+        ({"file": "a-test.csv"}, {}, None),
+        ({}, DIVIDED, "train"),
+        ({"split": "dev"}, DIVIDED, "dev"),
+        ({"split": "eval"}, {}, "eval"),
+    ],
+)
+def test_a_split_is_that_of_the_options_else_of_the_row_else_of_the_file(
+    values: dict[str, Any], chosen: dict[str, Any], split: str | None
+) -> None:
+    assert row(**values, options=chosen)["split"] == split
+
+
+@pytest.mark.parametrize(
+    ("splits", "chosen", "message"),
+    [
+        (["train", "test"], {}, None),
+        (["train"], DIVIDED, None),
+        (["train", "eval", "eval"], {}, r"a\.csv, row 1 has .*'eval' \(such rows: 2\)"),
+        ([None, "dev"], {}, r"a\.csv, row 0 has no split \(such rows: 1\)"),
+        (["train", "test", "dev"], DIVIDED, "its own dev and test"),
+    ],
+)
+def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
+    splits: list[str | None], chosen: dict[str, Any], message: str | None
+) -> None:
+    rows = table(*({"file": "a.csv"} for _ in splits))
+    rows = rows.set_column(rows.column_names.index("split"), "split", pa.array(splits, pa.string()))
+    if message is None:
+        check_splits(rows, options(**chosen))
+    else:
+        with pytest.raises(SourceError, match=message):
+            check_splits(rows, options(**chosen))
+
+
+def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
+    names = [("x", "a"), ("y", "a"), ("x", "a"), ("x", "b"), ("y", "a")]
+    rows = table(*({"corpus": corpus, "id": own} for corpus, own in names))
+    found = without_duplicates(rows)["refused"].to_pylist()
+    assert found == [None, None, DUPLICATE, None, DUPLICATE]
+
+
+def test_a_refused_row_keeps_its_reason() -> None:
+    rows = table({"refused": "rejected"}, {}, {})
+    found = refuse(rows, pa.array([True, True, False]), "listed")["refused"].to_pylist()
+    assert found == ["rejected", "listed", None]
+
+
+def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
+    listed = tmp_path / "wrong.jsonl"
+    listed.write_text('{"corpus": "x", "id": "a"}\n{"corpus": "", "id": 7}\n{"id": "b"}\n')
+    names = [("x", "a"), ("y", "a"), ("y", "7"), ("x", "b"), ("x", "c")]
+    rows = table(*({"corpus": corpus, "id": own} for corpus, own in names))
+    found = is_listed(rows, read_without(listed)).to_pylist()
+    assert found == [True, False, True, True, False]
+    for content in ('{"corpus": "x"}', '{"id": ""}'):
+        listed.write_text(content)
+        with pytest.raises(SourceError, match=r"wrong\.jsonl:1: "):
+            read_without(listed)
+
+
+def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
+    names = ["a.wav", "b.wav", "a.wav", None, None]
+    found = is_alone(table(*({"audio": name} for name in names))).to_pylist()
+    assert found == [False, True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "is_refused"),
+    [
+        ({"text": "nej"}, {}, True),
+        ({"text": "ja"}, {}, False),
+        ({"text": " "}, {}, False),
+        ({"text": "nej", "start": 1}, {}, False),
+        ({"text": "nej", "channel": 2}, {}, False),
+        ({"text": "nej", "refused": "x"}, {}, False),
+        ({"text": "nej", "audio": "b.wav"}, {}, False),
+        ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, False),
+        ({"text": "ja"}, {"text": "nej", "line": 9}, True),
+    ],
+)
+def test_a_recording_of_several_texts_and_no_times_is_refused(
+    second: dict[str, Any], third: dict[str, Any], *, is_refused: bool
+) -> None:
+    whole = {"audio": "a.wav", "text": "ja"}
+    rows = table(whole, whole | second, whole | third)
+    if is_refused:
+        other = "line 9" if third else "row 1"
+        with pytest.raises(SourceError, match=rf"^1 recordings .* a\.wav .*row 0 and .*{other}\."):
+            check_recordings(rows)
+    else:
+        check_recordings(rows)
+
+
+def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:
+    called: list[str] = []
+
+    def twice(value: str) -> str | None:
+        called.append(value)
+        return value and value * 2
+
+    found = of_each(pa.chunked_array([["a", "b"], ["a", None]], pa.string()), twice)
+    assert (found.to_pylist(), called) == (["aa", "bb", "aa", None], ["a", "b"])

@@ -1,0 +1,350 @@
+"""What a row becomes in a shard, why it may go to the ledger or among the suspects, and records."""
+
+import math
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.base.audio import AudioError, decode
+from danish_asr.corpus import shard as shard_module
+from danish_asr.corpus.convert import convert
+from danish_asr.corpus.rows import Audio, table_of
+from danish_asr.corpus.shard import (
+    Record,
+    Task,
+    convert_task,
+    examine,
+    oddities,
+    read_record,
+    record_path,
+)
+from danish_asr.corpus.shards import read_inventory
+from tests.builders import build_dataset, coral_row, encode, tone, write_parquet
+from tests.corpora import options, shards, table_in, write_lines
+from tests.spoiled import read_rows
+
+
+def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
+    build_dataset(tmp_path / "ds", train=1, dev=0, test=0, conversation=False)
+    row = read_rows(shards(tmp_path / "ds")[-1])[0]
+    audio = row.pop("audio_bytes")
+    assert audio.startswith(b"fLaC")
+    assert row.pop("encoded_size") == len(audio)
+    assert row == {
+        "id": "rec_train_0",
+        "text": "Anna køber 21 æbler i Århus",
+        "audio_size": 8000,
+        "speaker_id": "spe_train_0",
+        "dialect": "Østjysk",
+        "sub_dialect": "midtøstjysk",
+        "age": 19,
+        "age_group": "0-24",
+        "gender": "female",
+        "country_birth": "DK",
+        "source_id": "read_aloud/train-00000-of-00001.parquet:0",
+    }
+
+
+BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
+    ("undecodable audio", {"audio": b"\x00garbage"}),
+    ("undecodable audio", {"audio": tone(0.5, format="FLAC")[:700]}),
+    *(("no audio", {"audio_struct": own}) for own in (None, {"bytes": b""}, {"path": "no.wav"})),
+    ("empty text", {"text": None}),
+    ("zero samples", {"audio": tone(0.0)}),
+    ("non-finite samples", {"audio": encode(np.full((80, 1), math.nan), 16_000, subtype="FLOAT")}),
+    ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
+    ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
+    ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
+    ("rejected", {"validated": "rejected"}),
+    ("duplicate id", {"id_recording": "rec_train_0"}),
+]
+
+
+def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: Path) -> None:
+    # One file that cannot be decoded stops upstream's conversion (TRAPS).
+    rows = [coral_row(number, **values) for number, (_, values) in enumerate(BAD_ROWS, 1)]
+    good = coral_row(50, text="en bil 🚗 kører", audio=tone(0.6, channels=2, format="OGG"))
+    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0), *rows, good])
+    convert(tmp_path / "in", tmp_path / "ds", options(max_seconds=3.0, shard_rows=6, max_drop=1.0))
+    entries = table_in(tmp_path / "ds", "ledger")
+    assert [(entry["row"], entry["reason"]) for entry in entries] == [
+        (number, reason) for number, (reason, _) in enumerate(BAD_ROWS, 1)
+    ]
+    assert {entry["source"] for entry in entries} == {"train.parquet"}
+    assert (entries[0]["id"], entries[0]["dialect"]) == ("rec_train_1", "Sjællandsk")
+    written = [row for shard in shards(tmp_path / "ds") for row in read_rows(shard)]
+    assert [row["text"] for row in written] == [coral_row(0)["text"], "en bil 🚗 kører"]
+    manifest = read_inventory(tmp_path / "ds")
+    assert manifest.rows + manifest.dropped_rows == manifest.source_rows == len(rows) + 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes"), [(1 << 30, [100, 30]), (1, [1] * 3)], ids=["rows", "bytes"]
+)
+def test_a_row_group_ends_with_its_rows_or_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
+    rows = [coral_row(number, text="ja", audio=tone(0.1)) for number in range(sum(sizes))]
+    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=130)
+    convert(tmp_path / "in", tmp_path / "ds", options())
+    (path,) = shards(tmp_path / "ds")
+    with pq.ParquetFile(path) as parquet:
+        footer = parquet.metadata
+        rows_of_groups = [
+            footer.row_group(group).num_rows for group in range(footer.num_row_groups)
+        ]
+        assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
+    assert rows_of_groups == sizes
+
+
+def sounds(*parts: tuple[float, float]) -> bytes:
+    """A recording of tones, of these seconds and amplitudes, with a DC offset."""
+    waves = [level * np.sin(np.arange(round(seconds * 16_000)) / 5) for seconds, level in parts]
+    return encode((np.concatenate(waves) + 0.02)[:, None], 16_000)
+
+
+REST: list[tuple[dict[str, Any], list[tuple[float, float]], float | None]] = [
+    ({"duration": 1}, [(0.6, 0.3)], 0.6),
+    ({"duration": 1, "offset": 0}, [(0.6, 0.3)], 0.6),
+    ({"start": 0.25, "end": 1}, [(0.4, 0.3)], 0.4),
+    ({"duration": 1}, [(0.5, 0.0), (0.3, 0.3), (2.0, 0.0)], 0.3),
+    ({"duration": 1}, [(0.3, 0.0033)], 0.3),
+    ({"duration": 1}, [(0.3, 0.0027)], None),  # 40 dB below the loudest
+    ({"duration": 1}, [(0.11, 0.3)], 0.11),
+    ({"duration": 1}, [(0.1, 0.3)], None),
+    ({"duration": 1.5}, [(0.5, 0.3)], None),
+    ({"start": 0.25}, [(0.5, 0.3)], None),
+    ({"duration": 1, "channel": 1}, [(12.0, 0.3)], 12.0),
+    ({}, [(0.5, 0.3)], None),
+]
+
+
+"""Times of a recording's only row, what follows its first second, and what the times leave out."""
+
+
+def test_sound_after_the_given_end_of_a_recordings_only_row_is_a_suspect(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    rows = [{"audio": f"{number}.wav", "text": "ja tak du"} for number in range(len(REST))]
+    of_one = {"audio": "several.wav", "text": "ja tak du", "start": 0}
+    several = [of_one | {"end": 1, "split": "train"}, of_one | {"end": 0.5, "split": "dev"}]
+    rows = [row | times for row, (times, _, _) in zip(rows, REST, strict=True)]
+    write_lines(folder / "train.jsonl", [*rows, *several])
+    for number, (_, rest, _) in enumerate(REST):
+        (folder / f"{number}.wav").write_bytes(sounds((1.0, 0.3), *rest))
+    (folder / "several.wav").write_bytes(sounds((3.0, 0.3)))
+    inventory = convert(folder, tmp_path / "out", options(shard_rows=1))
+    found = table_in(tmp_path / "out", "suspects")
+    own = {row["id"]: row["value"] for row in found if "end" in row["reason"]}
+    left_out = {f"train.jsonl:{number}": row[2] for number, row in enumerate(REST) if row[2]}
+    assert own == pytest.approx(left_out, abs=0.011)
+    (line,) = (line for line in inventory.summary if "--column seconds=" in line)
+    assert f" {sum(own.values()):.1f} s of " in line
+    assert f" {len(left_out)} rows" in line
+
+
+@pytest.mark.parametrize("as_column", [True, False])
+def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
+    tmp_path: Path, *, as_column: bool
+) -> None:
+    wave = np.sin(np.arange(8_000) / 5)
+    (tmp_path / "a.wav").write_bytes(encode(np.stack([wave / 4, wave / 2], axis=1), 16_000))
+    rows = [{"audio": "a.wav", "text": "ja", "side": 1.0 + number % 2} for number in range(4)]
+    write_lines(tmp_path / "train.jsonl", [*rows, rows[0] | {"side": 3}])
+    columns = {"channel": "side"} if as_column else {}
+    convert(tmp_path, tmp_path / "out", options(channel=2, max_drop=0.5, columns=columns))
+    written = pq.read_table(tmp_path / "out" / "version=0").to_pylist()
+    peaks = [decode(row["audio_bytes"])[0].max() for row in written]
+    assert peaks == pytest.approx([0.25, 0.5] * 2 if as_column else [0.5] * 5, abs=1e-2)
+    ledger = table_in(tmp_path / "out", "ledger")
+    assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])
+
+
+SECOND = 16_000
+
+
+def sine(level: float, seconds: float = 1.0) -> Any:
+    return level * np.sin(np.arange(round(seconds * SECOND)) / 5)
+
+
+def clipped(samples: int) -> Any:
+    """A tone of which that many samples are at full scale, most of them below zero."""
+    wave = sine(0.5)
+    wave[:samples] = -1
+    return wave
+
+
+def with_pause(seconds: float, level: float = 0.0) -> Any:
+    return np.concatenate([sine(0.5), sine(level, seconds), sine(0.5)])
+
+
+FINDINGS: list[tuple[Any, int, dict[str, float]]] = [
+    (sine(0.5), 30, {}),
+    (sine(0.5, 1.005), 9, {}),  # its end is no whole frame
+    (sine(0.5), 31, {"letters per second": 31}),
+    (sine(0.5), 50, {"letters per second": 50}),
+    (sine(0.5), 1, {}),
+    (sine(0.5, 2), 1, {"letters per second": 0.5}),
+    (clipped(16), 9, {}),
+    (clipped(17), 9, {"share of clipped samples": 17 / SECOND}),
+    (-clipped(17), 9, {"share of clipped samples": 17 / SECOND}),
+    (sine(0.9985), 9, {}),
+    (sine(9.99), 9, {"share of clipped samples": 0.936}),
+    (sine(0.5) + 0.17, 9, {}),
+    (sine(0.5) - 0.18, 9, {"share of DC offset": 0.206}),
+    (sine(0.00143), 9, {}),
+    (sine(0.0014), 9, {"dBFS, very quiet": -60.09}),
+    (sine(1.6 / 32768), 9, {"dBFS, very quiet": -89.24}),
+    (with_pause(3), 9, {}),
+    (with_pause(3.01), 9, {"seconds of silence": 3.01}),
+    (with_pause(3.1) + 0.05, 9, {"seconds of silence": 3.1}),
+    (with_pause(4, 0.0045), 9, {"seconds of silence": 4.0}),
+    (with_pause(4, 0.0055), 9, {}),
+    (np.concatenate([np.zeros(4 * SECOND), sine(0.5)]), 9, {"seconds of silence": 4.0}),
+    (np.concatenate([sine(0.5), np.zeros(4 * SECOND)]), 9, {"seconds of silence": 4.0}),
+]
+"""A wave, letters of its text, and what is odd about it."""
+
+
+@pytest.mark.parametrize(("wave", "letters", "expected"), FINDINGS)
+def test_what_is_odd_about_an_utterance_is_measured(
+    wave: Any, letters: int, expected: dict[str, float]
+) -> None:
+    found = dict(examine(wave.astype(np.float32), "å" * letters + " ,.!"))
+    assert found == {reason: pytest.approx(value, rel=0.01) for reason, value in expected.items()}
+
+
+@pytest.mark.parametrize(
+    ("wave", "letters", "reason"),
+    [
+        (sine(1.4 / 32768), 9, "digital silence"),
+        (sine(1.4 / 32768) + 0.3, 9, "digital silence"),
+        (sine(10.1), 9, "samples far outside -1 to 1"),
+        (np.minimum(sine(10.1), 1), 9, "samples far outside -1 to 1"),
+        (sine(0.5), 51, "more than 50 letters per second"),
+    ],
+)
+def test_what_cannot_be_speech_is_refused(wave: Any, letters: int, reason: str) -> None:
+    with pytest.raises(AudioError, match=f"^{reason}$"):
+        dict(examine(wave.astype(np.float32), "a" * letters))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "count"),
+    [
+        ("blÃ¥ bÃ¦r og Ã…rhus â€“", "mojibake", 4),
+        ("f&aelig;lles &amp; godt &#230;", "HTML entities", 3),
+        ("det er bl\ufffd", "replacement characters", 1),
+    ],
+)
+def test_a_broken_text_is_kept_out_of_training_alone(text: str, reason: str, count: int) -> None:
+    assert oddities(text, in_train=False) == {reason: count}
+    with pytest.raises(AudioError, match=f"^{reason}$"):
+        oddities(text, in_train=True)
+
+
+@pytest.mark.parametrize("in_train", [True, False])
+def test_a_text_without_words_is_refused_and_markup_a_suspect(*, in_train: bool) -> None:
+    refused = {
+        "empty text": ("", " \t"),
+        "RTF, not plain text": (" {\\rtf1 ja}",),
+        "no letter or digit": ("–", "\u200b\ufeff"),
+    }
+    for reason, texts in refused.items():
+        for text in texts:
+            with pytest.raises(AudioError, match=f"^{reason}$"):
+                oddities(text, in_train=in_train)
+    for text in ("<p>ja</p>", "ja <unk>", "[støj]", '{"text": "ja"}', " NaN", "#N/A", "null"):
+        assert oddities(text, in_train=in_train) == {"markup or a missing value as text": len(text)}
+    for text in ("x < 5 og y > 3", "ja [støj]", "nan er brød", "blå bær & Århus", "3"):
+        assert oddities(text, in_train=in_train) == {}
+
+
+ROWS = [
+    {"text": "Åh 3", "split": "train", "id": "a"},
+    {"text": "null", "split": "dev", "id": "b", "dialect": "fynsk"},
+    {"text": "ja tak", "split": "train", "id": "c", "refused": "listed"},
+    {"text": "ja du", "split": "train", "id": "d"},
+    {"text": "ja", "split": "test", "id": "e"},
+]
+
+
+def a_task() -> Task:
+    rows = table_of(({"file": "x", "row": n} | row for n, row in enumerate(ROWS)), options())
+    versions = pa.array([f"v{n}" for n in range(len(ROWS))])
+    rows = rows.set_column(rows.column_names.index("version"), "version", versions)
+    paths = {("own", split): f"{split}.parquet" for split in ("train", "dev", "test")}
+    return Task(3, rows, paths)
+
+
+def fetch(rows: pa.Table) -> Iterator[Audio]:
+    """A recording of each row but the last; none is asked for a refused one."""
+    rates = {"a": 8_000, "b": 16_000, "d": 16_000}
+    for own in rows["id"].to_pylist():
+        yield AudioError("gone") if own == "e" else tone(1.5, rate=rates[own])
+
+
+def converted(root: Path) -> Record:
+    return convert_task(a_task(), fetch=fetch, root=root, options=options())
+
+
+def test_a_record_counts_what_a_task_wrote_and_dropped(tmp_path: Path) -> None:
+    record = converted(tmp_path)
+    assert record.rows_read() == len(ROWS)
+    found = [(shard["path"], shard["rows"], shard["seconds"]) for shard in record.shards]
+    assert found == [("train.parquet", 2, 3.0), ("dev.parquet", 1, 1.5)]
+    assert [row["id"] for row in read_rows(tmp_path / "train.parquet")] == ["a", "d"]
+    assert [(row["id"], row["row"], row["reason"]) for row in record.dropped] == [
+        ("c", 2, "listed"),
+        ("e", 4, "gone"),
+    ]
+    about = {"corpus": "own", "split": "dev", "id": "b", "dialect": "Fynsk"}
+    assert record.suspects == [about | {"reason": "markup or a missing value as text", "value": 4}]
+    assert record.rates == {"8000": 1, "16000": 2}
+    assert {*"Åh 3åtreja du"} == {*record.characters}  # as they are, and as they are spoken
+
+
+def spoil_shard(root: Path, task: Task) -> Task:
+    (root / "dev.parquet").write_bytes(b"x")
+    return task
+
+
+def lose_shard(root: Path, task: Task) -> Task:
+    (root / "dev.parquet").unlink()
+    return task
+
+
+def cut_record(root: Path, task: Task) -> Task:
+    record_path(root, task.number).write_text("{")
+    return task
+
+
+def replace_recording(_: Path, task: Task) -> Task:
+    place = task.rows.column_names.index("version")
+    versions = ["v9", *task.rows["version"].to_pylist()[1:]]
+    return replace(task, rows=task.rows.set_column(place, "version", pa.array(versions)))
+
+
+@pytest.mark.parametrize("change", [spoil_shard, lose_shard, cut_record, replace_recording])
+def test_a_task_is_finished_while_its_shards_and_recordings_are_the_same(
+    tmp_path: Path, change: Any
+) -> None:
+    record = converted(tmp_path)
+    assert read_record(tmp_path, a_task()) == record
+    assert read_record(tmp_path, replace(a_task(), number=4)) is None
+    assert read_record(tmp_path, change(tmp_path, a_task())) is None
+
+
+def test_a_task_takes_its_own_rows_to_a_process() -> None:
+    many = table_of(({"file": "x", "row": n, "text": "ja" * 99} for n in range(999)), options())
+    task = Task(1, many.slice(500, 2), {("a", "b"): "c"})
+    data = pickle.dumps(task)
+    assert len(data) < 9_000
+    assert pickle.loads(data) == task  # noqa: S301 - made here

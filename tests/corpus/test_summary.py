@@ -1,0 +1,99 @@
+"""What a conversion says of what it read."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from danish_asr.base.schema import LEDGER_SCHEMA
+from danish_asr.corpus import DANISH
+from danish_asr.corpus.rows import Source, table_of
+from danish_asr.corpus.shard import LEFT_OUT
+from danish_asr.corpus.summary import left_out, summary_of
+from tests.corpora import options
+
+
+def summary(
+    rows: list[dict[str, Any]],
+    *,
+    refused: tuple[int, ...] = (),
+    rates: dict[str, int] | None = None,
+    language: str = DANISH,
+    **source: Any,
+) -> list[str]:
+    """The summary of rows of ``a.csv``, of which some are in the ledger."""
+    table = table_of(
+        ({"file": "a.csv", "row": n} | row for n, row in enumerate(rows)),
+        options(language=language),
+    )
+    ledger = pa.Table.from_pylist([{"source": "a.csv", "row": n} for n in refused], LEDGER_SCHEMA)
+    own = Source(name="x", rows=table, fetch=iter, versions=pa.nulls, **source)
+    return summary_of(own, table, ledger, rates or {}, language)
+
+
+def test_columns_are_counted_over_the_rows_that_are_written() -> None:
+    texts = ["ja", "nej", "ja", "tak", "å" * 99, "å" * 99, "refused", *"bbbccdd"]
+    rows = [{"text": text, "audio": f"{n % 2}.wav"} for n, text in enumerate(texts)]
+    rows[0]["speaker_id"] = "bo"
+    read = {"text": "tekst", "age": "alder"}
+    lines = summary(
+        rows, refused=(6,), columns=read, ignored=("note", "x"), counts={"dashes": 1200}
+    )
+    frequent = f"b (3), ja (2), {'å' * 60} (2), c (2)"
+    assert lines[:4] == [
+        "audio: 13 rows, 2 distinct; most frequent: 1.wav (7), 0.wav (6)",
+        f"text, read from tekst: 13 rows, 7 distinct; most frequent: {frequent}",
+        "speaker_id: 1 rows, 1 distinct",
+        "age, read from alder: 0 rows, 0 distinct",
+    ]
+    assert lines[4].startswith("not read: note, x (")
+    assert lines[5:] == ["dashes: 1,200"]
+
+
+def test_embedded_audio_is_counted_by_ids_and_rates_are_ordered() -> None:
+    rates = {"48000": 1, "8000": 2000}
+    lines = summary([{"id": "a"}, {"id": "b"}], rates=rates)
+    assert lines[0] == "audio: 2 rows, 2 distinct"
+    assert lines[1:] == [
+        "sample rate of the source: 8,000 Hz (2,000 rows)",
+        "sample rate of the source: 48,000 Hz (1 rows)",
+    ]
+
+
+NAMES = ["månesk", "fynsk", "Fynsk", "vestfynsk", "fynsk", None, "sydfynsk"]
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        (
+            DANISH,
+            [
+                "månesk is read as no known dialect, kept as it is (1 rows)",
+                "fynsk is read as Fynsk (2 rows)",
+                "vestfynsk is read as Non-native (1 rows)",
+            ],
+        ),
+        ("nob_Latn", []),
+    ],
+)
+def test_dialects_that_became_others_are_said_the_unknown_first(
+    language: str, expected: list[str]
+) -> None:
+    rows: list[dict[str, Any]] = [{"dialect": name} for name in NAMES]
+    rows[3]["country_birth"] = "SE"
+    lines = [line for line in summary(rows, refused=(6,), language=language) if "is read" in line]
+    assert lines == [f"dialect: {line}" for line in expected]
+
+
+def test_no_more_than_thirty_names_are_listed() -> None:
+    lines = summary([{"dialect": f"dialekt {n}"} for n in range(40)])
+    assert sum("is read as" in line for line in lines) == 30
+
+
+def test_sound_that_ends_leave_out_is_summed() -> None:
+    suspects = [{"reason": LEFT_OUT, "value": value} for value in (0.5, 1200.0)]
+    (line,) = left_out([*suspects, {"reason": "other", "value": 9.0}])
+    assert "1,200.5 s " in line
+    assert " 2 rows" in line
+    assert [*left_out([{"reason": "other", "value": 9.0}])] == []
