@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,6 @@ from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
 from danish_asr.cli.app import app
-from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.loose_text import Line, Text
 from danish_asr.inference.model import Model, load_model
@@ -34,26 +32,11 @@ from danish_asr.inference.on_cpu import prepare_for_cpu
 from danish_asr.recipe.extension import tiny
 from tests.builders import encode, tone
 from tests.foreign_code import NAME, ForeignCode
-from tests.speech import speak
 
 RATE = 16_000
 
 
 FAINT = np.random.default_rng(0).normal(size=20 * RATE) * 1e-4
-
-
-@pytest.fixture(scope="module")
-def speech() -> NDArray[np.float32]:
-    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end.
-
-    They begin and end with plosives, so that voice activity is clear to one chunk of 32 ms.
-    """
-    speaker = draw_speaker(Random(1), "1", "Østjysk", 1)
-    first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
-    silence = np.zeros(RATE, np.float32)
-    parts = [silence, first, silence, silence, second, silence]
-    joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
-    return joined
 
 
 @pytest.fixture
