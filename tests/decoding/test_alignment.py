@@ -2,27 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding import alignment
 from danish_asr.decoding.alignment import SpokenText
-from danish_asr.decoding.ctc import BLANK
 from danish_asr.decoding.transcript import Word
-
-SURE = 0.9
-
-
-def log_probs_of(path: str, tokenizer: Tokenizer, *, probability: float = SURE) -> Tensor:
-    """Log-probabilities of a model that emits a symbol of ``path`` per frame; "_" is the blank."""
-    encode, size = tokenizer.create_encoder(), tokenizer.vocab_info.size
-    space = int(encode("a a")[1])
-    symbols = [BLANK if c == "_" else space if c == " " else int(encode(c)[0]) for c in path]
-    probabilities = torch.full((len(path), size), (1 - probability) / (size - 1))
-    probabilities[torch.arange(len(path)), torch.tensor(symbols)] = probability
-    return probabilities.log()
+from tests.decoding_inputs import SURE, log_probs_of
 
 
 def align(log_probs: Tensor, text: str, tokenizer: Tokenizer) -> list[Word]:

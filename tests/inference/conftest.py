@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 import soundfile
+from numpy.typing import NDArray
 
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.sources.voices import draw_speaker
@@ -14,6 +15,20 @@ from danish_asr.decoding.transcript import Transcript, Word
 from danish_asr.inference.formats import FORMATS
 from danish_asr.inference.model import Model
 from tests.speech import speak
+
+
+@pytest.fixture(scope="session")
+def speech() -> NDArray[np.float32]:
+    """Two spoken sentences: silence until 1 s, a pause of 2 s between them, 1 s at the end.
+
+    They begin and end with plosives, so that voice activity is clear to one chunk of 32 ms.
+    """
+    speaker = draw_speaker(Random(1), "1", "Østjysk", 1)
+    first, second = speak(("kun to katte kan", speaker), ("på taget", speaker))
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    parts = [silence, first, silence, silence, second, silence]
+    joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
+    return joined
 
 
 @pytest.fixture(scope="module")

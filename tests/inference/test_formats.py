@@ -69,6 +69,23 @@ def test_cues_are_short_and_those_of_a_channel_hold_all_words_in_order(seed: int
         assert one_word or cue.end - cue.start <= 7
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "pace", "cues"),
+    [
+        (20, 21, 3.4, [1]),
+        (20, 22, 3.4, [2]),  # 43 characters do not fit in a line
+        (42, 42, 3.4, [2]),
+        (42, 43, 3.4, [1, 1]),
+        (20, 21, 3.5, [1, 1]),  # 7.1 seconds
+    ],
+)
+def test_a_cue_has_two_lines_of_42_characters_and_7_seconds(
+    first: int, second: int, pace: float, cues: list[int]
+) -> None:
+    words = spoken(f"{'a' * first} {'b' * second}", pace=pace, rest=0.1)
+    assert [len(cue.lines) for cue in make_cues(transcript((None, words)))] == cues
+
+
 def test_cues_break_at_a_pause() -> None:
     cues = make_cues(transcript((None, [*spoken("vi ses"), *spoken("ja det gør vi", 1.8)])))
     assert [cue.lines for cue in cues] == [("vi ses",), ("ja det gør vi",)]
@@ -89,10 +106,10 @@ def test_a_short_cue_stays_for_a_second_unless_the_next_one_comes() -> None:
 
 
 def test_srt_numbers_its_cues_and_names_speakers() -> None:
-    two = transcript((0, spoken("hej")), (1, spoken("goddag", 3661.5)))
+    two = transcript((0, spoken("hej")), (1, spoken("goddag", 3725.5)))
     assert FORMATS["srt"](two) == (
         "1\n00:00:00,000 --> 00:00:01,000\nSpeaker 1: hej\n\n"
-        "2\n01:01:01,500 --> 01:01:02,500\nSpeaker 2: goddag\n"
+        "2\n01:02:05,500 --> 01:02:06,500\nSpeaker 2: goddag\n"
     )
 
 
@@ -120,10 +137,10 @@ def test_every_format_has_the_speakers_of_a_diarizer(name: str) -> None:
 
 
 def test_json_is_what_the_transcript_contains_without_the_noise_of_floats() -> None:
-    words = [Word("hej", 0.1 + 0.2, 0.5, 0.75)]
+    words = [Word("hej", 0.1 + 0.2, 0.5, 0.12345678)]
     document = json.loads(FORMATS["json"](transcript((1, words))))
     assert document["segments"][0]["words"][0] == {
-        "text": "hej", "start": 0.3, "end": 0.5, "confidence": 0.75
+        "text": "hej", "start": 0.3, "end": 0.5, "confidence": 0.123457
     }  # fmt: skip
     assert (document["file"], document["about"]) == ("møde.wav", {"model": "demo"})
     assert document["segments"][0]["channel"] == 1
@@ -143,12 +160,13 @@ def tiers_of(textgrid: str) -> dict[str, list[tuple[float, float, str]]]:
     assert [next(lines) for _ in range(3)][::2] == ["0", "<exists>"]
     tiers = {}
     for _ in range(int(next(lines))):
-        kind, name, _, _, size = (next(lines) for _ in range(5))
-        assert kind == '"IntervalTier"'
+        kind, name, begin, end, size = (next(lines) for _ in range(5))
+        assert (kind, begin) == ('"IntervalTier"', "0")
         tiers[name[1:-1]] = [
             (float(next(lines)), float(next(lines)), next(lines)[1:-1].replace('""', '"'))
             for _ in range(int(size))
         ]
+        assert tiers[name[1:-1]][-1][1] == float(end)
     assert not list(lines)
     return tiers
 
@@ -164,6 +182,12 @@ def test_the_tiers_of_a_textgrid_cover_all_time_and_hold_all_words() -> None:
         assert all(a[1] == b[0] and a[0] < a[1] for a, b in itertools.pairwise(tier))
     said = [label for _, _, label in tiers["Speaker 2 words"] if label]
     assert said == [word.text for s in spoken.segments if s.channel for word in s.words]
+
+
+def test_spans_that_overlap_follow_each_other_in_a_textgrid() -> None:
+    words = [Word("a", 0, 0.5), Word("b", 0.4, 0.6), Word("c", 0.45, 0.6), Word("d", 0.6, 90)]
+    tier = tiers_of(FORMATS["textgrid"](transcript((None, words))))["words"]
+    assert tier == [(0, 0.5, "a"), (0.5, 0.6, "b"), (0.6, 90, "d")]
 
 
 def test_a_textgrid_doubles_quotation_marks() -> None:

@@ -14,9 +14,12 @@ from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.inference.harvest import Limits, Speech, harvest, select
+from danish_asr.decoding.transcript import Word
+from danish_asr.inference.harvest import Limits, Speech, harvest, hear_text, select
+from danish_asr.inference.loose_text import Line, Piece, Text
 from danish_asr.inference.model import Model
-from tests.builders import tree
+from tests.builders import tone, tree
+from tests.decoding_inputs import log_probs_of
 
 SAID = "i dag skal vi tale om vejret og bagefter spiller vi noget musik fra fyn"
 
@@ -32,15 +35,17 @@ TRAIN = ConvertOptions(name="radio", split="train", max_drop=1.0)
 
 def speech(start: float, first: int, last: int, **values: Any) -> Speech:
     text = " ".join(TEXT[first:last])
-    others = {"cer": 0.0, "hypothesis": text, **values}
-    return Speech(text=text, start=start, end=start + 2, first=first, last=last, **others)
+    others = {"cer": 0.0, "hypothesis": text, "end": start + 2, **values}
+    return Speech(text=text, start=start, first=first, last=last, **others)
 
 
 @pytest.mark.parametrize(
     ("pieces", "utterances"),
     [
-        ([speech(0, 0, 7), speech(2.5, 7, 15)], 1),
-        ([speech(0, 0, 7), speech(3.5, 7, 15)], 2),  # a long pause
+        ([speech(0, 0, 7), speech(3, 7, 15)], 1),
+        ([speech(0, 0, 7), speech(3.1, 7, 15)], 2),  # a long pause
+        ([speech(0, 0, 7), speech(2.5, 7, 15, end=20)], 1),
+        ([speech(0, 0, 7), speech(2.5, 7, 15, end=20.1)], 2),  # too long together
         ([speech(0, 0, 6), speech(2.5, 7, 15)], 2),  # a word between them is not spoken
         ([speech(0, 0, 7), speech(2.5, 7, 15, speaker="bo")], 2),
         ([speech(0, 0, 7), speech(2.5, 7, 15, cer=0.9)], 1),
@@ -53,6 +58,17 @@ def test_neighbours_are_one_utterance_and_speech_is_kept_or_has_a_reason(
     assert sum(not reason for _, reason in selected) == utterances
     texts = " ".join(own.text for own, _ in selected).split()
     assert sorted(texts) == sorted(" ".join(piece.text for piece in pieces).split())
+
+
+def test_an_utterance_of_three_has_the_words_and_the_error_rate_of_all() -> None:
+    rates = (0.3, 0.0, 0.0)
+    pieces = [speech(2.5 * n, 3 * n, 3 * n + 3, cer=cer) for n, cer in enumerate(rates)]
+    ((joined, _),) = select(pieces, USUAL)
+    text = " ".join(TEXT[:9])
+    assert (joined.text, joined.hypothesis, joined.first, joined.last) == (text, text, 0, 9)
+    assert (joined.start, joined.end) == (0, 7)
+    first, *others = (len(piece.text) for piece in pieces)
+    assert joined.cer == pytest.approx(0.3 * first / (first + sum(others)), rel=0.1)
 
 
 def test_speech_without_any_text_joins_too() -> None:
@@ -73,6 +89,77 @@ def test_speech_without_any_text_joins_too() -> None:
 def test_what_is_left_out_has_its_reason(values: dict[str, Any], reason: str) -> None:
     piece = replace(speech(0, 0, 7), **values)
     assert [*select([piece], USUAL)] == [(piece, reason)]
+
+
+@pytest.mark.parametrize("values", [{"cer": 0.3}, {"end": 1.0}, {"end": 20.0}])
+def test_what_is_at_a_limit_is_kept(values: dict[str, Any]) -> None:
+    piece = replace(speech(0, 0, 7), **values)
+    assert [*select([piece], USUAL)] == [(piece, "")]
+
+
+def heard(
+    model: Model, monkeypatch: pytest.MonkeyPatch, path: str, words: list[Word], *lines: Line
+) -> list[Speech]:
+    """What is found of lines in a window from 10 s on, in which a model emits ``path``."""
+    log_probs = log_probs_of(path, model.tokenizer)
+
+    def listen(_: Model, __: Path, text: Text, ___: object) -> tuple[float, list[Piece]]:
+        return 60.0, [Piece(10.0, words, log_probs[:, text.symbols])]
+
+    monkeypatch.setattr("danish_asr.inference.harvest.listen", listen)
+    return hear_text(model, Path("a.wav"), lines)[1]
+
+
+@pytest.mark.parametrize(
+    ("blanks", "expected"), [(25, (10.36, 10.82)), (4, (10.0, 10.34)), (1, (10.0, 10.22))]
+)
+def test_a_piece_has_a_margin_as_far_as_its_window_goes(
+    model: Model, monkeypatch: pytest.MonkeyPatch, blanks: int, expected: tuple[float, float]
+) -> None:
+    path = f"{'_' * blanks}j_a_ _d_a{'_' * blanks}"
+    words = [Word("ja", 10, 10.1), Word("da", 10.1, 10.2)]
+    for other, speaker in (("anna", "anna"), ("bo", None), (None, None)):
+        lines = Line("ja", "anna"), Line("da", other)
+        (piece,) = heard(model, monkeypatch, path, words, *lines)
+        assert (piece.start, piece.end) == pytest.approx(expected)
+        assert (piece.text, piece.cer, piece.speaker) == ("ja da", 0, speaker)
+
+
+def test_a_long_window_is_divided_at_its_pause(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"j_a{'_' * 220}d_a"  # 226 frames, 4.52 s
+    words = [Word("ja", 10, 10.06), Word("da", 14.46, 14.52)]
+    one, other = heard(model, monkeypatch, path, words, Line("ja da"))
+    assert (one.start, one.end, one.first, one.last) == (10.0, pytest.approx(10.2), 0, 1)
+    assert (other.start, other.end, other.first, other.last) == (
+        *(pytest.approx(14.32), pytest.approx(14.52)),
+        *(1, 2),
+    )
+    words[1] = Word("da", 13.94, 14.0)
+    assert len(heard(model, monkeypatch, path, words, Line("ja da"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "wrong", "is_warned"), [(20, 0, True), (19, 0, False), (20, 1, False)]
+)
+def test_a_text_that_is_exactly_what_the_model_hears_is_doubted(
+    tmp_path: Path,
+    model_directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    pieces: int,
+    wrong: int,
+    is_warned: bool,
+) -> None:
+    (tmp_path / "a.wav").write_bytes(tone())
+    (tmp_path / "a.txt").write_text(SAID)
+    of_text = [speech(3 * n, n, n + 1, cer=0.1 * (n < wrong)) for n in range(pieces)]
+    for name, value in (("hear_text", (60.0, of_text)), ("load_model", "a model")):
+        monkeypatch.setattr(f"danish_asr.inference.harvest.{name}", lambda *_, v=value, **__: v)
+    assert harvest([tmp_path], tmp_path / "out", str(model_directory), USUAL)
+    assert (f"warning: {tmp_path / 'a.txt'}" in capfd.readouterr().err) is is_warned
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

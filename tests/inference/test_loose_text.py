@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import io
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from unicodedata import normalize
@@ -9,15 +11,27 @@ from unicodedata import normalize
 import numpy as np
 import pytest
 import soundfile
+from rich.console import Console
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import AlignmentError, ConfigError, SourceError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
+from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS
-from danish_asr.inference.loose_text import Line, align, find_text, match, read_text
+from danish_asr.inference.loose_text import (
+    Line,
+    Piece,
+    Text,
+    align,
+    find_text,
+    match,
+    read_text,
+    report_doubts,
+)
 from danish_asr.inference.model import Model
+from tests.decoding_inputs import log_probs_of
 from tests.speech import speak
 
 SENTENCES = ("Bo køber 25 røde æbler, ja.", "«Èn» dag – i Ribe!")
@@ -161,6 +175,42 @@ def test_a_piece_of_speech_finds_its_words_in_a_text_that_lacks_and_adds_some(
 ) -> None:
     stretches = [own for own in match(hypotheses, TEXT) if own and own.cer < 0.5]
     assert [own[:2] for own in stretches] == expected
+
+
+def test_a_window_that_is_badly_heard_divides_no_text(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model hears "j" where "ja nej" is said, and then "ej hej" where "hej" is said."""
+    said = [(0.0, "_j_a_ _n_e_j_", "j"), (3.0, "_h_e_j_", "ej hej")]
+
+    def listen(_: Model, __: Path, text: Text, ___: object) -> tuple[float, list[Piece]]:
+        return 6.0, [
+            Piece(
+                at, [Word(hypothesis, at, at)], log_probs_of(path, model.tokenizer)[:, text.symbols]
+            )
+            for at, path, hypothesis in said
+        ]
+
+    monkeypatch.setattr("danish_asr.inference.loose_text.listen", listen)
+    transcript = align(model, Path("a.wav"), [Line("ja"), Line("nej", "bo"), Line("hej")])
+    assert [round(word.start, 2) for word in transcript.words] == [0.0, 0.11, 2.98]
+    assert [round(word.end, 2) for word in transcript.words] == [0.11, 0.28, 3.14]
+    assert [own.speaker for own in transcript.segments] == [None, "bo", None]
+    assert (transcript.duration, transcript.about["aligned"]) == (6.0, True)
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "words", "is_refused"), [(11, 20, True), (10, 20, False), (19, 19, False)]
+)
+def test_a_text_of_which_most_is_hardly_heard_is_refused(
+    doubtful: int, words: int, *, is_refused: bool
+) -> None:
+    said = [Word("ja", n, n + 1, 0.09 if n < doubtful else 0.1) for n in range(words)]
+    printed = Console(file=io.StringIO(), width=200)
+    with pytest.raises(AlignmentError) if is_refused else nullcontext() as refusal:
+        report_doubts(Transcript(60.0, [Segment.of(said)]), printed)
+    shown = str(refusal.value) if refusal else printed.file.getvalue()  # type: ignore[attr-defined]
+    assert shown.startswith(f"{doubtful} of {words} words")
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, DanishAsrError
-from danish_asr.inference.recordings import find_recordings
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
+from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.transcribe import Request, transcribe
 from tests.builders import tone
 
@@ -64,6 +67,41 @@ def test_links_to_a_recording_are_that_recording_and_broken_ones_end_no_folder()
         Path("in", f"{link}.wav").symlink_to(f"{target}.wav")
     names = ["in/elsewhere", "in/gone", "in/loop", "in/real"]
     assert targets([Path("in"), Path("in/real.wav")]) == names
+
+
+def test_what_fails_at_a_recording_is_named_once_and_the_others_go_on() -> None:
+    tree(Path("in"), "a.wav", "b.wav", "c.wav", "d.wav")
+    faults = {"b": DanishAsrError("in/b.wav: broken"), "c": ValueError("odd")}
+    done = []
+
+    def work(recording: Recording, show: Callable[[float, float | None], None]) -> None:
+        show(1.0, None)
+        show(3.0, 2.0)
+        if fault := faults.get(recording.name.name):
+            raise fault
+        done.append(recording.name.name)
+
+    printed = io.StringIO()
+    console = Console(file=printed, force_terminal=True)
+    first, second = work_through(find_recordings([Path("in")]), work, console)
+    assert done == ["a", "d"]
+    assert first == "in/b.wav: broken"
+    assert second.startswith("in/c.wav: ")
+    assert "ValueError: odd" in second
+    assert "3/4 recordings" in printed.getvalue()
+
+
+def test_a_fault_of_the_model_ends_the_work() -> None:
+    tree(Path("in"), "a.wav", "b.wav")
+    tried = []
+
+    def work(recording: Recording, _: object) -> None:
+        tried.append(recording)
+        raise RunError("no memory")
+
+    with pytest.raises(RunError):
+        work_through(find_recordings([Path("in")]), work, Console(file=io.StringIO()))
+    assert len(tried) == 1
 
 
 _RUN = """

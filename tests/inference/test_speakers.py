@@ -89,7 +89,7 @@ def test_a_recording_has_the_turns_of_its_name_or_of_its_file(tmp_path: Path) ->
     both = rttm(folder, "both.rttm", ("a", 0, 1, "x"), ("b", 0, 1, "y"))
     assert speakers(both, "b", "a") == ["y", "x"]
     rttm(folder, "c.rttm", ("waveform", 0, 1, "z"))
-    assert speakers(folder, "a", "c") == ["x", "z"]
+    assert speakers(folder, "a", "day1/c") == ["x", "z"]
     assert speakers(folder / "c.rttm", "c") == ["z"]
     rttm(folder, "nobody.rttm")
     transcript = Transcript(1, [Segment(0, 1, words(0))])

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,9 @@ from torch import Tensor
 
 from danish_asr.cli import main
 from danish_asr.corpus.sources.voices import SyntheticSpeaker
+from danish_asr.decoding.transcript import Segment, Word
+from danish_asr.inference import transcribe as command
+from danish_asr.inference.transcribe import Request
 from tests.speech import speak
 
 Run = Callable[..., tuple[int, str, str]]
@@ -78,6 +81,24 @@ def test_the_text_of_a_single_file_is_printed_and_nothing_is_written(
 ) -> None:
     assert transcribe("in/a.wav", *FIXED)[:2] == (0, "en to\n")
     assert len(list((here / "in").iterdir())) == 4
+
+
+def test_a_segment_is_printed_before_the_next_one_is_found(
+    here: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, printed = io.BytesIO(), list[bytes]()
+
+    class Model:
+        def stream(self, _: Path) -> Iterator[Segment]:
+            for word in ("en", "to"):
+                yield Segment.of([Word(word, 0, 1)])
+                printed.append(out.getvalue())
+
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8"))
+    monkeypatch.setattr("danish_asr.inference.model.load_model", lambda _: Model())
+    request = Request(model=str(finished_run), load={}, options={"channels": "mix"})
+    assert command.transcribe([here / "in" / "a.wav"], request)
+    assert printed == [b"en\n", b"en\nto\n"]
 
 
 def test_the_transcript_of_standard_input_is_printed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def noise(seconds: float) -> Samples:
     return samples.astype(np.float32)
 
 
-@pytest.mark.parametrize("block", [4_801, 160_000, 512_000])
+@pytest.mark.parametrize("block", [CHUNK, 4_801, 512_000])
 def test_windows_end_at_pauses_wherever_blocks_end(block: int) -> None:
     spoken = [*range(100, 200), *range(207, 300), *range(306, 400), *range(700, 750)]
     windows = list(windows_of(Cutter(30.0, Detector(spoken)), noise(32), block))
@@ -90,12 +91,32 @@ def test_the_mean_is_removed_and_a_quiet_window_amplified(level: float, offset: 
     (window,) = windows_of(Cutter(30.0, Detector()), audio, 16_000)
     assert abs(window.samples.mean()) < 1e-6
     assert window.samples.std() == pytest.approx(max(level, 0.01), rel=0.02)
+    (silent,) = windows_of(Cutter(30.0, Detector()), np.zeros(RATE, np.float32), 16_000)
+    assert not silent.samples.any()
 
 
-def test_voice_activity_is_that_of_the_package() -> None:
+def speaking(activity: VoiceActivity, audio: Samples) -> np.integer[Any]:
+    """In how many chunks of a stream's next audio somebody speaks."""
+    blocks = np.split(audio, range(RATE, len(audio), RATE))
+    return np.count_nonzero(np.concatenate([*map(activity, blocks)]) > 0.5)
+
+
+def test_quiet_speech_is_found_some_time_after_a_loud_noise(speech: Samples) -> None:
+    quiet = speech * np.float32(3e-4)
+    activity = VoiceActivity()
+    activity(0.5 * noise(1))
+    soon = speaking(activity, quiet)
+    activity(np.zeros(100 * RATE, np.float32))
+    later = speaking(activity, quiet)
+    assert soon < later / 4
+    assert later > 0.8 * speaking(VoiceActivity(), speech)
+
+
+@pytest.mark.parametrize("chunks", [187, 187.5])
+def test_voice_activity_is_that_of_the_package(chunks: float) -> None:
     threads = torch.get_num_threads()
-    shape = np.sin(np.arange(6 * RATE) / 3000)
-    audio = (0.1 * noise(6) * shape).astype(np.float32)
+    audio = noise(chunks * CHUNK / RATE)
+    audio *= (0.1 * np.sin(np.arange(len(audio)) / 3000)).astype(np.float32)
     ours = VoiceActivity()
     blocks = np.array_split(audio, 7)
     speech = np.concatenate([*map(ours, blocks), ours(np.empty(0, np.float32), last=True)])
@@ -108,4 +129,4 @@ def test_voice_activity_is_that_of_the_package() -> None:
     padded = np.pad(audio, (0, -len(audio) % CHUNK)).reshape(-1, CHUNK)
     with torch.inference_mode():
         expected = [package(torch.from_numpy(chunk), RATE).item() for chunk in padded]
-    assert np.allclose(speech, expected, atol=1e-4)
+    assert speech == pytest.approx(expected, abs=1e-4)
