@@ -18,7 +18,12 @@ from rich.console import Console
 from danish_asr import compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.corpus.combine import combine
-from danish_asr.report.score import default_outputs, score_files, utterance_table
+from danish_asr.report.score import (
+    default_outputs,
+    parse_columns,
+    score_files,
+    utterance_table,
+)
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -281,6 +286,10 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     again = files[0].parent / ".." / files[0].parent.name / files[0].name
     with pytest.raises(ConfigError, match=f"{again} is given twice|{files[0]} is given twice"):
         score([files[0], again])
+    about = score(files).about
+    assert (about["model"], "dataset" in about) == ("x", False)
+    files[0].with_name("evaluation.json").unlink()
+    assert score(files).rows.in_split is None
 
 
 def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
@@ -352,6 +361,16 @@ def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
     tmp_path: Path, name: str, expected: list[str]
 ) -> None:
     assert default_outputs([tmp_path / name]) == [tmp_path / file for file in expected]
+    assert default_outputs([tmp_path / name, tmp_path / "b.csv"]) == []
+
+
+def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
+    names = {"reference": "ord", "hypothesis": "w=1"}
+    assert parse_columns(["reference=ord, hypothesis=w=1,"]) == names
+    assert parse_columns(["reference = ord", "hypothesis=w=1"]) == names
+    for wrong in ("reference", "reference=", "text=ord", "id=a,id=b"):
+        with pytest.raises(ConfigError, match="columns: expected"):
+            parse_columns([wrong])
 
 
 def test_an_output_does_not_replace_an_input_or_another_output(

@@ -81,6 +81,9 @@ def test_a_label_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
         (ROW, "duplicate id 'a', first seen in .*p.jsonl:1"),
         ({**ROW, "id": "b", "hypothesis": None}, 'hypothesis must be .*found null; write ""'),
         ({**ROW, "id": "b", "duration": float("nan")}, "expected a duration .*, found nan"),
+        ({**ROW, "id": "b", "duration": -0.1}, "expected a duration .*, found -0.1"),
+        ({**ROW, "id": "b", "duration": float("inf")}, "expected a duration .*, found inf"),
+        ({**ROW, "id": "b", "duration": "x"}, "expected a duration .*, found 'x'"),
         ({**ROW, "id": " "}, "the id is empty"),
     ],
 )
