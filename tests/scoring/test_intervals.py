@@ -10,6 +10,8 @@ from danish_asr.scoring.gap import estimate_gap
 from danish_asr.scoring.intervals import (
     Interval,
     estimate_rates,
+    logs_and_errors,
+    of_speakers,
     pooled_intervals,
     rates,
     spreads,
@@ -150,3 +152,10 @@ def test_insertions_count_in_the_denominator_of_coral() -> None:
     totals = [Counts(*own.sum().tolist()[:4]) for own in groups.values()]
     best, worst = sorted(total.rate("coral") for total in totals)
     assert gap.difference == pytest.approx(worst - best)
+
+
+def test_no_error_counts_as_half_of_one_in_a_logarithm() -> None:
+    groups = [group([100] * 3, [0] * 3), group([100] * 3, [1, 2, 3])]
+    values, starts = of_speakers(groups, "standard")
+    logs, _ = logs_and_errors(values[:, None, :], starts)
+    assert np.exp(logs) == pytest.approx(np.array([[0.5, 6]]) / 300)

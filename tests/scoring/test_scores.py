@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.metrics import Denominator, ErrorCounts, count_errors
-from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.intervals import COUNTS
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import Group, groups_of, kept, score_predictions, score_table
@@ -21,7 +20,6 @@ from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import normalize
 from tests.documented import script
 from tests.score_rows import four_rows, prediction, random_rows
-from tests.shards import utterance, write_shard
 
 ROWS = list(random_rows(30, speakers=10))
 
@@ -96,9 +94,7 @@ def test_pooled_intervals_belong_to_named_groups_and_not_to_their_labels() -> No
     assert part.gap.groups == 4
 
 
-def test_a_profile_of_ones_own_scores_and_normalises_targets(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_profile_of_the_page_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code = script("docs/howto/extend.md", "my_scoring.py")
     (tmp_path / "my_scoring.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -108,9 +104,6 @@ def test_a_profile_of_ones_own_scores_and_normalises_targets(
     )
     assert scores.overall.wer.value == 0
     assert scores.to_dict()["settings"]["profile_version"] is None
-    write_shard(tmp_path, [utterance(0, text="Rødgrød")])
-    index = DanishAsrDataset(tmp_path).read_index("train").with_targets(profile)
-    assert index.rows["target"].to_list() == ["rødgrød"]
 
 
 def _groups(rows: Iterable[Prediction], grouping: str) -> list[Group]:
