@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import ConfigError, PredictionsError
@@ -100,19 +98,15 @@ def test_a_row_is_named_by_its_corpus_and_its_id_in_nfc(tmp_path: Path) -> None:
         _read(tmp_path, {**ROW, "id": "a\u030a"}, {**ROW, "id": "å"})
 
 
-def _table(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> None:
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    path.write_text("".join(separator.join(line) + "\r\n" for line in lines), encoding="utf-8-sig")
-
-
 def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    frame = pd.DataFrame(rows)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        frame.to_parquet(path)
     elif path.suffix in {".csv", ".tsv"}:
-        _table(path, rows, "," if path.suffix == ".csv" else "\t")
+        separator = "," if path.suffix == ".csv" else "\t"
+        frame.to_csv(path, sep=separator, index=False, encoding="utf-8-sig", lineterminator="\r\n")
     else:
-        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+        frame.to_json(path, orient="records", lines=True)
     return path
 
 
@@ -128,11 +122,11 @@ def test_every_format_needs_three_columns(tmp_path: Path, name: str) -> None:
 def test_numbers_of_a_table_are_read_and_a_short_row_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     row = {"id": "a", "reference": "ja", "pred": "nej", "duration": "2.5", "age": "31"}
-    _table(path, [row, row | {"id": "b", "duration": ""}])
+    _write(path, [row, row | {"id": "b", "duration": ""}])
     one, other = read_predictions(path)
     assert (one.hypothesis, one.duration, one.extra) == ("nej", 2.5, {"age": "31"})
     assert other.duration is None
-    _table(path, [row, {"id": "b"}])
+    path.write_text(f"{','.join(row)}\na,ja,nej,2.5,31\nb\n", encoding="utf-8")
     with pytest.raises(PredictionsError, match=r"p.csv:3: expected 5 fields"):
         read_predictions(path)
 
