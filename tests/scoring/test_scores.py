@@ -29,7 +29,7 @@ ROWS = list(random_rows(30, speakers=10))
 def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
     expected = score_predictions(ROWS, by=["dialect"])
     assert expected.overall.wer.interval
-    assert score_predictions(shuffled, by=["dialect"]) == expected
+    assert score_predictions(shuffled, by=["dialect"], about={"model": "x"}) == expected
 
 
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
@@ -61,6 +61,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
         assert {key: line[key] for key in of_line} == of_line
     for in_split, partial in ((8, True), (7, False), (None, False)):
         assert score_predictions(rows, rows_in_split=in_split).rows.partial is partial
+    assert score_predictions([prediction("a", "ja", "", split=None)]).rows.of_split() == ""
 
 
 @pytest.mark.parametrize("denominator", get_args(Denominator))
@@ -199,6 +200,8 @@ def test_without_a_row_or_a_word_nothing_is_scored() -> None:
     settings = Settings()
     with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
         kept(score_table(rows, settings), settings)
+    with pytest.raises(PredictionsError, match=r"no row to score: there are no rows"):
+        kept(score_table([], settings), settings)
     strict = Settings(row_filter="coral")
     with pytest.raises(PredictionsError, match=r"no row to score \(1 left out: empty reference"):
         kept(score_table(rows[:1], strict), strict)
