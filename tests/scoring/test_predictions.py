@@ -126,6 +126,10 @@ def test_numbers_of_a_table_are_read_and_a_short_row_is_refused(tmp_path: Path) 
     one, other = read_predictions(path)
     assert (one.hypothesis, one.duration, one.extra) == ("nej", 2.5, {"age": "31"})
     assert other.duration is None
+    _write(path, [row | {"pred_text": "to"}])
+    with pytest.raises(PredictionsError, match=r"p.csv:2: .*pred and pred_text"):
+        read_predictions(path)
+    assert read_predictions(path, columns={"hypothesis": "pred_text"})[0].hypothesis == "to"
     path.write_text(f"{','.join(row)}\na,ja,nej,2.5,31\nb\n", encoding="utf-8")
     with pytest.raises(PredictionsError, match=r"p.csv:3: expected 5 fields"):
         read_predictions(path)
