@@ -95,23 +95,6 @@ def test_a_file_rows_a_frame_dicts_and_a_run_have_the_same_scores(tmp_path: Path
     assert score(dicts, by=None).groupings == {}
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"id": "a"}], "row 1: missing reference, hypothesis"),
-        ([*four_rows(), 5], "row 5: expected a dict .*, found int"),
-        ({"id": ["a"]}, "found dict"),
-        (None, "found NoneType"),
-        ([to_row(four_rows()[0]) | {"hypothesis": None}], "row 1: hypothesis .* found null"),
-    ],
-)
-def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
-    with pytest.raises(PredictionsError, match=message):
-        score(rows)
-    with pytest.raises(PredictionsError, match=message):
-        compare(four_rows(), rows)
-
-
 def test_a_frame_of_hypotheses_is_scored_with_a_dataset(tmp_path: Path) -> None:
     """The dataset of a DataFrame, and of a comparison with one, was ignored."""
     build_dataset(data := tmp_path / "data")

@@ -92,6 +92,20 @@ def test_an_invalid_line_is_refused_with_file_and_line(
         _read(tmp_path, ROW, line)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "a"}], "row 1: missing reference, hypothesis"),
+        ([ROW, 5], "row 2: expected a dict .*, found int"),
+        ({"id": ["a"]}, "found dict"),
+        (None, "found NoneType"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(PredictionsError, match=message):
+        read_predictions(rows)
+
+
 def test_a_row_is_named_by_its_corpus_and_its_id_in_nfc(tmp_path: Path) -> None:
     assert len(_read(tmp_path, ROW, {**ROW, "corpus": "radio"})) == 2
     with pytest.raises(PredictionsError, match=r"jsonl:2: duplicate id 'å', first seen in .*:1"):
