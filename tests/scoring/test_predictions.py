@@ -10,6 +10,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.predictions import (
+    MEASURES,
     Prediction,
     load,
     read_predictions,
@@ -46,6 +47,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     ]
     assert write_predictions(tmp_path / "p.jsonl", rows) == 3
     assert read_predictions(tmp_path / "p.jsonl") == rows
+    assert not {*MEASURES} & {*to_row(rows[0])}
     frame = pd.DataFrame([to_row(row) for row in rows])
     assert read_predictions(rows) == rows
     assert [row.key for row in read_predictions(frame)] == [row.key for row in rows]
