@@ -68,7 +68,8 @@ def test_python_names_runs_as_the_command_does(tmp_path: Path) -> None:
     better = [replace(row, hypothesis=row.reference) for row in four_rows()]
     _write(a, four_rows())
     _write(b, better)
-    by_command, _ = _shown([str(a), f"new={b}"], by=[])
+    by_command, shown = _shown([str(a), f"new={b}"], by=[])
+    assert not re.search("^p-values|^±:", shown, re.MULTILINE)  # of one difference, of one seed
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
@@ -124,6 +125,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     _, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert f"{hostile}: better than A (p " in shown
     assert "±0.00" in shown
+    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
     before = [path.read_bytes() for path in outputs]
     document = json.loads(before[0])
     assert document["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
