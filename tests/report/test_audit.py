@@ -33,20 +33,29 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def a_run(folder: Path, dataset: Path, *, corpus: bool = True, **about: Any) -> Path:
-    """A run that has transcribed train."""
-    file = folder / "eval" / "best" / "train" / "predictions.jsonl"
+def a_run(
+    folder: Path,
+    dataset: Path,
+    *,
+    split: str = "train",
+    checkpoint: str = "best",
+    wrong_rows: int = WRONG,
+    corpus: bool = True,
+    **about: Any,
+) -> Path:
+    """A run that has transcribed a split."""
+    file = folder / "eval" / checkpoint / split / "predictions.jsonl"
     file.parent.mkdir(parents=True)
     rows = []
-    for number, row in enumerate(read_references(dataset, "train")):
-        wrong = number < WRONG
+    for number, row in enumerate(read_references(dataset, split)):
+        wrong = number < wrong_rows
         loss = 7.0 if wrong else 0.01 * (number % 7)
         heard = "her er noget helt andet sagt" if wrong else row["reference"]
-        values: dict[str, Any] = {"corpus": row["corpus"] if corpus else None, "split": "train"}
+        values: dict[str, Any] = {"corpus": row["corpus"] if corpus else None, "split": split}
         values |= {"loss": loss, "confidence": exp(-min(loss, 0.05))}
         rows.append(prediction(row["id"], row["reference"], heard, **values))
     write_predictions(file, rows)
-    write_evaluation(file, **{"checkpoint": "best", "rows_in_split": {"train": len(rows)}} | about)
+    write_evaluation(file, checkpoint=checkpoint, **{"rows_in_split": {split: len(rows)}} | about)
     return folder
 
 
@@ -60,6 +69,41 @@ def audited(dataset: Path, models: list[Path], out: Path) -> tuple[list[dict[str
 
 def wrong_ids(dataset: Path) -> set[str]:
     return {row["id"] for row in read_references(dataset, "train")[:WRONG]}
+
+
+def test_a_run_judges_all_splits_by_its_best_model_else_by_the_last(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, page = tmp_path / "run", tmp_path / "audit.html"
+    a_run(run, dataset, split="test", checkpoint="last", wrong_rows=0)
+    rows, printed = audited(dataset, [run], page)
+    of_test = len(read_references(dataset))
+    assert not rows
+    assert f"0 of {of_test} judged" in printed
+    a_run(run, dataset)
+    a_run(run, dataset, split="dev", wrong_rows=0)
+    rows, printed = audited(dataset, [run], page)
+    judged = sum(len(read_references(dataset, split)) for split in ("train", "dev"))
+    assert {row["id"] for row in rows} == wrong_ids(dataset)
+    assert f"{WRONG} of {judged} judged" in printed
+    assert f" {of_test} rows of the dataset have no prediction" in printed
+    (run / "eval" / "best" / "dev" / "evaluation.json").write_text("{")
+    with pytest.raises(PredictionsError, match=r"dev.evaluation\.json"):
+        audit(dataset, [run], page)
+
+
+def test_a_row_whose_text_has_changed_is_not_judged_and_a_row_of_two_models_once(
+    tmp_path: Path,
+) -> None:
+    rows = [utterance(number) for number in range(20)]
+    write_shard(root := tmp_path / "data", rows)
+    runs = [a_run(tmp_path / "a", root), a_run(tmp_path / "b", root, wrong_rows=0)]
+    changed = wrong_ids(root)
+    write_shard(root, [rows[0] | {"text": "en ny tekst"}, *rows[1:]])
+    found, printed = audited(root, runs, tmp_path / "audit.html")
+    assert {row["id"] for row in found} == changed - {rows[0]["id"]}
+    assert f"{WRONG - 1} of {len(rows) - 1} judged" in printed
+    assert "1 rows of the dataset have no prediction" in printed
 
 
 @pytest.mark.parametrize("corpus", [True, False])
@@ -77,9 +121,16 @@ def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
     assert page.count("data:audio/flac") == WRONG
 
 
-def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("full", [False, True])
+def test_a_clip_that_cannot_be_heard_or_has_no_place_is_left_out_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
     rows = [utterance(number) for number in range(20)]
-    rows[0]["audio_bytes"] = b"no audio"
+    if full:
+        most = sum(len(row["audio_bytes"]) for row in rows[:WRONG]) - 1
+        monkeypatch.setattr("danish_asr.report.dataset.MAX_PAGE_BYTES", most)
+    else:
+        rows[0]["audio_bytes"] = b"no audio"
     write_shard(root := tmp_path / "data", rows)
     found, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
     assert {row["id"] for row in found} == wrong_ids(root)
@@ -88,19 +139,6 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(tmp_path: Path) -> 
     (line,) = [line for line in printed.splitlines() if "out of the page" in line]
     assert line.split()[:2] == ["warning:", "1"]
     assert line.removeprefix("warning: ") in page
-
-
-def test_a_full_page_says_how_many_clips_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_shard(root := tmp_path / "data", [utterance(number) for number in range(20)])
-    sizes = [len(utterance(number)["audio_bytes"]) for number in range(WRONG)]
-    monkeypatch.setattr("danish_asr.report.dataset.MAX_PAGE_BYTES", sum(sizes) - 1)
-    _, printed = audited(root, [a_run(tmp_path / "run", root)], tmp_path / "audit.html")
-    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert page.count("data:audio/flac") == WRONG - 1
-    (line,) = [line for line in printed.splitlines() if "out of the page" in line]
-    assert line.split()[:2] == ["warning:", "1"]
 
 
 def test_the_page_has_its_clips_counted_or_none_with_no_audio(

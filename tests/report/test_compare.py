@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr import compare
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions
@@ -67,12 +68,47 @@ def test_python_names_runs_as_the_command_does(tmp_path: Path) -> None:
     better = [replace(row, hypothesis=row.reference) for row in four_rows()]
     _write(a, four_rows())
     _write(b, better)
-    by_command, _ = _shown([str(a), f"new={b}"], by=[])
+    by_command, shown = _shown([str(a), f"new={b}"], by=[])
+    assert not re.search("^p-values|^±:", shown, re.MULTILINE)  # of one difference, of one seed
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
     with pytest.raises(PredictionsError, match="rows differ"):
         compare(a, better[1:])
+
+
+def test_a_run_has_the_name_that_it_is_given_or_a_letter(tmp_path: Path) -> None:
+    (existing := tmp_path / "x=y.jsonl").touch()
+    runs = parse_runs(["a.jsonl", " new = b, c,", str(existing)])
+    assert runs == {"A": [Path("a.jsonl")], "new": [Path("b"), Path("c")], "C": [existing]}
+    for wrong in (["x=a", "x=b"], ["x=,", "b"], ["B=a", "b"], ["a"], []):
+        with pytest.raises(ConfigError):
+            parse_runs(wrong)
+
+
+def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -> None:
+    rows = list(random_rows(300))
+    others = {
+        "better": [replace(row, hypothesis=row.reference) for row in rows],
+        "worse": [replace(row, hypothesis=f"brus {row.hypothesis}") for row in rows],
+        "alike": [
+            replace(row, hypothesis=f"brus {row.hypothesis}") if n < 20 else row
+            for n, row in enumerate(rows)
+        ],
+        "same": rows,
+    }
+    # In "alike" as many speakers have one error fewer.
+    others["alike"][30:50] = others["better"][30:50]
+    files = [f"{name}={_write(tmp_path / name, own)}" for name, own in others.items()]
+    base = _write(tmp_path / "base", rows)
+    _, shown = _shown([str(base), *files], by=[])
+    said = re.findall(r"^\w+: .* A\b.*", shown, re.MULTILINE)
+    assert [line.split(" (p")[0] for line in said] == [
+        "better: better than A",
+        "worse: worse than A",
+        "alike: no significant difference from A",
+        "same: the difference from A is not resolvable: every speaker has the same value",
+    ]
 
 
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
@@ -89,6 +125,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     _, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert f"{hostile}: better than A (p " in shown
     assert "±0.00" in shown
+    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
     before = [path.read_bytes() for path in outputs]
     document = json.loads(before[0])
     assert document["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}

@@ -18,7 +18,12 @@ from rich.console import Console
 from danish_asr import compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.corpus.combine import combine
-from danish_asr.report.score import default_outputs, score_files, utterance_table
+from danish_asr.report.score import (
+    default_outputs,
+    parse_columns,
+    score_files,
+    utterance_table,
+)
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -88,23 +93,6 @@ def test_a_file_rows_a_frame_dicts_and_a_run_have_the_same_scores(tmp_path: Path
         assert score(rows, by=["dialect"]).groupings == expected.groupings
         assert {*compare(rows, file, by=None).table["wer"]} == {expected.overall.wer.value}
     assert score(dicts, by=None).groupings == {}
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"id": "a"}], "row 1: missing reference, hypothesis"),
-        ([*four_rows(), 5], "row 5: expected a dict .*, found int"),
-        ({"id": ["a"]}, "found dict"),
-        (None, "found NoneType"),
-        ([to_row(four_rows()[0]) | {"hypothesis": None}], "row 1: hypothesis .* found null"),
-    ],
-)
-def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
-    with pytest.raises(PredictionsError, match=message):
-        score(rows)
-    with pytest.raises(PredictionsError, match=message):
-        compare(four_rows(), rows)
 
 
 def test_a_frame_of_hypotheses_is_scored_with_a_dataset(tmp_path: Path) -> None:
@@ -281,15 +269,19 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     again = files[0].parent / ".." / files[0].parent.name / files[0].name
     with pytest.raises(ConfigError, match=f"{again} is given twice|{files[0]} is given twice"):
         score([files[0], again])
+    about = score(files).about
+    assert (about["model"], "dataset" in about) == ("x", False)
+    files[0].with_name("evaluation.json").unlink()
+    assert score(files).rows.in_split is None
 
 
-def test_an_evaluation_of_some_rows_says_which_everywhere(predictions: Path) -> None:
-    write_evaluation(predictions, rows_in_split={"test": 9}, where="age < 20")
+def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions: Path) -> None:
+    write_evaluation(predictions, rows_in_split={"test_coral": 9}, where="age < 20")
     page, table, document = (predictions.with_name(name) for name in ("p.html", "t.csv", "s.json"))
     _, shown = _shown(predictions, outputs=[page, table, document])
-    assert "4 rows scored of 9 in the split test, where age < 20" in shown
-    assert "of 9 in the split test, where age &lt; 20" in page.read_text("utf-8")
-    assert ",9,test,age < 20," in table.read_text("utf-8")
+    assert "4 rows scored of 9 in the split test_coral, where age < 20" in shown
+    assert "of 9 in the split test_coral, where age &lt; 20" in page.read_text("utf-8")
+    assert ",9,test_coral,age < 20," in table.read_text("utf-8")
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
 
@@ -352,6 +344,16 @@ def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
     tmp_path: Path, name: str, expected: list[str]
 ) -> None:
     assert default_outputs([tmp_path / name]) == [tmp_path / file for file in expected]
+    assert default_outputs([tmp_path / name, tmp_path / "b.csv"]) == []
+
+
+def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
+    names = {"reference": "ord", "hypothesis": "w=1"}
+    assert parse_columns(["reference=ord, hypothesis=w=1,"]) == names
+    assert parse_columns(["reference = ord", "hypothesis=w=1"]) == names
+    for wrong in ("reference", "reference=", "text=ord", "id=a,id=b"):
+        with pytest.raises(ConfigError, match="columns: expected"):
+            parse_columns([wrong])
 
 
 def test_an_output_does_not_replace_an_input_or_another_output(
@@ -398,50 +400,31 @@ def test_an_output_does_not_replace_a_file_of_the_dataset(
     tmp_path: Path, predictions: Path, known_by: str
 ) -> None:
     build_dataset(data := tmp_path / "data")
-    manifest = data / "manifest.json"
+    manifest, page = data / "manifest.json", data / "cards" / "page.html"
     before = manifest.read_bytes()
     by_evaluation = known_by == "evaluation"
     if by_evaluation:
         write_evaluation(predictions, rows_in_split={"test": 4}, dataset_root=str(data))
-    with pytest.raises(ConfigError, match=str(manifest)):
-        _shown(predictions, outputs=[manifest], dataset=None if by_evaluation else data)
+        for _ in range(2):  # beside its files, also in place of its own earlier output
+            _shown(predictions, outputs=[data / "report.html"])
+    for output in (manifest, page):
+        with pytest.raises(ConfigError, match=str(output)):
+            _shown(predictions, outputs=[output], dataset=None if by_evaluation else data)
     assert manifest.read_bytes() == before
+    assert not page.exists()
 
 
-def test_an_output_in_the_directory_of_a_dataset_is_refused_only_if_it_is_of_the_dataset(
-    tmp_path: Path, predictions: Path
+def test_control_characters_of_a_split_and_a_label_do_not_reach_the_terminal(
+    tmp_path: Path,
 ) -> None:
-    build_dataset(data := tmp_path / "data")
-    write_evaluation(predictions, rows_in_split={"test": 4}, dataset_root=str(data))
-    for _ in range(2):  # also where it replaces its own earlier output
-        _shown(predictions, outputs=[data / "report.html"])
-    with pytest.raises(ConfigError, match="cards/page"):
-        _shown(predictions, outputs=[data / "cards" / "page.html"])
-    assert not (data / "cards" / "page.html").exists()
-
-
-def test_the_split_that_was_evaluated_is_beside_the_numbers(predictions: Path) -> None:
-    table = predictions.with_name("t.csv")
-    write_evaluation(predictions, rows_in_split={"test_coral": 4})
-    _, shown = _shown(predictions, outputs=[table])
-    assert "in the split test_coral" in shown
-    rows = csv.DictReader(table.read_text("utf-8").splitlines())
-    assert {row["splits"] for row in rows} == {"test_coral"}
-
-
-def test_a_split_of_a_file_does_not_control_the_terminal(predictions: Path) -> None:
-    write_predictions(predictions, [prediction("a", "ja", "ja", split="dev\x1b[2J")])
-    _, shown = _shown(predictions)
-    assert "dev\\x1b[2J" in shown
-
-
-def test_control_characters_of_a_label_do_not_reach_the_terminal(tmp_path: Path) -> None:
     path = tmp_path / "predictions.jsonl"
-    write_predictions(path, [prediction("a", "ja", "ja", dialect="\x1b[2Jø\n\u202e[red]")])
+    labels = {"dialect": "\x1b[2Jø\n\u202e[red]", "split": "dev\x1b[2J"}
+    write_predictions(path, [prediction("a", "ja", "ja", **labels)])
     console = Console(record=True, width=120, file=(shown := io.StringIO()))
     score_files([path], by=["dialect"], outputs=[], console=console)
     assert "\x1b" not in shown.getvalue()
-    assert "ø\\n\\u202e[red]" in shown.getvalue()
+    for text in ("ø\\n\\u202e[red]", "dev\\x1b[2J"):
+        assert text in shown.getvalue()
 
 
 def _export(folder: Path, rows: list[Prediction], name: str, **options: Any) -> None:

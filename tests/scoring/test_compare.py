@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from math import isnan, nan
 from statistics import mean, stdev
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import ttest_ind
 
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.compare import Comparison, compare_runs, holm, with_seeds
 from danish_asr.scoring.intervals import Spread
 from danish_asr.scoring.predictions import Prediction
@@ -39,10 +40,8 @@ def test_the_difference_is_that_of_the_two_scores() -> None:
     first, second = (score_predictions(rows, by=["dialect"]) for rows in (a, b))
     for run, scores in (("A", first), ("B", second)):
         own = table[table["run"] == run]
-        lines = scores.to_pandas()
-        assert own[["group", "wer", "cer"]].to_numpy().tolist() == (
-            lines[["group", "wer", "cer"]].to_numpy().tolist()
-        )
+        columns = ["group", "wer", "cer", "rows", "speakers"]
+        assert own[columns].to_numpy().tolist() == scores.to_pandas()[columns].to_numpy().tolist()
     differences = table["wer"].diff()[1::2]
     assert differences.tolist() == pytest.approx(table["wer_difference"][1::2].tolist())
     assert table["wer_difference"][::2].isna().all()
@@ -90,9 +89,19 @@ def test_other_rows_references_and_splits_are_refused() -> None:
     short = {"A": {"a": [prediction("short", "ja", "ja", duration=0.1)]}, "B": {"b": a}}
     with pytest.raises(PredictionsError, match="no row to score"):
         compare_runs(short, settings=Settings(row_filter="coral"))
+    with pytest.raises(ConfigError, match="two or more"):
+        compare_runs({"A": {"a": a}})
     runs = {"base": {"a.jsonl": a}, "new": {"b.jsonl": a, "c.jsonl": a[:-1]}}
     with pytest.raises(PredictionsError, match=r"id 'd' of a.jsonl is not in c.jsonl"):
         compare_runs(runs)
+
+
+def test_each_file_has_its_size_condition_and_splits() -> None:
+    runs = {name: {name.lower(): four_rows()} for name in "AB"}
+    about: dict[str, Any] = {"where": {"a": "age > 9"}, "splits": {"a": ["dev", "all"]}}
+    a, b = compare_runs(runs, rows_in_split={"a": 5, "b": None}, **about).rows.values()
+    assert (a.in_split, a.where, a.splits, a.partial) == (5, "age > 9", ["all", "dev"], True)
+    assert (b.in_split, b.where, b.splits, b.partial) == (None, None, ["test"], False)
 
 
 @pytest.mark.parametrize(

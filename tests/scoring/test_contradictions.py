@@ -1,4 +1,4 @@
-from math import exp, inf
+from math import exp
 
 import pytest
 
@@ -12,10 +12,10 @@ from tests.score_rows import prediction
 TEXT = "det er koldt i dag"
 
 
-def usual(count: int = 20, *, spread: float = 0.02) -> list[Prediction]:
-    """Rows that a model recognises, with losses from 0 to twice the spread."""
-    losses = (2 * spread * (number % 10) / 9 for number in range(count))
-    return [row(f"usual {n}", TEXT, TEXT, loss, exp(-loss)) for n, loss in enumerate(losses)]
+def usual(count: int = 20, *, gap: float = 0.02) -> list[Prediction]:
+    """Rows that a model recognises, with gaps from 0 to ``gap``."""
+    gaps = (gap * number / (count - 1) for number in range(count))
+    return [row(f"usual {n}", TEXT, TEXT, own, 1.0) for n, own in enumerate(gaps)]
 
 
 def kinds(*rows: Prediction) -> dict[str, str]:
@@ -29,8 +29,9 @@ def kinds(*rows: Prediction) -> dict[str, str]:
         (OTHER_TEXT, TEXT, "hun bor ved vandet", 8.0, 0.98),
         (OTHER_TEXT, "det xq koldt k pqg", TEXT, 6.0, 0.99),
         (TOO_LONG, TEXT, "det er", None, 0.95),
-        (NO_SPEECH, TEXT, "", 3.0, 1e-30),
-        (NO_SPEECH, TEXT, "d", 8.0, 0.9),
+        (NO_SPEECH, TEXT, "", 3.0, 0.0),
+        (NO_SPEECH, TEXT, "det", 8.0, 0.9),
+        (OTHER_TEXT, TEXT, "detr", 8.0, 0.9),
         (NO_SPEECH, "", TEXT, 90.0, 0.99),
     ],
 )
@@ -48,25 +49,33 @@ def test_a_text_without_targets_is_no_text_and_silence_does_not_contradict_it() 
 
 def test_a_difficult_voice_and_a_short_text_with_one_error_are_not_contradicted() -> None:
     unsure = row("unsure", TEXT, "den er kål i da", 1.9, exp(-0.8))
-    short = row("short", "ja", "jo", 3.0)
-    assert kinds(unsure, short) == {}
+    short = [row(f"short {loss}", "ja", "jo", loss) for loss in (3.4, 3.5)]
+    assert {*kinds(unsure, *short)} == {"short 3.5"}  # e^(2 * 3.5) is above 1000
 
 
-@pytest.mark.parametrize("spread", [0.001, 0.3])
+@pytest.mark.parametrize(("of_others", "least"), [(0.0, 1.5), (1.0, 2.97)])
+def test_a_gap_stands_out_among_those_of_the_other_rows(of_others: float, least: float) -> None:
+    for gap in (least - 0.1, least + 0.1):
+        rows = [*usual(21, gap=of_others), row("a", TEXT, "hun bor ved vandet", gap, 1.0)]
+        listed = judge(rows, "run", Settings()).contradictions
+        assert [one["id"] for one in listed] == ["a"] * (gap > least)
+
+
 @pytest.mark.parametrize("wrong", [0, 1, 15])
-def test_wrong_texts_are_listed_however_many_there_are_below_a_half(
-    spread: float, wrong: int
-) -> None:
-    rows = usual(20, spread=spread)
-    rows += [row(f"wrong {n}", "hun bor ved vandet", TEXT, 8.0) for n in range(wrong)]
-    listed = judge(rows, "run", Settings()).contradictions
-    assert {one["id"] for one in listed} == {f"wrong {n}" for n in range(wrong)}
+def test_wrong_texts_are_listed_however_many_there_are_below_a_half(wrong: int) -> None:
+    rows = [*usual(), *(row(f"wrong {n}", TEXT[::-1], TEXT, 8.0) for n in range(wrong))]
+    judgement = judge(rows, "run", Settings())
+    assert judgement.judged == 20 + wrong
+    assert {one["id"] for one in judgement.contradictions} == {f"wrong {n}" for n in range(wrong)}
 
 
-def test_texts_that_need_more_frames_come_first_also_where_most_do() -> None:
+def test_texts_that_need_more_frames_come_first_then_the_largest_gaps() -> None:
     cut = [row(f"cut {n}", TEXT, "det er koldt i", None) for n in range(12)]
-    listed = judge([*usual(8), *cut], "run", Settings()).contradictions
-    assert [one["gap"] for one in listed] == [inf] * len(cut)
+    assert [*kinds(*cut[::-1])] == sorted(f"cut {n}" for n in range(12))
+    wrong = [row(f"wrong {loss}", TEXT, "hun bor ved vandet", loss) for loss in (6.0, 8.0)]
+    assert [*kinds(*wrong, cut[0])] == ["cut 0", "wrong 8.0", "wrong 6.0"]
+    # Also where most rows are such.
+    assert len(judge([*usual(8), *cut], "run", Settings()).contradictions) == len(cut)
 
 
 @pytest.mark.parametrize(
@@ -81,3 +90,8 @@ def test_a_weak_model_and_predictions_without_measures_are_refused(
 ) -> None:
     with pytest.raises(PredictionsError, match=message):
         judge(rows, "run", Settings())
+
+
+def test_a_model_with_half_of_the_characters_wrong_can_judge() -> None:
+    rows = [row(str(n), "abcd", "ab", 4.0, 0.1) for n in range(9)]
+    assert judge(rows, "run", Settings()).judged == 9

@@ -66,6 +66,12 @@ def test_the_worst_utterances_are_those_with_most_errors_and_then_by_wer() -> No
     ids = [row["id"] for row in analysis.worst]
     assert "one" in ids
     assert len(ids) == len({*ids})
+    rows = [prediction(name, "ja", "ja nej nej") for name in "ab"]
+    table = score_predictions(rows, by=[]).table
+    worst = analyse_errors(table, "coral").worst
+    assert [(row["id"], row["words"], row["errors"]) for row in worst] == [("b", 1, 2), ("a", 1, 2)]
+    assert worst[0]["wer"] == pytest.approx(2 / 3)
+    assert [word.tag for word in worst[0]["alignment"]] == ["hit", "insertion", "insertion"]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,12 @@ from danish_asr.scoring.gap import estimate_gap
 from danish_asr.scoring.intervals import (
     Interval,
     estimate_rates,
+    logs_and_errors,
+    of_speakers,
     pooled_intervals,
     rates,
     spreads,
+    takes_part,
 )
 from tests.score_groups import dialects, group
 
@@ -55,10 +58,11 @@ def test_the_p_value_of_a_difference_agrees_with_its_interval() -> None:
         ([100] * 7, [0.1, 0.2] * 3 + [0.3], "7 speakers, 8 needed"),
         ([1000] + [100] * 9, [0.1, 0.2] * 5, FEW_HAVE_MOST.format("3.3")),
         ([400] * 2 + [1] * 6, [0.1, 0.2] * 4, FEW_HAVE_MOST.format("2.0")),
-        ([400] * 3 + [50] * 6, [0.1, 0.2, 0.3] * 3, None),
+        ([100] * 4 + [0] * 4, [0.1, 0.2] * 4, None),  # as of 4 equal speakers
         ([100] * 9, [0.0] * 9, "every speaker has the same value"),
         ([100] * 9, [0.3] * 9, "every speaker has the same value"),
-        ([10] * 9, [0.1, 0.2, 0.3] * 3, "90 words, 100 needed"),
+        ([11] * 9, [0.1, 0.2, 0.3] * 3, "99 words, 100 needed"),
+        ([10] * 10, [0.1, 0.2] * 5, None),
         ([100] * 8, [0.1, 0.2] * 4, None),
         ([0] * 9, [0.0] * 9, "0 words, 100 needed"),
     ],
@@ -84,17 +88,32 @@ def test_a_small_group_has_a_pooled_interval_unless_its_speakers_are_alike() -> 
     assert pooled_intervals([*few.values()], "standard") == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("shares", "takes"), [([34, 33, 33], True), ([33] * 3, False), ([50] * 2, False)]
+)
+def test_a_group_is_compared_from_three_named_speakers_and_a_hundred_words_on(
+    shares: list[int], takes: bool
+) -> None:
+    own = group(shares, [1] * len(shares))
+    assert takes_part(own) is takes
+    own.index = own.index.where(np.arange(len(own)) > 0, None)
+    assert not takes_part(own)
+
+
 def test_a_pooled_interval_has_the_relative_deviations_of_all_speakers() -> None:
     errors = [np.array(own) for own in ([10, 20, 30], [20, 40, 60], [30, 60, 60], [40, 20, 30, 50])]
+    words = [np.array([150, 200, 250, 100])[: len(own)] + n for n, own in enumerate(errors)]
     groups = [
-        group([200] * len(own), own, [f"{place}{n}" for n in range(len(own))])
-        for place, own in enumerate(errors)
+        group(of_words, own, [f"{place}{n}" for n in range(len(own))])
+        for place, (of_words, own) in enumerate(zip(words, errors, strict=True))
     ]
-    squares = sum(((own / own.mean() - 1) ** 2).sum() for own in errors)
-    deviation = np.sqrt(squares / 9)  # 13 speakers, 4 groups
-    for own, interval in zip(errors, pooled_intervals(groups, "standard"), strict=True):
-        factor = np.exp(2.262157 * deviation / np.sqrt(len(own)))
-        rate = own.mean() / 200
+    rates_of = [own.sum() / of.sum() for own, of in zip(errors, words, strict=True)]
+    parts = [*zip(errors, words, rates_of, strict=True)]
+    squares = sum(((own / rate - of) ** 2).sum() for own, of, rate in parts)
+    # 13 speakers, 4 groups
+    variance = squares / sum((of**2).sum() for of in words) * 13 / 9
+    for (_, of, rate), interval in zip(parts, pooled_intervals(groups, "standard"), strict=True):
+        factor = np.exp(2.262157 * np.sqrt(variance * (of**2).sum()) / of.sum())
         assert interval == pytest.approx(Interval(rate / factor, rate * factor))
 
 
@@ -110,15 +129,16 @@ def test_pooling_needs_eight_more_speakers_than_groups(sizes: list[int], pooled:
 
 
 @pytest.mark.parametrize(("shared", "pooled"), [(1, True), (2, False)])
-def test_one_of_thirty_speakers_in_three_groups_does_not_switch_off_what_is_pooled(
+def test_one_of_twenty_speakers_in_three_groups_does_not_switch_off_what_is_pooled(
     shared: int, pooled: bool
 ) -> None:
     """Memberships were compared with speakers, so that one speaker in three groups was enough."""
-    groups = [*dialects([8, 6, 6, 6, 6], [0.2] * 5, 0).values()]
+    groups = [*dialects([8, 7, 7], [0.2] * 3, 0).values()]
     for number in range(shared):
         for other in groups[1:3]:
             other.index = other.index.where(np.arange(len(other)) != number, f"0-{number}")
-    assert any(pooled_intervals(groups, "standard")) is pooled
+    found = [interval is not None for interval in pooled_intervals(groups, "standard")]
+    assert found == [False, pooled, pooled]
     labelled = [(str(place), own) for place, own in enumerate(groups)]
     assert (estimate_gap(labelled, "standard") is not None) is pooled
 
@@ -132,3 +152,10 @@ def test_insertions_count_in_the_denominator_of_coral() -> None:
     totals = [Counts(*own.sum().tolist()[:4]) for own in groups.values()]
     best, worst = sorted(total.rate("coral") for total in totals)
     assert gap.difference == pytest.approx(worst - best)
+
+
+def test_no_error_counts_as_half_of_one_in_a_logarithm() -> None:
+    groups = [group([100] * 3, [0] * 3), group([100] * 3, [1, 2, 3])]
+    values, starts = of_speakers(groups, "standard")
+    logs, _ = logs_and_errors(values[:, None, :], starts)
+    assert np.exp(logs) == pytest.approx(np.array([[0.5, 6]]) / 300)

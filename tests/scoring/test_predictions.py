@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.scoring.predictions import (
+    MEASURES,
     Prediction,
     load,
     read_predictions,
@@ -48,6 +47,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     ]
     assert write_predictions(tmp_path / "p.jsonl", rows) == 3
     assert read_predictions(tmp_path / "p.jsonl") == rows
+    assert not {*MEASURES} & {*to_row(rows[0])}
     frame = pd.DataFrame([to_row(row) for row in rows])
     assert read_predictions(rows) == rows
     assert [row.key for row in read_predictions(frame)] == [row.key for row in rows]
@@ -81,6 +81,9 @@ def test_a_label_is_the_same_however_it_is_typed(tmp_path: Path) -> None:
         (ROW, "duplicate id 'a', first seen in .*p.jsonl:1"),
         ({**ROW, "id": "b", "hypothesis": None}, 'hypothesis must be .*found null; write ""'),
         ({**ROW, "id": "b", "duration": float("nan")}, "expected a duration .*, found nan"),
+        ({**ROW, "id": "b", "duration": -0.1}, "expected a duration .*, found -0.1"),
+        ({**ROW, "id": "b", "duration": float("inf")}, "expected a duration .*, found inf"),
+        ({**ROW, "id": "b", "duration": "x"}, "expected a duration .*, found 'x'"),
         ({**ROW, "id": " "}, "the id is empty"),
     ],
 )
@@ -91,25 +94,35 @@ def test_an_invalid_line_is_refused_with_file_and_line(
         _read(tmp_path, ROW, line)
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"id": "a"}], "row 1: missing reference, hypothesis"),
+        ([ROW, 5], "row 2: expected a dict .*, found int"),
+        ({"id": ["a"]}, "found dict"),
+        (None, "found NoneType"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows: Any, message: str) -> None:
+    with pytest.raises(PredictionsError, match=message):
+        read_predictions(rows)
+
+
 def test_a_row_is_named_by_its_corpus_and_its_id_in_nfc(tmp_path: Path) -> None:
     assert len(_read(tmp_path, ROW, {**ROW, "corpus": "radio"})) == 2
     with pytest.raises(PredictionsError, match=r"jsonl:2: duplicate id 'å', first seen in .*:1"):
         _read(tmp_path, {**ROW, "id": "a\u030a"}, {**ROW, "id": "å"})
 
 
-def _table(path: Path, rows: list[dict[str, Any]], separator: str = ",") -> None:
-    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
-    path.write_text("".join(separator.join(line) + "\r\n" for line in lines), encoding="utf-8-sig")
-
-
 def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    frame = pd.DataFrame(rows)
     if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
+        frame.to_parquet(path)
     elif path.suffix in {".csv", ".tsv"}:
-        _table(path, rows, "," if path.suffix == ".csv" else "\t")
+        separator = "," if path.suffix == ".csv" else "\t"
+        frame.to_csv(path, sep=separator, index=False, encoding="utf-8-sig", lineterminator="\r\n")
     else:
-        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+        frame.to_json(path, orient="records", lines=True)
     return path
 
 
@@ -125,11 +138,15 @@ def test_every_format_needs_three_columns(tmp_path: Path, name: str) -> None:
 def test_numbers_of_a_table_are_read_and_a_short_row_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     row = {"id": "a", "reference": "ja", "pred": "nej", "duration": "2.5", "age": "31"}
-    _table(path, [row, row | {"id": "b", "duration": ""}])
+    _write(path, [row, row | {"id": "b", "duration": ""}])
     one, other = read_predictions(path)
     assert (one.hypothesis, one.duration, one.extra) == ("nej", 2.5, {"age": "31"})
     assert other.duration is None
-    _table(path, [row, {"id": "b"}])
+    _write(path, [row | {"pred_text": "to"}])
+    with pytest.raises(PredictionsError, match=r"p.csv:2: .*pred and pred_text"):
+        read_predictions(path)
+    assert read_predictions(path, columns={"hypothesis": "pred_text"})[0].hypothesis == "to"
+    path.write_text(f"{','.join(row)}\na,ja,nej,2.5,31\nb\n", encoding="utf-8")
     with pytest.raises(PredictionsError, match=r"p.csv:3: expected 5 fields"):
         read_predictions(path)
 
