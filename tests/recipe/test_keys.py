@@ -6,6 +6,7 @@ A key that the schema has, and this file has not, fails.
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +16,7 @@ import torch
 
 from danish_asr.base.config_tree import read_yaml, value_of
 from danish_asr.recipe.config.keys import defaults
-from danish_asr.recipe.data.index import DanishAsrDataset
+from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.sampler import RandomStream
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.run.advice import LOSS
@@ -53,9 +54,9 @@ ORDER = (
     *("trainer.grad_accumulation.num_batches=8", "trainer.freeze_feature_extractor=true"),
     *("trainer.activation_checkpointing.mode=layerwise", "lr_scheduler.name=passthrough"),
     *("regime.num_steps=null", "regime.num_data_epochs=1", "regime.save_model_only=true"),
-    *("regime.validate_every_n_data_epochs=0.4", "regime.publish_metrics_after_n_steps=2"),
+    *("regime.validate_every_n_data_epochs=0.3", "regime.publish_metrics_after_n_steps=2"),
 )
-"""An epoch of five steps, each of eight batches of a row."""
+"""An epoch of four steps of eight batches of a row."""
 
 MIXTURE = (
     *("dataset.train_where=corpus = 'coral_read_aloud' or gender = 'male'",),
@@ -124,6 +125,7 @@ def traced(folder: Path, dataset: Path, *overrides: str) -> Run:
     """Train, and record what the batches and the model are."""
     run = Run(folder, [], [], set(), set())
     with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("OMP_NUM_THREADS", raising=False)  # it goes before common.torch.num_threads
         for unit, batches in ((AsrTrainUnit, run.train), (AsrValidationUnit, run.valid)):
             process = unit.process_batch
 
@@ -170,7 +172,7 @@ def speeds(runs: Runs, seed: int) -> bool:
 def corpora_follow_each_other(runs: Runs) -> bool:
     """Whether the rows after the largest ones of two steps come corpus by corpus."""
     corpora = runs.order.rows("corpus")[16:]
-    return sum(one != other for one, other in zip(corpora, corpora[1:], strict=False)) == 1
+    return sum(one != other for one, other in pairwise(corpora)) <= 2  # in three row groups
 
 
 def share_of_conversation(runs: Runs) -> float:
@@ -191,7 +193,11 @@ def times(runs: Runs, dialect: str) -> set[int]:
     }
 
 
-def ids(runs: Runs, split: str = "train", where: str | None = None) -> Any:
+def lengths(index: Index) -> dict[str, int]:
+    return dict(zip(index.rows["id"], index.lengths.tolist(), strict=True))
+
+
+def index_of(runs: Runs, split: str = "train", where: str | None = None) -> Index:
     return runs.dataset.read_index(split, where)
 
 
@@ -216,11 +222,17 @@ HELD: dict[str, Callable[[Runs], bool]] = {
             if corpus == "coral_conversation"
         }
     ),
-    "dataset.train_subset": lambda r: {*r.order.rows("id")} == {*ids(r).subset(40).rows["id"]},
+    "dataset.train_subset": lambda r: (
+        {*r.order.rows("id")}
+        # Of 0.5 s the texts do not fit the frames.
+        == {name for name, n in lengths(index_of(r).subset(40)).items() if n > 8_000}
+    ),
     "dataset.train_share": lambda r: (
         {*r.mixture.rows("id")}
         <= {
-            *ids(r, where="corpus = 'coral_read_aloud' or gender = 'male'").share(0.8, 2).rows["id"]
+            *index_of(r, where="corpus = 'coral_read_aloud' or gender = 'male'")
+            .share(0.8, 2)
+            .rows["id"]
         }
     ),
     "dataset.weights": lambda r: (times(r, "Bornholmsk"), times(r, "Københavnsk")) == ({3}, {1}),
@@ -233,10 +245,13 @@ HELD: dict[str, Callable[[Runs], bool]] = {
         == {
             name
             for split in ("dev", "test_coral_read_aloud")
-            for name in ids(r, split, "gender = 'male'").subset(2).rows["id"]
+            for name in index_of(r, split, "gender = 'male'").subset(2).rows["id"]
         }
     ),
-    "dataset.quadratic_seconds": lambda r: {len(batch.lengths) for batch in r.rows.train} == {1},
+    "dataset.quadratic_seconds": lambda r: all(
+        len(b.lengths) * (max(b.lengths) + max(b.lengths) ** 2 / 16_000) <= 40_000
+        for b in r.rows.train
+    ),
     "dataset.valid_max_num_elements": lambda r: (
         max(batch.waves.numel() for batch in r.rows.valid) <= 15_000
     ),
@@ -247,16 +262,14 @@ HELD: dict[str, Callable[[Runs], bool]] = {
     f"{TASK}.max_audio_len": lambda r: max(r.rows.rows("audio_size")) == 12_800,
     f"{TASK}.max_num_elements": lambda r: {len(batch.lengths) for batch in r.order.train} == {1},
     f"{TASK}.num_seqs_multiple_of": lambda r: all(
-        len(batch.lengths) <= 5 or len(batch.lengths) % 5 == 0 for batch in r.mixture.train
+        len(batch.lengths) == 5 or max(batch.lengths) <= 9_600 for batch in r.mixture.train
     ),
     f"{TASK}.min_samples_per_char": lambda r: "Bo læser en gammel avis" not in r.rows.rows("text"),
     f"{TASK}.normalize_audio": lambda r: (
         max(float(batch.waves.std()) for batch in r.rows.train) < 0.5
     ),
-    f"{TASK}.spec_aug_p": lambda r: all(
-        float(wave[:length].std()) < 0.999
-        for batch in r.mixture.train
-        for wave, length in zip(batch.waves, batch.lengths, strict=True)
+    f"{TASK}.spec_aug_p": lambda r: (
+        np.median([float(wave.std()) for batch in r.mixture.train for wave in batch.waves]) < 0.98
     ),
     f"{TASK}.example_shuffle_window": corpora_follow_each_other,
     f"{TASK}.batch_shuffle_window": corpora_follow_each_other,
@@ -270,16 +283,16 @@ HELD: dict[str, Callable[[Runs], bool]] = {
     "masking.time_span": lambda r: r.rows.card("model_config.temporal_mask_span_len") == 3,
     "masking.channel": lambda r: r.rows.card("model_config.max_spatial_mask_prob") == 0.25,
     "masking.channel_span": lambda r: r.rows.card("model_config.spatial_mask_span_len") == 5,
-    "trainer.grad_accumulation.num_batches": lambda r: len(r.rows.train) == 4 * 5,
-    "trainer.effective_audio_minutes": lambda r: len(r.mixture.train) == 4 * 2,
+    "trainer.grad_accumulation.num_batches": lambda r: 3 * 5 < len(r.rows.train) <= 4 * 5,
+    "trainer.effective_audio_minutes": lambda r: 3 * 2 < len(r.mixture.train) <= 4 * 2,
     "trainer.activation_checkpointing.mode": lambda r: any(
         "Checkpoint" in name for name in r.order.modules - r.rows.modules
     ),
     "trainer.freeze_encoder_layers": lambda r: (
-        not any("layers.0" in name for name in changed(r.rows.folder, 2, 4))
+        not any("layers.0" in name for name in changed(r.rows.folder, 3, 4))
     ),
     "trainer.freeze_feature_extractor": lambda r: (
-        not any("feature_extractor" in name for name in changed(r.order.folder, 2, 4))
+        not any("feature_extractor" in name for name in changed(r.order.folder, 3, 4))
         and any("feature_extractor" in name for name in changed(r.plain, 2, 4))
     ),
     "model.arch": lambda r: len(weights(r.plain, 4)[INNER]) == tiny().encoder_config.ffn_inner_dim,
@@ -288,26 +301,24 @@ HELD: dict[str, Callable[[Runs], bool]] = {
     "optimizer.config.betas": lambda r: [*adamw(r)["betas"]] == [0.5, 0.6],
     "optimizer.config.eps": lambda r: adamw(r)["eps"] == 1e-3,
     "optimizer.config.weight_decay": lambda r: adamw(r)["weight_decay"] == 0.25,
-    "lr_scheduler.name": lambda r: {*r.order.rates()} == {pytest.approx(0.003)},
-    "lr_scheduler.config.stage_ratio": lambda r: r.rows.rates()[0] == pytest.approx(0.002),
-    "lr_scheduler.config.start_lr_scale": lambda r: True,
-    "lr_scheduler.config.final_lr_scale": lambda r: r.rows.rates()[-1] == pytest.approx(0.0002),
-    "lr_scheduler.config.num_warmup_steps": lambda r: (
-        max(r.mixture.rates()) == r.mixture.rates()[1] == pytest.approx(0.003)
+    "lr_scheduler.name": lambda r: r.order.rates() == pytest.approx([0.003] * 2),
+    "lr_scheduler.config.stage_ratio": lambda r: r.rows.rates()[2] == pytest.approx(0.002),
+    "lr_scheduler.config.start_lr_scale": lambda r: r.rows.rates()[0] == pytest.approx(0.001),
+    "lr_scheduler.config.final_lr_scale": lambda r: (
+        r.rows.rates()[3] == pytest.approx(0.002 * 0.1**0.5)
     ),
-    "lr_scheduler.config.start_lr": lambda r: (
-        r.mixture.rates()[0] == pytest.approx((0.0001 + 0.003) / 2)
-    ),
+    "lr_scheduler.config.num_warmup_steps": lambda r: r.mixture.rates()[2] == pytest.approx(0.003),
+    "lr_scheduler.config.start_lr": lambda r: r.mixture.rates()[0] == pytest.approx(0.0001),
     "regime.num_steps": lambda r: r.mixture.steps("train")[-1] == 4,
-    "regime.num_data_epochs": lambda r: r.order.steps("train")[-1] == 5,
-    "regime.validate_after_n_steps": lambda r: r.rows.steps("valid") == [2, 3, 4],
+    "regime.num_data_epochs": lambda r: r.order.steps("train")[-1] == 4,
+    "regime.validate_after_n_steps": lambda r: r.rows.steps("valid") == [3, 4],
     "regime.validate_every_n_steps": lambda r: r.mixture.steps("valid") == [1, 2, 3, 4],
-    "regime.validate_every_n_data_epochs": lambda r: r.order.steps("valid") == [2, 4, 5],
+    "regime.validate_every_n_data_epochs": lambda r: r.order.steps("valid") == [1, 2, 3, 4],
     "regime.score_metric": lambda r: (
         checkpoint_scores(r.rows.folder)
         == pytest.approx({row["Step"]: -row[LOSS] for row in metrics(r.rows.folder, "valid")})
     ),
-    "regime.checkpoint_after_n_steps": lambda r: checkpoint_steps(r.rows.folder) == [2, 3, 4],
+    "regime.checkpoint_after_n_steps": lambda r: checkpoint_steps(r.rows.folder) == [3, 4],
     "regime.checkpoint_every_n_steps": lambda r: 3 in checkpoint_steps(r.rows.folder),
     "regime.save_model_only": lambda r: (
         not [*r.order.folder.glob("checkpoints/*/trainer")]
@@ -315,7 +326,7 @@ HELD: dict[str, Callable[[Runs], bool]] = {
     ),
     "regime.keep_last_n_checkpoints": lambda r: 3 not in checkpoint_steps(r.mixture.folder),
     "regime.keep_checkpoint_every_n_steps": lambda r: checkpoint_steps(r.mixture.folder) == [2, 4],
-    "regime.publish_metrics_after_n_steps": lambda r: r.order.steps("train") == [2, 3, 4, 5],
+    "regime.publish_metrics_after_n_steps": lambda r: r.order.steps("train") == [3, 4],
     "regime.publish_metrics_every_n_steps": lambda r: r.mixture.steps("train") == [1, 2, 3, 4],
     "evaluator.amp": lambda r: (
         r.rows.card("danish_asr.amp_dtype") is not None
@@ -340,7 +351,7 @@ HELD: dict[str, Callable[[Runs], bool]] = {
 
 ELSEWHERE: dict[str, str] = {
     "model.name": "models/test_cards.py: a_later_run_starts_from_the_finished_model_by_name",
-    "model.path": "models/test_cards.py: a_finished_run_and_each_of_its_checkpoints_is_a_model_path",
+    "model.path": "models/test_cards.py: a_finished_run_and_each_of_its_checkpoints_is_a",
     "model.head": "train/test_record.py: whatever_takes_a_run_takes_a_sliced_one",
     "model.keep_layers": "train/test_record.py: a_smaller_model_has_the_layers_that_it_keeps",
     "pretrained_encoder.name": "models/test_cards.py: a_pretrained_encoder_gives_its_weights",
