@@ -134,7 +134,11 @@ def test_a_run_trains_and_validates_on_the_rows_of_its_keys(small: DanishAsrData
     assert opened(small, train_share=0.4, seed=5)["0"] == ids(train.share(0.4, 5))
     both = ids(train.share(0.4, 1).subset(4))
     assert opened(small, train_share=0.4, train_subset=4)["0"] == both
-    chosen = {"valid_split": "dev_b, dev", "valid_where": "gender = 'male'", "valid_subset": 3}
+    chosen: dict[str, Any] = {
+        "valid_split": "dev_b, dev",
+        "valid_where": "gender = 'male'",
+        "valid_subset": 3,
+    }
     indices = {name: small.read_index(name, "gender = 'male'") for name in ("dev_b", "dev")}
     expected = {"0": ids(train)} | {name: ids(i.subset(3)) for name, i in indices.items()}
     assert opened(small, **chosen) == expected

@@ -105,21 +105,21 @@ def test_a_table_has_the_rows_and_hours_that_stay_and_of_others_those_of_the_fir
     index: Index, targets: Targets
 ) -> None:
     texts = ["hej", "", " ", "hej", "ja", "ja"]
-    rows = with_rows(index, texts, 28_800_000).rows.with_columns(  # half an hour
+    rows = with_rows(index, texts, 2_073_600_000).rows.with_columns(  # 36 hours
         pl.Series("dialect", ["Fynsk", "Fynsk", None, None, "Fynsk", None]),
-        _samples=pl.Series([28_800_000] * 4 + [9, 9], dtype=pl.Int32),
+        _samples=pl.Series([2_073_600_000] * 4 + [9, 9], dtype=pl.Int32),
     )
-    limits = {"min_audio_len": 10, "max_audio_len": 28_800_000, "min_samples_per_char": 5}
+    limits = {"min_audio_len": 10, "max_audio_len": 2_073_600_000, "min_samples_per_char": 5}
     kept, table = select(dataclasses.replace(index, rows=rows), targets, **limits)
 
     assert kept == [0, 3]
     title, *lines = table.splitlines()
-    assert title == "2 utterances (1.00 h) for training, 4 filtered out"
+    assert title == "2 utterances (72.00 h) for training, 4 filtered out"
     assert [line.split()[-5:] for line in lines] == [
         ["Fynsk", "1", "rows", "0.00", "h"],
         ["unknown", "1", "rows", "0.00", "h"],
-        ["Fynsk", "1", "rows", "0.50", "h"],
-        ["unknown", "1", "rows", "0.50", "h"],
+        ["Fynsk", "1", "rows", "36.00", "h"],
+        ["unknown", "1", "rows", "36.00", "h"],
     ]
 
 
