@@ -121,7 +121,8 @@ def opened(
     if evaluates:
         config.optimizer = None  # type: ignore[assignment]
     rows = open_rows(dataset, config)
-    return {str(name): ids(index) for name, index in {**rows.train, **rows.valid}.items()}
+    indices: list[tuple[int | str, Index]] = [*rows.train.items(), *rows.valid.items()]
+    return {str(name): ids(index) for name, index in indices}
 
 
 def test_a_run_trains_and_validates_on_the_rows_of_its_keys(small: DanishAsrDataset) -> None:
