@@ -6,7 +6,6 @@ import itertools
 import shutil
 import tracemalloc
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
 from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
-from torch import Tensor
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError, TranscriptionError
@@ -52,22 +50,6 @@ def sure(model_directory: Path) -> Model:
 
 def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
-
-
-def test_the_result_of_a_waveform_does_not_depend_on_its_batch(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
-    rng = np.random.default_rng(0)
-    sizes = (48_000, 160, 80_077, 0, 400, 31_999)
-    waveforms = [rng.normal(size=size).astype(np.float32) for size in sizes]
-    together = model.log_probs(waveforms, batch_seconds=100)
-    for waveform, row in zip(waveforms, together, strict=True):
-        (alone,) = model.log_probs([waveform])
-        assert row.shape == alone.shape
-        assert len(row) == max(model.frames(len(waveform)), min(len(waveform), 1))
-        assert torch.allclose(row, alone, atol=1e-4)
-        assert torch.allclose(row.exp().sum(dim=1), torch.ones(len(row)), atol=1e-4)
 
 
 def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
@@ -206,8 +188,6 @@ def test_options_that_do_not_fit_are_refused(model: Model) -> None:
         list(model.stream(np.zeros(100), rate=RATE, chanels="split"))
     with pytest.raises(TranscriptionError, match="batch_seconds"):
         model.transcribe(np.zeros(100), rate=RATE, batch_seconds=0)
-    with pytest.raises(TranscriptionError, match=r"\[waveform\]"):
-        model.log_probs(np.zeros(100, np.float32))  # type: ignore[arg-type]
 
 
 def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
@@ -219,30 +199,6 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     tracemalloc.stop()
     assert len(peaks) == 80
     assert peaks[-1] < peaks[20] + speech.nbytes
-
-
-def test_too_little_memory_of_a_gpu_halves_the_passes_once_and_is_explained(
-    model: Model, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    most, sizes = 20, list[int]()
-
-    def forward(waveforms: list[Any]) -> list[Tensor]:
-        sizes.append(len(waveforms))
-        if len(waveforms) > most:
-            raise torch.OutOfMemoryError
-        return [torch.zeros(1, 1)] * len(waveforms)
-
-    monkeypatch.setattr(model, "_forward", forward)
-    monkeypatch.setattr(model, "_most_seconds", inf)
-    monkeypatch.setattr(model, "_one_by_one", False)  # as on a GPU
-    seconds = [np.zeros(RATE, np.float32)] * 30
-    for _ in range(2):
-        assert len(model.log_probs(seconds)) == 30
-    assert sizes == [30, 15, 15, 15, 15]
-    assert "--batch-seconds 30" in capfd.readouterr().err
-    most = 5
-    with pytest.raises(RunError, match="--batch-seconds 15"):
-        model.log_probs(seconds)
 
 
 @pytest.mark.parametrize("level", [-40, -60])

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from fairseq2.recipe import config as base
 
 from danish_asr.base.config_tree import flatten, merge
 from danish_asr.base.files import from_yaml, to_yaml
+from danish_asr.recipe.config.fairseq2 import sections_of
 from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
 from danish_asr.scoring.predictions import read_predictions
 from tests.running import evaluate
@@ -126,6 +129,66 @@ def test_every_key_of_a_file_is_used(name: str) -> None:
     assert used.items() <= dict(flatten(unstructure(config))).items()
 
 
+def test_sections_have_the_values_of_the_keys_and_what_a_run_fixes() -> None:
+    own = from_yaml("""
+model: {name: m, config_overrides: {a: 1}}
+gang: {timeout: 7}
+trainer: {max_grad_norm: 3.0, mixed_precision: {mode: auto}, grad_accumulation: {num_batches: 5}}
+optimizer: {config: {lr: 0.25, betas: [0.1, 0.2], weight_decay: 0.5}}
+lr_scheduler: {config: {stage_ratio: [0, 0, 1], start_lr_scale: 0.5}}
+regime: {num_steps: null, num_data_epochs: 3, validate_every_n_data_epochs: 0.5}
+common: {seed: 9, torch: {num_threads: 2}}
+""")
+    own["regime"]["num_steps"] = 300
+    config = load(merge({"dataset": {"name": "d"}}, own), where="")
+    sections = sections_of(config)
+    assert isinstance(sections.model, base.ModelSection)
+    assert (sections.model.name, sections.model.family) == ("m", "wav2vec2_asr")
+    assert sections.model.config_overrides == {"a": 1}
+    assert (sections.gang.timeout, sections.trainer.max_grad_norm) == (7, 3.0)
+    assert sections.trainer.mixed_precision.mode == "auto"
+    assert sections.trainer.grad_accumulation.num_batches == 5
+    regime = sections.regime
+    assert (regime.num_steps, regime.num_data_epochs) == (300, None)
+    assert regime.validate_every_n_data_epochs is None
+    common = sections.common
+    assert (common.seed, common.torch.num_threads) == (9, 2)
+    assert (common.cluster, common.no_sweep_dir) == ("none", True)
+    assert common.metric_recorders.wandb.resume_mode == "allow"
+    adamw, schedule = sections.optimizer, sections.lr_scheduler
+    assert adamw is not None
+    assert isinstance(adamw.config, base.AdamWConfig)
+    settings = adamw.config
+    assert (settings.lr, [*settings.betas], settings.weight_decay) == (0.25, [0.1, 0.2], 0.5)
+    assert settings.impl == ("fused" if torch.cuda.is_available() else "auto")
+    assert schedule is not None
+    assert isinstance(schedule.config, base.TriStageLRConfig)
+    assert [*schedule.config.stage_ratio] == [0, 0, 1]
+
+
+def test_an_optimizer_of_ours_takes_our_settings_and_a_constant_rate_none() -> None:
+    own = from_yaml("""
+dataset: {name: d}
+optimizer: {name: adamw_offload, config: {lr: 0.25}}
+lr_scheduler: {name: passthrough}
+""")
+    config = load(own, where="")
+    sections = sections_of(config)
+    assert sections.asr is config
+    assert sections.optimizer is not None
+    assert (sections.optimizer.name, sections.optimizer.config) == (
+        *("adamw_offload", config.optimizer.config),
+    )
+    assert sections.lr_scheduler is not None
+    assert (sections.lr_scheduler.name, sections.lr_scheduler.config) == ("passthrough", None)
+    config.optimizer = None  # type: ignore[assignment]
+    config.lr_scheduler = None  # type: ignore[assignment]
+    evaluation = sections_of(config)
+    assert isinstance(evaluation.model, base.ReferenceModelSection)
+    assert (evaluation.optimizer, evaluation.lr_scheduler) == (None, None)
+
+
+@pytest.mark.slow
 def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ sys.exit("no fault")
         ("trainer.stages.0", ["trainer.stages={0: {lr: 1}}"]),
         ("trainer.stages.5.rate", ["trainer.stages={5: {rate: 1}}"]),
         ("evaluator.label", ["evaluator.label=a/b"]),
+        ("evaluator.label", ["evaluator.where=age > 3"]),
         # A traceback after the model was loaded.
         (
             "regime.keep_checkpoint_every_n_steps",

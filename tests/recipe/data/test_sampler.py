@@ -1,21 +1,30 @@
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from fairseq2.data.tokenizers import Tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from omnilingual_asr.datasets.storage.mixture_parquet_storage import MixtureParquetStorage
 
-from danish_asr.recipe.config.schema import DatasetSection, TaskSection, WeightConfig
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.recipe.config.schema import (
+    DatasetSection,
+    StorageSection,
+    TaskSection,
+    WeightConfig,
+)
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.sampler import (
     BUCKETING_ROWS,
     Batches,
     BatchLimits,
     Sharding,
+    TrainingEpochs,
     corpus_shares,
     epoch_entries,
     evaluation_batches,
@@ -23,7 +32,8 @@ from danish_asr.recipe.data.sampler import (
     repeats_of,
     training_batches,
 )
-from tests.shards import task, write_dataset
+from danish_asr.recipe.data.targets import FrameCount, Targets
+from tests.shards import task, utterance, write_dataset, write_shard
 
 Lengths = NDArray[np.int32]
 
@@ -107,6 +117,25 @@ def test_full_batches_use_the_limit(limits: dict[str, Any], sizes: list[int]) ->
     assert np.diff(batches.offsets).tolist() == sizes
 
 
+def test_the_limits_of_batches_are_those_of_the_keys_and_evaluation_has_its_own() -> None:
+    section = DatasetSection(
+        asr_task_config=task(max_num_elements=1_000, num_seqs_multiple_of=4), quadratic_seconds=6
+    )
+    assert BatchLimits.of(section) == (1_000, 4, 96_000)
+    assert BatchLimits.of_evaluation(section) == (1_000, 4, None)
+    section.valid_max_num_elements = "2.5x"
+    assert BatchLimits.of_evaluation(section) == (2_500, 4, None)
+    assert BatchLimits.of_evaluation(DatasetSection(valid_max_num_elements=7)).max_samples == 7
+
+
+def test_memory_counts_padding_and_the_attention_of_a_long_row_as_much_as_all_else() -> None:
+    lengths = np.array([350 * 16_000, 350 * 8_000, 10], np.int32)
+    batches = Batches(np.arange(3, dtype=np.int32), np.array([0, 2, 3]))
+    assert batches.padded_samples(lengths).tolist() == [2 * 350 * 16_000, 10]
+    assert batches.memory(lengths) == pytest.approx([2 * 2 * 350 * 16_000, 10], rel=1e-5)
+    assert batches.padding(lengths) == pytest.approx(1 / 4, abs=1e-5)
+
+
 def companions(seed: int, epoch: int) -> set[frozenset[int]]:
     lengths = np.random.default_rng(0).integers(16_000, 320_000, 3_000).astype(np.int32)
     config = task(max_num_elements=1_000_000, example_shuffle_window=0)
@@ -177,6 +206,80 @@ def times(repeats: NDArray[np.float64], epoch: int) -> NDArray[np.int64]:
     return np.bincount(epoch_entries(KEPT, repeats, seed=1, epoch=epoch), minlength=50)
 
 
+def epochs_of(
+    dataset: DanishAsrDataset, tokenizer: Tokenizer, config: TaskSection, **options: Any
+) -> TrainingEpochs:
+    section = DatasetSection(
+        asr_task_config=config,
+        mixture_parquet_storage_config=StorageSection(beta_corpus=options.pop("beta", None)),
+        **options,
+    )
+    index = dataset.read_index("train").with_targets("raw")
+    return TrainingEpochs(index, Targets(tokenizer), FrameCount(), section, seed=1)
+
+
+@pytest.mark.parametrize(("window", "expected"), [(0, "7aff4afabaef87c3"), (1, "7198ff3b1fd16ba1")])
+def test_rows_batches_speeds_and_steps_of_epochs_are_fixed(
+    dataset: DanishAsrDataset, tokenizer: Tokenizer, window: int, expected: str
+) -> None:
+    """A run continues with the batches that it would have read, also after an update."""
+    config = task(batch_shuffle_window=window, example_shuffle_window=window, min_audio_len=8_100)
+    epochs = epochs_of(
+        dataset, tokenizer, config, beta=0.5, speed_factors=[0.9, 1, 1.1], quadratic_seconds=20
+    )
+    parts: list[Any] = [epochs.kept.tolist()]
+    for batches, lengths, speeds in map(epochs.make, (0, 1)):
+        parts += [as_lists(batches), lengths.tolist(), speeds.tolist()]
+        parts += [
+            Sharding(rank, 2, 2).steps(batches, place, keep_all=keep_all)
+            for rank, place, keep_all in ((0, 0, False), (1, 3, True))
+        ]
+        parts.append(Sharding(0, 2, 2).largest_first(batches.memory(lengths), 1).tolist())
+    assert hashlib.sha256(str(parts).encode()).hexdigest()[:16] == expected
+
+
+# 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
+@pytest.mark.parametrize(
+    ("limits", "text", "factor", "played"),
+    [
+        ({"min_audio_len": 14_546}, "hej", 1.1, 16_000),
+        ({"min_audio_len": 14_545}, "hej", 1.1, 14_545),
+        ({"max_audio_len": 17_777}, "hej", 0.9, 16_000),
+        ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
+        ({"max_num_elements": 17_778, "max_audio_len": 17_778}, "hej", 0.9, 17_778),
+        ({}, "ab" * 23, 1.1, 16_000),
+        ({}, "ab" * 22 + "a", 1.1, 14_545),
+    ],
+)
+def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
+    tmp_path: Path,
+    tokenizer: Tokenizer,
+    *,
+    limits: dict[str, Any],
+    text: str,
+    factor: float,
+    played: int,
+) -> None:
+    write_shard(tmp_path, [utterance(0, audio_size=16_000, text=text)])
+    dataset = DanishAsrDataset(tmp_path)
+
+    epochs = epochs_of(dataset, tokenizer, task(**limits), speed_factors=[factor])
+
+    assert epochs.make(0).lengths.tolist() == [played]
+
+
+def test_a_limit_below_the_longest_utterance_and_filters_that_leave_none_are_refused(
+    dataset: DanishAsrDataset, tokenizer: Tokenizer
+) -> None:
+    # Upstream rounds it down to 0 and fails elsewhere (TRAPS).
+    longest = int(dataset.read_index("train").lengths.max())
+    with pytest.raises(ConfigError, match=f"max_num_elements must be at least {longest}"):
+        epochs_of(dataset, tokenizer, task(max_num_elements=longest - 1))
+    epochs_of(dataset, tokenizer, task(max_num_elements=longest))
+    with pytest.raises(DatasetError, match="the filters leave none of its 50 utterances"):
+        epochs_of(dataset, tokenizer, task(min_audio_len=longest + 1))
+
+
 def test_the_shares_are_upstreams(tmp_path: Path) -> None:
     path = tmp_path / "language_distribution_0.tsv"
     path.write_text("corpus\tlanguage\thours\na\tdan_Latn\t521.46\nb\tdan_Latn\t150\n")
@@ -203,6 +306,12 @@ def test_an_epoch_shows_corpora_by_their_shares_and_every_row_at_least_once(
     assert re.findall(r"\S+%", table) == [f"{share:.1%}" for share in shares]
     assert shown / shown.sum() == pytest.approx(shares, abs=0.02)
     assert times(repeats, 0).min() == 1
+    assert repeats_of(index, KEPT, None).tolist() == [1] * 50
+    # Of hours that the filters leave, of which b has twice the share, each row comes more often.
+    half = repeats_of(index, KEPT[:45], 1.0)
+    assert half[0] == 1
+    b = index.lengths[40:]
+    assert half[40:] == pytest.approx([b.sum() / b[:5].sum()] * 5)
 
 
 def test_a_row_comes_as_often_as_the_product_of_its_factors_says(dataset: DanishAsrDataset) -> None:
@@ -217,3 +326,11 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(dataset: Danish
 
     mean = np.mean([times(repeats, epoch) for epoch in range(200)], axis=0)
     assert mean == pytest.approx(expected, abs=1 / 200)
+    lines = mix_table(index, KEPT, repeats).splitlines()[1:]
+    hours = index.lengths / 16_000 / 3600
+    for line, rows in zip(lines, (KEPT < 40, KEPT >= 40, KEPT >= 40, is_fynsk), strict=True):
+        own, shown = hours[rows].sum(), (hours * repeats)[rows].sum()
+        part = shown / (hours * repeats).sum()
+        assert line.split()[-4:] == [
+            *(str(rows.sum()), f"{own:.2f}", f"{part:.1%}", f"{shown / own:.2f}")
+        ]

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,7 +101,29 @@ def test_a_filter_removes_what_it_says_and_says_so(
     )
 
 
-@settings(max_examples=200)
+def test_a_table_has_the_rows_and_hours_that_stay_and_of_others_those_of_the_first_reason(
+    index: Index, targets: Targets
+) -> None:
+    texts = ["hej", "", " ", "hej", "ja", "ja"]
+    rows = with_rows(index, texts, 2_073_600_000).rows.with_columns(  # 36 hours
+        pl.Series("dialect", ["Fynsk", "Fynsk", None, None, "Fynsk", None]),
+        _samples=pl.Series([2_073_600_000] * 4 + [9, 9], dtype=pl.Int32),
+    )
+    limits = {"min_audio_len": 10, "max_audio_len": 2_073_600_000, "min_samples_per_char": 5}
+    kept, table = select(dataclasses.replace(index, rows=rows), targets, **limits)
+
+    assert kept == [0, 3]
+    title, *lines = table.splitlines()
+    assert title == "2 utterances (72.00 h) for training, 4 filtered out"
+    assert [line.split()[-5:] for line in lines] == [
+        ["Fynsk", "1", "rows", "0.00", "h"],
+        ["unknown", "1", "rows", "0.00", "h"],
+        ["Fynsk", "1", "rows", "36.00", "h"],
+        ["unknown", "1", "rows", "36.00", "h"],
+    ]
+
+
+@settings(max_examples=100)
 @given(
     texts=st.lists(
         st.text(st.sampled_from("aabæø?½漢 "), min_size=1, max_size=60), min_size=1, max_size=8
@@ -126,15 +147,12 @@ def test_unknown_symbols_are_counted_by_name_and_share(index: Index, targets: Ta
 
     assert unknown.symbols == [("H", 3), ("E", 1), ("J", 1), ("Æ", 1)]
     assert unknown.share == pytest.approx(6 / 14)
+    assert count_unknown(with_rows(index, ["H"], 16_000), targets).share == 1
+    assert count_unknown(with_rows(index, [""], 16_000), targets) == (0, [])
 
 
 @pytest.mark.parametrize("samples", [1, 399, 400, 401, 719, 720, 16_000, 123_457])
-def test_frames_are_those_of_the_convolutions(samples: int) -> None:
-    wave = torch.zeros(1, 1, samples)
-    for kernel, stride in FrameCount().layers:
-        if wave.shape[2] < kernel:
-            wave = wave[:, :, :0]
-            break
-        wave = torch.nn.functional.conv1d(wave, torch.ones(1, 1, kernel), stride=stride)
-
-    assert FrameCount()(np.array([samples], np.int32)).tolist() == [wave.shape[2]]
+def test_a_frame_comes_of_each_320_samples_and_the_first_of_400(samples: int) -> None:
+    frames = FrameCount()(np.array([samples], np.int32))
+    assert frames.tolist() == [max(0, (samples - 400) // 320 + 1)]
+    assert FrameCount().shortest_input() == 400

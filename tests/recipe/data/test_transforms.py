@@ -23,7 +23,7 @@ from danish_asr.recipe.data.transforms import (
     transforms_of_training,
 )
 from tests.documented import blocks, script
-from tests.shards import reader, task, utterance, waveform, write_dataset, write_shard
+from tests.shards import reader, utterance, waveform, write_dataset, write_shard
 
 RATE = 16_000
 
@@ -63,33 +63,6 @@ def test_batches_are_made_of_the_lengths_that_are_played(root: Path, tokenizer: 
             assert float(wave[:played].std()) == pytest.approx(1, abs=1e-3)
             assert not wave[played:].any()
     assert speeds == {*FACTORS}
-
-
-# 16,000 samples are 49 frames, 14,545 (at a speed of 1.1) are 45, 17,778 (at 0.9) are 55.
-@pytest.mark.parametrize(
-    ("limits", "text", "factor", "played"),
-    [
-        ({"min_audio_len": 14_546}, "hej", 1.1, 16_000),
-        ({"max_audio_len": 17_777}, "hej", 0.9, 16_000),
-        ({"max_num_elements": 17_777}, "hej", 0.9, 16_000),
-        ({}, "ab" * 23, 1.1, 16_000),
-        ({}, "ab" * 22 + "a", 1.1, 14_545),
-    ],
-)
-def test_a_row_that_would_break_a_limit_keeps_its_own_speed(
-    tmp_path: Path,
-    tokenizer: Tokenizer,
-    *,
-    limits: dict[str, Any],
-    text: str,
-    factor: float,
-    played: int,
-) -> None:
-    write_shard(tmp_path, [utterance(0, audio_size=16_000, text=text)])
-
-    source = reader(tmp_path, tokenizer, speed_factors=[factor], task_config=task(**limits))
-
-    assert [batch.source_seq_lens for batch in batches(source)] == [[played]]
 
 
 @pytest.mark.parametrize(

@@ -80,8 +80,9 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
         assert len(predictions) == count
         assert {p.split for p in predictions} == {split}
         assert any(p.reference != p.reference.lower() for p in predictions)
-    # Two processes score the same rows as one.
-    in_processes(2, eval_main, arguments(two, dataset))
+    # Two processes score the same rows as one, also in other batches.
+    other = "dataset.valid_max_num_elements=100x"
+    in_processes(2, eval_main, arguments(two, dataset, other))
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (run / file).read_bytes() == (two / file).read_bytes()
 

@@ -89,6 +89,8 @@ def row(step: int) -> str:
         ({"regime": {"num_steps": 3}}, None),
         ({"regime": {"num_steps": 1}}, "regime.num_steps must be at least 2"),
         ({"dataset": {"name": "other"}}, "dataset.name was 'mine' and is now 'other'"),
+        ({"common": {"seed": 3}}, "common.seed was None and is now 3"),
+        ({"common": {"torch": {"num_threads": 3}}}, None),
     ],
 )
 def test_a_run_continues_with_its_configuration_and_the_defaults_of_newer_keys(
