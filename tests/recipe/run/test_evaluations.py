@@ -62,7 +62,7 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_che
 
 def test_an_evaluation_is_named_by_its_rows_decoder_checkpoint_and_step(tmp_path: Path) -> None:
     evaluated(tmp_path, "best/dev", where="age > 20", decoder=BEAM)
-    evaluated(tmp_path, "none/test", step=None, rows_in_split=None)
+    evaluated(tmp_path, "none/test", step=None, rows_in_split={})
     words = [one.in_words() for one in evaluations(tmp_path)]
     assert words == [
         "split unknown, decoder greedy, checkpoint none",
