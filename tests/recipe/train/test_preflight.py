@@ -1,27 +1,18 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
-import re
-import shlex
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
 
-from danish_asr.base.config_tree import merge, nested, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import to_yaml
-from danish_asr.cli.app import app
-from danish_asr.recipe import entry
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.train.preflight import recorder_faults, resolve, with_accumulation
-from tests.foreign_code import NAME, ForeignCode
-from tests.running import CONFIG, arguments, train
+from tests.running import arguments, train
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -179,42 +170,3 @@ def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
         assert recorder_faults(section) == []
         answers.join()
-
-
-CODE = {
-    "dataset.text_profile": NAME,
-    "regime.score_profile": NAME,
-    "decoder.name": NAME,
-    "decoder.config.text_profile": NAME,
-    "dataset.transforms": [{"name": "spec_augment", "probability": 0.5}, {"name": NAME, "x": 1e-5}],
-}
-
-
-@pytest.mark.parametrize("command", ["train", "evaluate"])
-@pytest.mark.parametrize("key", CODE)
-def test_the_configuration_of_a_run_names_no_code_unless_the_user_names_it_again(
-    tmp_path: Path,
-    foreign_code: ForeignCode,
-    monkeypatch: pytest.MonkeyPatch,
-    key: str,
-    command: str,
-) -> None:
-    file = tmp_path / "config.yaml"
-    hotwords = {"decoder": {"name": "beam", "config": {"hotwords": ["ja"]}}}
-    beam = hotwords if key == "decoder.config.text_profile" else {}
-    config = merge(read_yaml(CONFIG), {"dataset": {"name": "tiny"}}, beam, nested(key, CODE[key]))
-    file.write_text(to_yaml(config))
-    run = [command, str(tmp_path)]
-    result = CliRunner().invoke(app, run)
-    assert result.exit_code == 2
-    assert all(text in result.stderr for text in (str(file), f"{key} names code"))
-    assert not foreign_code.ran
-
-    started: list[object] = []
-    recipe = SimpleNamespace(run=lambda _, tree: started.append(value_of(tree, key)))
-    monkeypatch.setattr(entry, "import_module", lambda _: recipe)
-    (again,) = re.findall(r"add (.*)", result.stderr)
-    CliRunner().invoke(app, [*run, *shlex.split(again)], catch_exceptions=False)
-    CliRunner().invoke(app, [*run, "--config", str(file)], catch_exceptions=False)
-    CliRunner().invoke(app, [*run, f"del:{key}"], catch_exceptions=False)
-    assert started == [CODE[key], CODE[key], None]
