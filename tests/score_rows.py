@@ -86,7 +86,7 @@ def evaluated(run: Path, place: str, **about: object) -> Path:
     checkpoint, split, *_ = place.split("/")
     split = split.partition("@")[0]
     file = run / "eval" / place / "predictions.jsonl"
-    file.parent.mkdir(parents=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_predictions(file, [replace(row, split=split) for row in four_rows()])
     usual = {"checkpoint": checkpoint, "step": 4, "rows_in_split": {split: 4}} | about
     write_evaluation(file, **{key: value for key, value in usual.items() if value is not None})

@@ -58,12 +58,6 @@ def test_a_full_disk_is_an_error_with_the_place(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-LONG = [f"regime.{key}=4000" for key in ("num_steps", "validate_every_n_steps")]
-
-
-LONG += ["regime.checkpoint_every_n_steps=4000"]
-
-
 @pytest.fixture
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 1.5)

@@ -17,7 +17,6 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
 from danish_asr.cli.app import app
 from danish_asr.cli.upstream import run_as_upstream
@@ -116,20 +115,6 @@ def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_
     (request,) = asked
     assert request.config_files == [Path("configs", f"{name}.yaml") for name in names]
     assert all(str(file) in output for file in request.config_files)
-
-
-def test_the_dataset_option_names_its_card_and_keeps_other_cards(folder: Path) -> None:
-    file = folder / "own.yaml"
-    file.write_text("common: {assets: {extra_paths: [models]}}\ndataset: {name: other}")
-    root = _built(folder / "mine")
-    request = cli.Request(output_dir=None, config_files=[file], dataset=root)
-    tree = cli.read_configuration(request)
-    assert tree["dataset"]["name"] == "mine"
-    assert tree["common"]["assets"]["extra_paths"] == ["models", str(root / "cards")]
-    # The card of a copy names the place of the original.
-    assert tree["dataset"]["config_overrides"]["data"] == str(root / "version=0")
-    with pytest.raises(ConfigError, match="no_dataset"):
-        cli.read_configuration(cli.Request(output_dir=None, dataset=Path("no_dataset")))
 
 
 def test_train_describes_the_keys_of_a_section_or_names_the_sections() -> None:

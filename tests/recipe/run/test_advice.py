@@ -15,7 +15,7 @@ from danish_asr.recipe.run.advice import (
 
 
 @pytest.mark.parametrize(
-    ("loss", "key"), [(10.5, "None"), (500.0, "dataset.asr_task_config.normalize_audio")]
+    ("loss", "key"), [(13.5, "None"), (13.6, "dataset.asr_task_config.normalize_audio")]
 )
 def test_a_loss_above_chance_is_reported(loss: float, key: str) -> None:
     """TRAPS, training: a first loss of hundreds is a fault, and looks like bad luck."""
@@ -32,6 +32,11 @@ WER = "Word Error Rate (WER)"
         ([50, 51, 52, 53], [3.0, 2.0, 1.0, 0.9], True),
         ([50, 51, 52, 53], [3.0, 3.0, 3.0, 3.0], False),
         ([50, 51, 52], [3.0, 2.0, 1.0], False),
+        ([50, 51, 52, 53, 54], [3.0, 2.0, 1.0, 0.9, 0.8], False),
+        ([50, 51, 52, 53, 54, 55, 56], [3.0, 2.0, 1.0, 0.9, 0.8, 0.7, 0.6], True),
+        ([50, 51, 52, 50], [3.0, 2.0, 1.0, 0.9], False),
+        ([50, 51, 52, 53], [3.0, 2.0, 1.0, 3.5], False),
+        ([40, 50, 60, 70], [], False),
     ],
 )
 def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
@@ -70,6 +75,8 @@ def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
     [
         ({"lr_scheduler.config.num_warmup_steps": 100}, False),
         ({"lr_scheduler.config.num_warmup_steps": 500}, True),
+        ({"lr_scheduler.config.num_warmup_steps": 500, "regime.num_steps": None}, False),
+        ({}, False),
         ({"lr_scheduler.config.stage_ratio": [0.1, 0.4, 0.5]}, False),
         ({"lr_scheduler.config.stage_ratio": [0.4, 0.4, 0.2]}, True),
     ],

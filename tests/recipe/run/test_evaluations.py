@@ -10,65 +10,64 @@ from rich.console import Console
 
 from danish_asr import compare, score
 from danish_asr.base.errors import PredictionsError
+from danish_asr.recipe.run.evaluations import (
+    choose_test,
+    evaluation_of,
+    evaluations,
+    predictions_of,
+)
 from danish_asr.report.compare import compare_files
-from danish_asr.report.score import score_files
 from tests.score_rows import evaluated, run_with_decoder
 
 BEAM = {"name": "beam", "config": {"lm": "lm"}}
+PLAIN = {"name": "beam", "config": {}}
 
 
-def printed(run: Path, *outputs: Path) -> str:
-    """What the command prints that scores a run."""
-    console = Console(record=True, width=120, file=io.StringIO())
-    score_files([run], outputs=outputs, console=console)
-    return console.export_text()
+def place_of(run: Path, predictions: Path) -> str:
+    return predictions.parent.relative_to(run / "eval").as_posix()
+
+
+BEAMS = ["best/test/beam", "last/test/beam", "step_2/test/beam"]
+GREEDY = ["best/test", "best/test/again"]
 
 
 @pytest.mark.parametrize(
-    ("decoder", "taken"),
+    ("decoder", "order"),
     [
-        ({}, "best/test"),
-        (BEAM, "best/test/beam"),
-        (BEAM | {"config": {}}, "best/test/plain"),
-        ({"name": "mine:Decoder"}, "best/test"),
+        ({}, [*GREEDY, "best/test/plain", *BEAMS]),
+        (BEAM, [*BEAMS, "best/test/plain", *GREEDY]),
+        (PLAIN, ["best/test/plain", *BEAMS, *GREEDY]),
+        ({"name": "mine:Decoder"}, [*GREEDY, "best/test/plain", *BEAMS]),
     ],
 )
-def test_a_run_stands_for_the_test_split_by_its_own_decoder_and_says_so(
-    tmp_path: Path, decoder: dict[str, Any], taken: str
+def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_checkpoint(
+    tmp_path: Path, decoder: dict[str, Any], order: list[str]
 ) -> None:
-    run = run_with_decoder(tmp_path / "run", **decoder)
-    evaluated(run, "best/dev")
-    evaluated(run, "step_2/test", step=2)
-    evaluated(run, "best/test")
-    evaluated(run, "best/test/again")
-    evaluated(run, "best/test/beam", decoder=BEAM)
-    evaluated(run, "best/test/plain", decoder=BEAM | {"config": {}})
-    shown = printed(run, tmp_path / "scores.json")
-    first, *_ = shown.splitlines()
-    choice = json.loads((tmp_path / "scores.json").read_text("utf-8"))["choices"]
-    chosen = str(run / "eval" / taken / "predictions.jsonl")
-    others = choice[0].pop("others")
-    assert choice == [{"run": str(run), "taken": chosen}]
-    assert (len(others), chosen in others) == (4, False)
-    assert first.index(chosen) < min(map(first.index, others))
-    assert "in the split test" in shown
+    run = run_with_decoder(tmp_path / "run@home", **decoder)
+    for place in (*GREEDY, "best/dev"):
+        evaluated(run, place)
+    evaluated(run, "best/dev/a", where="age > 20", decoder=decoder)
+    for place in BEAMS:
+        evaluated(run, place, decoder=BEAM)
+    evaluated(run, "best/test/plain", decoder=PLAIN)
+    places = [place_of(run, one.predictions) for one in evaluations(run)]
+    assert places == [*order, "best/dev", "best/dev/a"]
+    choice = choose_test(run)
+    files = [str(one.predictions) for one in (choice.taken, *choice.others)]
+    assert [place_of(run, Path(file)) for file in files] == order
+    assert choice.to_dict() == {"run": str(run), "taken": files[0], "others": files[1:]}
+    named = [*map(choice.in_words().index, files)]
+    assert named == sorted(named)
 
 
-def test_a_run_stands_for_its_best_checkpoint_then_its_last_then_others(tmp_path: Path) -> None:
-    run = run_with_decoder(tmp_path / "run")
-    evaluated(run, "a/test", checkpoint="step_1")
-    for better in ("last", "best"):
-        evaluated(run, f"{better}/test")
-        assert score(run).about["checkpoint"] == better
-
-
-def test_a_run_without_a_greedy_evaluation_of_test_is_scored_on_test(tmp_path: Path) -> None:
-    """It was scored on dev, which sorts before a beam search, in silence."""
-    run = run_with_decoder(tmp_path / "run")
-    evaluated(run, "best/dev")
-    evaluated(run, "best/test/beam", decoder=BEAM)
-    assert score(run).rows.splits == ["test"]
-    assert compare(run, run / "eval" / "best" / "test" / "beam").rows
+def test_an_evaluation_is_named_by_its_rows_decoder_checkpoint_and_step(tmp_path: Path) -> None:
+    evaluated(tmp_path, "best/dev", where="age > 20", decoder=BEAM)
+    evaluated(tmp_path, "none/test", step=None, rows_in_split={})
+    words = [one.in_words() for one in evaluations(tmp_path)]
+    assert words == [
+        "split unknown, decoder greedy, checkpoint none",
+        "dev, where age > 20, decoder beam, checkpoint best, step 4",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +76,7 @@ def test_a_run_without_a_greedy_evaluation_of_test_is_scored_on_test(tmp_path: P
         ("best/dev", {}),
         ("best/test", {"where": "age < 20"}),
         ("best/test@fleurs", {}),
+        ("best/test@fleurs/beam", {}),
         ("best/test", {"rows_in_split": {"test": 4, "dev": 4}}),
         ("best/test", {"rows_in_split": None}),
     ],
@@ -107,8 +107,32 @@ def test_a_broken_evaluation_of_a_run_hides_no_other_and_is_named(tmp_path: Path
     evaluated(run, "best/test")
     broken = evaluated(run, "last/test").with_name("evaluation.json")
     broken.write_text("")
-    assert score(run).rows.scored == 4
-    assert str(broken) in printed(run).splitlines()[0]
+    evaluated(run, "step_2/test").unlink()
+    choice = choose_test(run)
+    assert place_of(run, choice.taken.predictions) == "best/test"
+    assert (len(choice.others), len(choice.broken)) == (0, 1)
+    assert str(broken) in choice.in_words()
+    assert "step_2" not in choice.in_words()
+
+
+def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(tmp_path: Path) -> None:
+    run = run_with_decoder(tmp_path / "run")
+    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}"):
+        predictions_of(run)
+    dev, test = evaluated(run, "best/dev"), evaluated(run, "best/test")
+    assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
+
+
+def test_what_was_evaluated_is_of_the_unchanged_file_that_it_names(tmp_path: Path) -> None:
+    file = evaluated(tmp_path, "best/test")
+    about = file.with_name("evaluation.json")
+    assert evaluation_of(file)["checkpoint"] == "best"
+    assert evaluation_of(file.with_name("mine.jsonl")) == {}
+    file.write_text("")
+    with pytest.raises(PredictionsError, match=str(about)):
+        evaluation_of(file)
+    about.unlink()
+    assert evaluation_of(file) == {}
 
 
 def test_a_comparison_names_the_evaluations_of_its_runs_first(tmp_path: Path) -> None:
@@ -122,11 +146,6 @@ def test_a_comparison_names_the_evaluations_of_its_runs_first(tmp_path: Path) ->
     comparison = compare_files(seeds, outputs=[document], console=console)
     lines = console.export_text().splitlines()
     choices = json.loads(document.read_text("utf-8"))["choices"]
-    for line, choice, run in zip(lines, choices, runs.values(), strict=False):
-        taken, other = (
-            str(run / "eval" / name / "test" / "predictions.jsonl") for name in ("best", "last")
-        )
-        assert choice == {"run": str(run), "taken": taken, "others": [other]}
-        assert line.index(taken) < line.index(other)
-    assert len(choices) == 2
+    assert choices == [choose_test(run).to_dict() for run in runs.values()]
+    assert all(choice["taken"] in line for line, choice in zip(lines, choices, strict=False))
     assert {*comparison.rows} == {choice["taken"] for choice in choices}

@@ -5,6 +5,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -16,8 +17,12 @@ from fairseq2.models.wav2vec2.asr.factory import create_wav2vec2_asr_model
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from danish_asr.base.errors import RunFailedError
+from danish_asr.decoding.ctc import BLANK
+from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.train.criterion import CtcCriterion, chance_loss
+from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion, chance_loss
+from danish_asr.recipe.train.learning import Freezing
+from danish_asr.recipe.train.readers import model_frames
 from tests.running import train
 
 
@@ -44,7 +49,7 @@ def batch() -> Seq2SeqBatch:
         [16_000, 12_000],
         torch.randint(4, 32, (2, 9)),
         [9, 5],
-        example={"id": ["one", "two"]},
+        example={"id": ["one", "two"], "target_size": [9, 5]},
     )
 
 
@@ -62,6 +67,69 @@ def test_the_loss_is_fairseq2s_own_to_the_bit() -> None:
     bag = bag_of(criterion)
     assert torch.equal(criterion(example, bag), own)
     assert bag.get("loss", Mean).compute().item() == pytest.approx(own.item() / 14)
+
+
+def test_a_validation_has_the_losses_of_the_rows_with_a_target_and_the_frames_of_all() -> None:
+    model, example = Model(tiny()), batch()
+    example.example["target_size"] = [9, 0]  # type: ignore[index]
+    logits, layout = model.module(*example.as_source_input())
+    expected = logits.log_softmax(dim=-1)
+    nats = torch.nn.functional.ctc_loss(
+        expected[:1].transpose(0, 1),
+        example.target_seqs[:1],
+        torch.tensor(layout.seq_lens[:1]),
+        torch.tensor([9]),
+        blank=BLANK,
+        reduction="sum",
+    )
+    criterion = CtcCriterion(model)  # type: ignore[arg-type]
+    bag = bag_of(criterion)
+    log_probs = criterion.log_probs(example, bag)
+    assert [len(row) for row in log_probs] == [*layout.seq_lens]
+    torch.testing.assert_close(log_probs[1], expected[1, : layout.seq_lens[1]])
+    assert bag.get("loss", Mean).compute().item() == pytest.approx(nats.item() / 9)
+    losses = criterion.record_rows(torch.tensor([18.0, 7.0]), layout.seq_lens, example, bag)
+    assert losses.tolist() == [18.0, math.inf]
+    example.example["target_size"] = [0, 0]  # type: ignore[index]
+    before = bag.get("loss", Mean).compute()
+    criterion.record_rows(torch.tensor([math.inf, 7.0]), layout.seq_lens, example, bag)
+    assert bag.get("loss", Mean).compute() == before
+
+
+def test_the_first_loss_of_a_run_is_reported_with_chance_and_judged(logged: list[str]) -> None:
+    model, example = Model(tiny()), batch()
+    frames = model_frames(tiny())
+    unit = AsrTrainUnit(CtcCriterion(model), Freezing(AsrConfig()), frames, 32)  # type: ignore[arg-type]
+    bag = MetricBag(CPU)
+    unit.prepare_metric_bag(bag)
+    for step in (1, 1, 2):
+        unit.set_step_nr(step)
+        for _ in range(2):
+            loss, count = unit.process_batch(example, bag)
+            assert count == 2
+    sizes = torch.tensor(frames(np.array([16_000, 12_000])))
+    chance = chance_loss(sizes, example.target_seqs, torch.tensor([9, 5]), 32).item() / 14
+    assert bag.get("chance", Mean).compute().item() == pytest.approx(chance)
+    line = f"First loss: {loss.item() / 14:.3f} nats per character; chance, with 32 symbols"
+    assert logged == 2 * [f"{line}: {chance:.3f}"]
+    model.module.get_parameter("final_proj.weight").data.mul_(1e3)
+    unit.set_step_nr(1)
+    unit.process_batch(example, bag)
+    assert "WARNING: " in logged[-1]
+
+
+def test_each_stage_begins_at_its_first_step_and_is_logged(logged: list[str]) -> None:
+    config, model = AsrConfig(), Model(tiny())
+    config.trainer.freeze_encoder_for_n_steps = 2
+    unit = AsrTrainUnit(CtcCriterion(model), Freezing(config), model_frames(tiny()), 32)  # type: ignore[arg-type]
+    learns = []
+    for step in (1, 2, 3, 4):
+        unit.set_step_nr(step)
+        learns.append(sum(p.numel() for p in model.module.parameters() if p.requires_grad))
+    assert learns == [learns[0]] * 2 + [learns[2]] * 2
+    assert learns[0] < learns[2]
+    parts = (("step 1 on, head", learns[0]), ("step 3 on, all", learns[2]))
+    assert logged == [f"From {part} learns: {count:,} parameters." for part, count in parts]
 
 
 @pytest.mark.parametrize("cause", ["audio", "loss", "weights"])

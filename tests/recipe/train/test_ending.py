@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,13 +19,30 @@ from fairseq2.device import CPU
 from fairseq2.error import OperationalError
 from fairseq2.gang import FakeGang, GangError, Gangs, create_parallel_gangs
 from fairseq2.io import TorchTensorDumper
+from fairseq2.recipe.task import TaskStopException
 
 from danish_asr.base import fairseq2_private
-from danish_asr.base.errors import EXIT_FAILED, RunFailedError
+from danish_asr.base.errors import (
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    EXIT_STOPPED,
+    ConfigError,
+    DanishAsrError,
+    DatasetError,
+    RunError,
+    RunFailedError,
+)
 from danish_asr.base.stops import STOP_SIGNALS
+from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.run.run_directory import FAILED, checkpoint_steps
 from danish_asr.recipe.train.criterion import AsrTrainUnit
-from danish_asr.recipe.train.ending import explained, on_stop_signals
+from danish_asr.recipe.train.ending import (
+    StoppableTask,
+    exit_on_error,
+    explained,
+    noted,
+    on_stop_signals,
+)
 from tests.failing import MESSAGE, run_with_error
 from tests.forks import in_processes
 from tests.running import ROOT, arguments, train
@@ -43,12 +61,6 @@ def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(number)
     assert signal.getsignal(number) is before
-
-
-"""A library whose import takes a minute."""
-
-
-"""A program that takes a while to save."""
 
 
 @pytest.mark.parametrize(
@@ -79,6 +91,95 @@ def test_a_lost_process_is_named(cause: Exception) -> None:
     """TRAPS, training: the others show a traceback, and nobody sees the message of the first."""
     with pytest.raises(RunFailedError, match=FAILED), explained():
         raise OperationalError("A gang operation failed.") from cause
+
+
+def test_a_gpu_without_memory_gets_the_settings_that_help() -> None:
+    with pytest.raises(RunFailedError, match="max_num_elements"), explained():
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+
+def test_the_first_fix_of_a_chain_is_given_and_each_message_once() -> None:
+    disk = OSError(errno.ENOSPC, "No space left on device")
+    disk.__cause__ = OperationalError("failed")
+    with pytest.raises(RunFailedError) as caught, explained():
+        raise OperationalError("failed") from disk
+    lines = str(caught.value).splitlines()
+    assert [line.removeprefix("  because: ") for line in lines[:-1]] == ["failed", str(disk)]
+    with pytest.raises(RunFailedError, match=r"^none$"), explained():
+        raise DatasetError("none")
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (DatasetError("row 7"), "row 7\n"),
+        (ZeroDivisionError("no frames"), "ZeroDivisionError: no frames"),
+        (TaskStopException(), None),
+    ],
+)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_first_process_that_fails_keeps_its_reason_over_that_of_an_earlier_start(
+    tmp_path: Path, error: Exception, kept: str | None, rank: int
+) -> None:
+    file = tmp_path / FAILED
+    file.write_text("earlier")
+    with noted(tmp_path, rank):
+        assert file.exists() == (rank == 1)  # the first process deletes it
+    file.unlink(missing_ok=True)
+    with pytest.raises(type(error)), noted(tmp_path, rank):
+        raise error
+    assert file.exists() == (kept is not None)
+    if kept is not None:
+        assert kept in file.read_text()
+        before = file.read_text()
+        with pytest.raises(ZeroDivisionError), noted(tmp_path, 1):
+            raise ZeroDivisionError("later")
+        assert file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (TaskStopException(), EXIT_STOPPED),
+        (RunError("another run"), EXIT_REFUSED),
+        (ConfigError(["a"]), EXIT_REFUSED),
+        (RunFailedError("nan"), EXIT_FAILED),
+        (ZeroDivisionError(), EXIT_FAILED),
+    ],
+)
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_an_error_has_a_status_and_is_printed_once_if_all_processes_find_it(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    status: int,
+    rank: str,
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", rank)
+    with pytest.raises(SystemExit) as left, exit_on_error():
+        raise error
+    assert left.value.code == status
+    by_all = rank == "1" and isinstance(error, ConfigError)
+    printed = isinstance(error, DanishAsrError) and not by_all
+    assert capsys.readouterr().err == (f"error: {error}\n" if printed else "")
+
+
+class Task(StoppableTask):
+    def run(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize(("minutes", "late"), [(None, False), (1.0, True), (1.1, False)])
+def test_a_run_stops_at_its_time_limit_or_a_request(minutes: float | None, *, late: bool) -> None:
+    watch = SimpleNamespace(get_elapsed_time=lambda: 60.0)
+    context: Any = SimpleNamespace(
+        gangs=create_parallel_gangs(FakeGang(CPU)),
+        resolver=SimpleNamespace(resolve=lambda _: watch),
+    )
+    task = Task(context, TrainerSection(max_wall_minutes=minutes))
+    assert task.must_stop() is late
+    task.request_stop()
+    assert task.must_stop()
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel, create_wav2vec2_asr_model
 
-from danish_asr.recipe.train.learning import OffloadedAdamW
+from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.extension import tiny
+from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW, keep_layers
 from tests.running import (
     TWO_BATCHES,
     changed,
@@ -18,6 +21,77 @@ from tests.running import (
     train_with_two,
     weights,
 )
+
+
+def model() -> Wav2Vec2AsrModel:
+    return create_wav2vec2_asr_model(tiny())
+
+
+def learning(module: Wav2Vec2AsrModel) -> set[str]:
+    """The parts that learn: modules of the model, and encoder layers by number."""
+    names = [name for name, p in module.named_parameters() if p.requires_grad]
+    return {
+        ".".join(name.split(".")[: 3 if name.startswith("encoder.layers") else 2]) for name in names
+    }
+
+
+HEAD_LEARNS = {"final_proj.weight", "final_proj.bias"}
+LAYERS = {f"encoder.layers.{number}" for number in range(3)}
+
+
+@pytest.mark.parametrize(
+    ("section", "step", "learns", "frozen"),
+    [
+        ({}, 1, {*LAYERS, "encoder_frontend.feature_extractor"}, set()),
+        ({"freeze_feature_extractor": True}, 1, LAYERS, {"encoder_frontend.feature_extractor"}),
+        ({"freeze_encoder_for_n_steps": 2}, 2, HEAD_LEARNS, LAYERS),
+        ({"freeze_encoder_for_n_steps": 2}, 3, LAYERS, set()),
+        (
+            {"unfreeze": {0: "head", 4: "top 1"}},
+            5,
+            {"encoder.layers.2", "encoder.layer_norm"},
+            {"encoder.layers.1", "encoder_frontend.feature_extractor"},
+        ),
+        ({"unfreeze": {"0": "head", "0.5 epochs": "all"}}, 5, HEAD_LEARNS, LAYERS),
+        ({"unfreeze": {"0": "head", "0.5 epochs": "all"}}, 6, LAYERS, set()),
+        (
+            {"freeze_encoder_layers": 2},
+            1,
+            {"encoder.layers.2", "encoder.layer_norm"},
+            {"encoder.layers.1", "encoder_frontend.feature_extractor"},
+        ),
+    ],
+)
+def test_what_learns_in_a_step_is_what_the_configuration_says(
+    section: dict[str, Any], step: int, learns: set[str], frozen: set[str]
+) -> None:
+    config, module = AsrConfig(), model()
+    for key, value in section.items():
+        setattr(config.trainer, key, value)
+    freezing = Freezing(config, epoch=10)
+    freezing.begin(freezing.stage(step), module)
+    found = learning(module)
+    assert found >= HEAD_LEARNS | learns
+    assert not found & frozen
+
+
+@pytest.mark.parametrize("pretrained", ["model", "pretrained_encoder"])
+def test_the_convolutions_of_a_pretrained_model_are_frozen_for_good(pretrained: str) -> None:
+    config, module = AsrConfig(), model()
+    getattr(config, pretrained).name = "omniASR"
+    Freezing(config).freeze_permanently(module)
+    assert "encoder_frontend.feature_extractor" not in learning(module)
+    assert learning(module) >= LAYERS
+
+
+def test_a_smaller_encoder_has_the_layers_that_it_keeps_in_their_order() -> None:
+    module = model()
+    layers = list(module.encoder.layers)
+    keep_layers(module, [])
+    assert list(module.encoder.layers) == layers
+    keep_layers(module, [0, 2])
+    assert list(module.encoder.layers) == [layers[0], layers[2]]
+
 
 STAGED = (
     small(num_encoder_layers=3),

@@ -1,25 +1,18 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
-import re
-import shlex
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from types import SimpleNamespace
+from threading import Thread
 
 import pytest
-from typer.testing import CliRunner
 
-from danish_asr.base.config_tree import merge, nested, read_yaml, value_of
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import to_yaml
-from danish_asr.cli.app import app
-from danish_asr.recipe import entry
 from danish_asr.recipe.config.load import load
-from danish_asr.recipe.config.schema import WandbConfig
+from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.entry import Request, read_configuration
-from danish_asr.recipe.train.preflight import recorder_faults, resolve
-from tests.foreign_code import NAME, ForeignCode
-from tests.running import CONFIG, arguments, train
+from danish_asr.recipe.train.preflight import recorder_faults, resolve, with_accumulation
+from tests.running import arguments, train
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -86,10 +79,46 @@ UNUSABLE = [
     ("model.config_overrides={nope: 7}", "model.config_overrides", "nope"),
     ("model.config_overrides={target_vocab_size: 7}", "model.config_overrides", "7"),
     ("trainer.freeze_encoder_layers=2", "trainer.freeze_encoder_layers", "1"),
+    ("trainer.unfreeze={0: head, 2: top 2}", "trainer.unfreeze", "1"),
+    (
+        "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 33}}",
+        *("model.config_overrides", ""),
+    ),
+    ("pretrained_encoder.name=nope", "pretrained_encoder.name", ""),
+    ("decoder.name=nope", "decoder.name", ""),
 ]
 
 
 """An override, and the key and a part of the fault that it causes."""
+
+
+USABLE = (
+    "trainer.freeze_encoder_layers=1",
+    "trainer.unfreeze={0: head, 2: top 1}",
+    "model.keep_layers=[0]",
+)
+
+
+def test_a_run_may_keep_freeze_and_free_all_layers_that_there_are(
+    tmp_path: Path, dataset: Path
+) -> None:
+    assert refused(tmp_path / "run", dataset, *USABLE) == []
+
+
+@pytest.mark.parametrize(
+    ("minutes", "batches"), [(None, 4), (8.0, 4), (8.07, 4), (2.0, 1), (8.1, None), (0.5, None)]
+)
+def test_the_audio_of_a_step_gives_the_batches_of_each_process(
+    minutes: float | None, batches: int | None
+) -> None:
+    config = AsrConfig()
+    config.dataset.asr_task_config.max_num_elements = 960_000  # a minute
+    config.trainer.effective_audio_minutes = minutes
+    if batches is None:
+        with pytest.raises(ConfigError, match=r"trainer\.effective_audio_minutes"):
+            with_accumulation(config, 2)
+    else:
+        assert with_accumulation(config, 2).trainer.grad_accumulation.num_batches == batches
 
 
 @pytest.mark.parametrize(("override", "key", "text"), UNUSABLE)
@@ -130,44 +159,14 @@ def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
     (fault,) = recorder_faults(section)
     assert fault.startswith("common.metric_recorders.wandb.enabled")
     assert "WANDB_MODE=offline" in fault
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert recorder_faults(section) == []
-
-
-CODE = {
-    "dataset.text_profile": NAME,
-    "regime.score_profile": NAME,
-    "decoder.name": NAME,
-    "decoder.config.text_profile": NAME,
-    "dataset.transforms": [{"name": "spec_augment", "probability": 0.5}, {"name": NAME, "x": 1e-5}],
-}
-
-
-@pytest.mark.parametrize("command", ["train", "evaluate"])
-@pytest.mark.parametrize("key", CODE)
-def test_the_configuration_of_a_run_names_no_code_unless_the_user_names_it_again(
-    tmp_path: Path,
-    foreign_code: ForeignCode,
-    monkeypatch: pytest.MonkeyPatch,
-    key: str,
-    command: str,
-) -> None:
-    file = tmp_path / "config.yaml"
-    hotwords = {"decoder": {"name": "beam", "config": {"hotwords": ["ja"]}}}
-    beam = hotwords if key == "decoder.config.text_profile" else {}
-    config = merge(read_yaml(CONFIG), {"dataset": {"name": "tiny"}}, beam, nested(key, CODE[key]))
-    file.write_text(to_yaml(config))
-    run = [command, str(tmp_path)]
-    result = CliRunner().invoke(app, run)
-    assert result.exit_code == 2
-    assert all(text in result.stderr for text in (str(file), f"{key} names code"))
-    assert not foreign_code.ran
-
-    started: list[object] = []
-    recipe = SimpleNamespace(run=lambda _, tree: started.append(value_of(tree, key)))
-    monkeypatch.setattr(entry, "import_module", lambda _: recipe)
-    (again,) = re.findall(r"add (.*)", result.stderr)
-    CliRunner().invoke(app, [*run, *shlex.split(again)], catch_exceptions=False)
-    CliRunner().invoke(app, [*run, "--config", str(file)], catch_exceptions=False)
-    CliRunner().invoke(app, [*run, f"del:{key}"], catch_exceptions=False)
-    assert started == [CODE[key], CODE[key], None]
+    assert recorder_faults(WandbConfig(enabled=False)) == []
+    for variable, value in (("WANDB_MODE", "offline"), ("RANK", "1")):
+        with monkeypatch.context() as patch:
+            patch.setenv(variable, value)
+            assert recorder_faults(section) == []
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:  # it answers 501
+        answers = Thread(target=server.handle_request)
+        answers.start()
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
+        assert recorder_faults(section) == []
+        answers.join()

@@ -1,6 +1,8 @@
 """The checks of a run's numbers, its disk and its tokenizer; what it prints."""
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ from danish_asr.recipe.train.record import (
     check_free_space,
     checkpoint_space,
     sliced_tokenizer,
+    write_environment,
+    write_own_tokenizer,
 )
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
@@ -46,7 +50,45 @@ def test_room_is_for_the_checkpoints_that_are_kept_and_the_one_that_is_written(
     config.regime.keep_last_n_checkpoints = last
     config.regime.keep_best_n_checkpoints = best
     config.regime.keep_checkpoint_every_n_steps = every
-    assert checkpoint_space(tmp_path, nn.Linear(2, 2), config).number == number
+    space = checkpoint_space(None, nn.Linear(2, 2), config)
+    assert (space.number, space.total) == (number, number * 72)  # with two moments of 24 bytes
+    for written in (1, 2):
+        (tmp_path / "checkpoints" / f"step_{written}").mkdir(parents=True)
+    assert checkpoint_space(tmp_path, nn.Linear(2, 2), config).number == max(number - 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("model_only", "moments"), [(False, 4), ("all_but_last", 2), ("all", 0), (True, 0)]
+)
+def test_room_for_the_optimizer_is_for_the_checkpoints_that_hold_it_and_for_what_learns(
+    model_only: bool | str,
+    moments: int,
+) -> None:
+    config, module = AsrConfig(), nn.Linear(2, 2)
+    config.regime.save_model_only = model_only  # type: ignore[assignment]
+    module.bias.requires_grad = False
+    space = checkpoint_space(None, module, config)
+    assert space == (24 + 32, 24, 4, 4 * 24 + moments * 32)
+
+
+def test_each_start_of_a_run_is_added_to_those_before(tmp_path: Path) -> None:
+    for starts in (1, 2):
+        write_environment(tmp_path)
+        assert len(json.loads((tmp_path / "environment.json").read_text())) == starts
+
+
+def test_a_run_that_continues_keeps_its_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("new")
+    resolved: Any = SimpleNamespace(tokenizer_file=tmp_path / "new", config=AsrConfig())
+    own = tmp_path / "checkpoints" / "tokenizer.model"
+    own.parent.mkdir()
+    own.write_text("old")
+    write_own_tokenizer(tmp_path, resolved)
+    assert own.read_text() == "new"
+    own.write_text("old")
+    (tmp_path / "checkpoints" / "step_2").mkdir()
+    write_own_tokenizer(tmp_path, resolved)
+    assert own.read_text() == "old"
 
 
 @pytest.fixture
@@ -99,16 +141,8 @@ def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(r
         average(run, 2)
 
 
-OTHERS = 10_000
-
-
-"""Symbols of other languages."""
-
-
-FIRST = 5
-
-
-"""The symbols before them: control symbols, the unknown one, the space."""
+OTHERS = 10_000  # symbols of other languages
+FIRST = 5  # the symbols before them: control symbols, the unknown one, the space
 
 
 def with_others(tokenizer: bytes) -> bytes:

@@ -1,5 +1,6 @@
 """What validation measures: all rows together, subsets in their shares, values of zero."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +13,14 @@ import torch
 from torch.nn.functional import ctc_loss
 
 from danish_asr.inference.model import load_model
-from danish_asr.metrics import compute_wer
+from danish_asr.metrics import ErrorCounts, compute_wer
+from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.train.validation import ErrorRates, rates_of
+from danish_asr.recipe.run.run_directory import SCORE_TITLES
+from danish_asr.recipe.train.validation import ErrorRates, PatienceStopper, _table, rates_of
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 from tests.running import evaluate, metrics, train
@@ -39,6 +42,46 @@ def test_counts_of_processes_add_up_and_the_worst_dialect_is_one_of_them() -> No
     references, hypotheses = zip(*rows, strict=True)
     assert measured["wer"] == pytest.approx(100 * compute_wer(hypotheses, references))
     assert measured["worst_group_wer"] == measured["wer/dialect/b"] == 100.0
+
+
+def test_the_worst_dialect_has_words_and_a_name() -> None:
+    assert rates_of({"all": ErrorCounts()}).keys() == {"wer", "cer"}
+    unit = ErrorRates(["dialect/a", "dialect/b", "dialect/unknown", "dev"], "raw")
+    unit.update(["en", "", "en", "en"], ["en", "ja", "to", "to"], [[g] for g in unit.groups[1:]])
+    found = rates_of(unit.compute())
+    assert found["worst_group_wer"] == found["wer/dialect/a"] == 0.0
+    assert (found["wer/dialect/unknown"], found["wer/dev"]) == (100.0, 100.0)
+    assert "wer/dialect/c" not in found
+
+
+def test_the_table_has_all_rows_first_and_then_the_worst_groups() -> None:
+    counts = ErrorRates(["a", "b"], "raw")
+    counts.update(["en to", "tre"], ["en to", "fire"], [["a"], ["b"]])
+    lines = [line.split() for line in _table(counts.compute()).splitlines()]
+    assert [line[0] for line in lines] == ["group", "all", "b", "a"]
+    assert lines[1][1:] == ["33.33", "25.00", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("rates", "steps", "stops"),
+    [([50, 60], 9, False), ([50, 60, 61], 9, True), ([50, 60, 61], 3, False)],
+)
+def test_patience_counts_the_validations_of_the_directory_unless_the_run_ends_anyway(
+    tmp_path: Path, rates: list[float], steps: int, *, stops: bool
+) -> None:
+    regime = RegimeSection(num_steps=steps, early_stopping_patience=2)
+    stopper = PatienceStopper(tmp_path, regime)
+    assert not stopper.exhausted
+    rows = [{"Step": step, SCORE_TITLES["wer"]: rate} for step, rate in enumerate(rates, 1)]
+    (tmp_path / "metrics").mkdir()
+    file = tmp_path / "metrics" / "valid.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert stopper.should_stop(3, 0.0) is stops
+    assert (stopper.exhausted, stopper.reason is not None) == (stops, stops)
+    (tmp_path / "checkpoints" / "step_3").mkdir(parents=True)
+    assert PatienceStopper(tmp_path, regime).exhausted is stops
+    (tmp_path / "checkpoints" / "step_3").rename(tmp_path / "checkpoints" / "step_2")
+    assert not PatienceStopper(tmp_path, regime).exhausted  # the third is not saved
 
 
 def test_zero_and_a_missing_hypothesis_are_values() -> None:

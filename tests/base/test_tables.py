@@ -1,0 +1,127 @@
+"""Rows of tables in each of their forms."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from danish_asr.base.errors import SourceError
+from danish_asr.base.tables import (
+    class_name,
+    class_names,
+    printable,
+    read_lines,
+    read_rows,
+    read_valid_rows,
+    suffix_of,
+)
+
+ROWS = [{"id": "1", "text": "ja"}, {"id": "2", "text": "nej, tak"}]
+
+
+def rows_of(folder: Path, name: str, content: bytes) -> list[tuple[int, dict[str, Any] | None]]:
+    """The rows of a file, each with its line."""
+    (folder / name).write_bytes(content)
+    return [(row.line, row.values) for row in read_rows(folder / name, SourceError)]
+
+
+JSON = b'{"id": "1", "text": "ja"}\n\n{"id": "2", "text": "nej, tak"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lines"),
+    [
+        ("a.jsonl", JSON, [1, 3]),
+        ("a.JSONL.gz", gzip.compress(JSON), [1, 3]),
+        ("a.json", b'\n [ {"id": "1", "text": "ja"}, {"id": "2", "text": "nej, tak"}]', [1, 2]),
+        ("a.csv", b'\xef\xbb\xbfid, text\n1,ja\n\n2,"nej, tak"\n', [2, 4]),
+        ("a.csv", b"id;text\n1;ja\n2;nej, tak\n", [2, 3]),
+        ("a.csv", b"id\ttext\n1\tja\n2\tnej, tak\n", [2, 3]),
+        ("a.tsv.gz", gzip.compress(b"id\ttext\n1\tja\n2\tnej, tak\n"), [2, 3]),
+        ("a.trn", b";; a comment\nja (1)\n\nnej, tak (2)\n", [2, 4]),
+    ],
+)
+def test_rows_are_read_with_their_lines(
+    tmp_path: Path, name: str, content: bytes, lines: list[int]
+) -> None:
+    assert rows_of(tmp_path, name, content) == [*zip(lines, ROWS, strict=True)]
+
+
+def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.pq"
+    pq.write_table(pa.Table.from_pylist(ROWS), file)
+    assert [*read_valid_rows(file, SourceError)] == [*enumerate(ROWS, 1)]
+    rows = read_valid_rows(file, SourceError, columns=["id"])
+    assert [*rows] == [(1, {"id": "1"}), (2, {"id": "2"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line"),
+    [
+        ("a.jsonl", b'{"id": 1}\n{"id": \n', 2),
+        ("a.jsonl", b'{"id": 1}\n\n[1]\n', 3),
+        ("a.jsonl", b'{"id": 1}\n{"id": "\xe5"}\n', 2),
+        ("a.csv", b"id,text\n1,a\n2,a,b\n", 3),
+        ("a.trn", b"ja (1)\nja\n", 2),
+        ("a.trn", b"ja (1)\n{ja / nej} (2)\n", 2),
+    ],
+)
+def test_a_malformed_row_has_its_line_and_the_others_are_read(
+    tmp_path: Path, name: str, content: bytes, line: int
+) -> None:
+    (good, _), (bad, values) = rows_of(tmp_path, name, content)
+    assert (good, bad, values) == (line - 1 - (b"\n\n" in content) if line > 2 else 1, line, None)
+    with pytest.raises(SourceError, match=f"{name}:{line}"):
+        list(read_valid_rows(tmp_path / name, SourceError))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", b"id,id\n1,2\n"),
+        ("a.csv", b"\xff\xfei\0d\0"),
+        ("a.csv", b'id,text\n1,"a" b\n'),
+        ("a.csv", b'id,text\n1,"a\nb.wav,c\n2,b"\n'),
+        ("a.csv", b"PK\x03\x04"),
+        ("a.json", b'[{"id": 1},'),
+        ("a.jsonl.gz", gzip.compress(JSON)[:-9]),
+        ("a.parquet", b"PAR1"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_refused_by_name(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    with pytest.raises(SourceError, match=name):
+        rows_of(tmp_path, name, content)
+
+
+def test_a_name_in_trn_has_the_speaker_before_its_first_hyphen_or_underscore(
+    tmp_path: Path,
+) -> None:
+    content = "ja (a%2Db-1_2)\n（ja） (a_b-1)\n(c-1)\n".encode()
+    assert [values for _, values in rows_of(tmp_path, "a.trn", content)] == [
+        {"id": "a-b-1_2", "text": "ja", "speaker_id": "a-b"},
+        {"id": "a_b-1", "text": "(ja)", "speaker_id": "a"},
+        {"id": "c-1", "text": "", "speaker_id": "c"},
+    ]
+
+
+def test_lines_are_text_and_a_suffix_is_that_before_gz(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("å\nø".encode())
+    assert [*read_lines(tmp_path / "a.txt", SourceError)] == ["å\n", "ø"]
+    assert [suffix_of(Path(name)) for name in ("A.CSV", "a.tsv.GZ", "a")] == [".csv", ".tsv", ""]
+
+
+def test_a_class_has_its_name_and_none_has_none() -> None:
+    features = b'{"info": {"features": {"g": {"_type": "ClassLabel", "names": ["f", "m"]}, '
+    features += b'"x": {"_type": "Value"}, "y": [1]}}}'
+    names = class_names({b"huggingface": features})
+    assert names == {"g": ["f", "m"]}
+    assert [class_name(names["g"], value) for value in (0, 1, -1, 2, None)] == [
+        *("f", "m", None, None, None)
+    ]
+    assert class_names({}) == {}
+    assert printable("å\x1b[1m") == "å\\x1b[1m"
