@@ -7,7 +7,6 @@ import shutil
 import tracemalloc
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -95,10 +94,10 @@ def test_the_mean_is_removed_and_a_quiet_window_amplified(level: float, offset: 
     assert not silent.samples.any()
 
 
-def speaking(activity: VoiceActivity, audio: Samples) -> np.integer[Any]:
+def speaking(activity: VoiceActivity, audio: Samples) -> int:
     """In how many chunks of a stream's next audio somebody speaks."""
     blocks = np.split(audio, range(RATE, len(audio), RATE))
-    return np.count_nonzero(np.concatenate([*map(activity, blocks)]) > 0.5)
+    return int(np.count_nonzero(np.concatenate([*map(activity, blocks)]) > 0.5))
 
 
 def test_quiet_speech_is_found_some_time_after_a_loud_noise(speech: Samples) -> None:

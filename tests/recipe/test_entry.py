@@ -91,8 +91,12 @@ def test_keys_are_checked_before_the_recipe_is_imported(
     monkeypatch.setattr(os, "environ", os.environ.copy() | ({allocator: ""} if allocator else {}))
     imported: list[str] = []
     results = Path("eval")
-    module = SimpleNamespace(run=lambda *_: results)
-    monkeypatch.setattr(entry, "import_module", lambda name: imported.append(name) or module)
+
+    def import_module(name: str) -> SimpleNamespace:
+        imported.append(name)
+        return SimpleNamespace(run=lambda *_: results)
+
+    monkeypatch.setattr(entry, "import_module", import_module)
     base = ["dataset.name=d", "model.name=m"] if recipe == entry.TRAIN else []
     request = Request(output_dir=Path("run"), overrides=[*base, *overrides])
     if status:
