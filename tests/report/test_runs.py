@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.cli.app import app
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run_page import report_run
 from danish_asr.report.runs import COMPLETE, STOPPED, Run, find_runs, report_runs
@@ -125,16 +123,6 @@ def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> N
     with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
         report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
     assert (sweep / "a" / name).read_bytes() == before
-
-
-def test_an_option_for_a_list_of_runs_is_refused_for_one_run(tmp_path: Path) -> None:
-    """The option wrote nothing, in silence."""
-    run, table = make_run(tmp_path / "run", {}, []), tmp_path / "runs.csv"
-    result = CliRunner().invoke(app, ["report", str(run), "--csv", str(table)])
-    assert (result.exit_code, "--csv" in result.stderr) == (2, True)
-    assert not (run / "report.html").exists()
-    assert CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(table)]).exit_code == 0
-    assert table.is_file()
 
 
 @pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])
