@@ -10,17 +10,17 @@ from tests.plans import GIB, planned, preset
 @pytest.mark.parametrize(
     ("longest", "rows", "most", "batch"),
     [
-        (None, 0, 400_000, Batch(2, 400_000)),
-        (400_000, 99, 400_000, Batch(2, 400_000)),
+        (None, 0, 500_000, Batch(2, 500_000)),
+        (500_000, 99, 600_000, Batch(2, 500_000)),
         (400_000, 1, 400_000, Batch(1, 400_000)),  # there is only one
-        (340_000, 99, 400_000, Batch(3, 333_333)),  # shorter ones fill the batch better
+        (300_000, 99, 400_000, Batch(4, 250_000)),  # shorter ones fill the batch better
         (None, 0, 2_000_000, Batch(1, 1_000_000)),
     ],
 )
 def test_the_largest_batch_is_that_of_the_longest_rows_or_of_more_shorter_ones(
     longest: int | None, rows: int, most: int, batch: Batch
 ) -> None:
-    task = {"max_audio_len": most, "max_num_elements": 1_000_000}
+    task = {"max_audio_len": most, "max_num_elements": 1_000_000, "num_seqs_multiple_of": 1}
     config = planned({"dataset": {"asr_task_config": task}}).config
     epoch = longest and EpochSize(steps=1, hours=1.0, padding=0.0, longest=longest, rows=rows)
     assert largest_batch(config, epoch or None) == batch

@@ -28,6 +28,7 @@ def test_the_page_of_a_run_has_everything_and_fits_a_phone(tmp_path: Path) -> No
     assert 'href="eval/best/test/report.html"' in text
     assert "split unknown" in text
     assert "best, step 4" in text
+    assert "(greedy)" not in text, "the evaluations do not say how they were decoded"
     assert f"tensorboard --logdir {run}/tb" in text
     assert "<script>alert" not in text
     charts = dict(re.findall(r"<title>(.*?)</title><desc>(.*?)</desc>", text))
@@ -77,6 +78,8 @@ def test_the_page_has_the_numbers_of_the_reports_and_of_the_worst_dialects(tmp_p
         ("GPU memory", "3.0"),
     } <= {*tiles}
     assert "chance 9.2" in text
+    loss, *others = panels(Run(run))
+    assert (loss.logarithmic, loss.noisy, others[0].logarithmic) == (True, True, False)
     charts = {panel.title: panel.curves for panel in panels(Run(run))}
     assert dict(charts["Audio per step"]["audio"]) == {5: 120, 15: 60, 35: 30}
     assert dict(charts["Time per step"]["waiting for data"]) == {5: 100, 15: 50, 35: 25}
@@ -87,6 +90,9 @@ def test_the_page_has_the_numbers_of_the_reports_and_of_the_worst_dialects(tmp_p
     (worst, *_, absent) = dialects_of(Run(run))
     assert worst == ("e", 5.0, 4.5, 6.0, 1.5)
     assert (absent.name, absent.first, absent.last) == ("a", 9.0, 1.0)
+    _lines(run / "metrics" / "train.jsonl", steps[:1])
+    report_run(run, Console(file=io.StringIO()))
+    assert "GPU memory" not in (run / "report.html").read_text(encoding="utf-8")
 
 
 def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_path: Path) -> None:

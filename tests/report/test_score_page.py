@@ -14,10 +14,9 @@ from typer.testing import CliRunner
 from danish_asr.cli.app import app
 from danish_asr.report.score import score_files
 from danish_asr.report.score_page import RateAxis, score_page
-from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
+from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
-from tests.builders import build_dataset
 from tests.hostile import HOSTILE
 from tests.score_rows import prediction, random_rows, write_evaluation
 from tests.shards import utterance, write_shard
@@ -112,14 +111,6 @@ def test_the_axis_ends_at_the_highest_interval_within_four_times_the_overall_rat
         [prediction("a", "et to tre fire", "et to tre fem")], by=["dialect"]
     )
     assert RateAxis(without).ticks[-1] >= 25
-
-
-def test_the_worst_utterances_have_their_audio(tmp_path: Path) -> None:
-    build_dataset(data := tmp_path / "data")
-    row, *_ = read_references(data)
-    values = {key: row[key] for key in ("corpus", "split", "dialect")}
-    text = _score_page([prediction(row["id"], row["reference"], "nej", **values)], data)
-    assert text.count("data:audio/flac") == 1
 
 
 SPEECH = [utterance(number, split="test") for number in range(6)]

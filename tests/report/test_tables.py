@@ -21,6 +21,7 @@ from danish_asr.report.tables import (
     print_table,
     sentence,
     short,
+    summary,
 )
 from danish_asr.scoring.gap import Gap
 from danish_asr.scoring.intervals import Estimate, Interval
@@ -69,6 +70,16 @@ def test_a_table_without_a_terminal_is_not_cut_and_explains_an_interval_that_lac
         ["by", "dialect"]
     ]
     assert (INTERVAL_NOTE in text) is noted
+
+
+def test_a_long_name_is_folded_in_a_terminal_and_its_numbers_are_whole() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=30, force_terminal=True)
+    print_table(light_table(["group", "WER"]), {"": [["a" * 40, "12,345.67"]]}, console)
+    assert "12,345.67" in output.getvalue()
+    assert output.getvalue().count("a") == 40
+    scores = score_predictions(four_rows(), by=["dialect"], rows_in_split=9)
+    assert "4 rows scored of 9" in summary(scores)
 
 
 def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
