@@ -82,17 +82,6 @@ def test_the_command_writes_files_beside_the_audio_and_replaces_none(
     assert (again.exit_code, "--overwrite" in again.stderr) == (0, True)
 
 
-def test_options_that_choose_words_are_refused_where_the_words_are_given(
-    model_directory: Path, speech: Path, tmp_path: Path
-) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text(SENTENCES[0], encoding="utf-8")
-    command = ["transcribe", str(model_directory), str(speech), "--text", str(text)]
-    for option in (["--int8"], ["--lm", "lm"], ["--decoder", "beam"]):
-        result = CliRunner().invoke(app, [*command, *option])
-        assert (result.exit_code, "--text" in result.output) == (2, True)
-
-
 def test_a_text_that_is_hardly_heard_is_written_and_does_not_succeed(
     model_directory: Path, speech: Path, tmp_path: Path
 ) -> None:

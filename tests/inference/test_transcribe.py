@@ -137,8 +137,6 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     assert written["about"]["speakers"] == str(here)
     status, _, report = transcribe("in", "--out", "new", "--speakers", "a.rttm", *FIXED)
     assert (status, "none of" in report, Path("new/a.txt").exists()) == (1, True, False)
-    status, _, report = transcribe(*command, "--speakers", "a.rttm", "--channels", "split")
-    assert (status, "--speakers" in report) == (2, True)
 
 
 def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_next_time(

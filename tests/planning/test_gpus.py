@@ -1,10 +1,51 @@
+from types import SimpleNamespace
+
 import pytest
 
-from danish_asr.planning.gpus import card_of, preset_for
-from tests.plans import planned, preset
+from danish_asr.base.errors import ConfigError
+from danish_asr.planning.gpus import CARDS, Card, card_of, here, preset_for
+from tests.plans import GIB, planned, preset
 
 
 @pytest.mark.parametrize("name", ["12GB", "rtx3090", "a100-40", "a100-80"])
 def test_the_preset_of_a_card_fits_it(name: str) -> None:
     files, _ = preset_for(card_of(name))
     assert planned(preset(*(file.stem for file in files)), card=name).fits
+
+
+@pytest.mark.parametrize(
+    ("gib", "names"),
+    [
+        (None, ["demo"]),
+        (23.4, ["standard", "lean"]),
+        (23.5, ["standard"]),
+        (37.9, ["standard"]),
+        (38, ["standard", "a100"]),
+        (69.9, ["standard", "a100"]),
+        (70, ["standard", "a100-80"]),
+    ],
+)
+def test_the_preset_is_that_of_the_memory(gib: float | None, names: list[str]) -> None:
+    files, reason = preset_for(None if gib is None else Card("a card", gib))
+    assert [file.stem for file in files] == names
+    assert gib is None or f"{gib:.1f}" in reason
+
+
+def test_a_card_is_named_or_has_a_size() -> None:
+    assert card_of("RTX3090") == CARDS["rtx3090"]
+    assert card_of("12.5 GB") == Card("12.5 GB", 12.5 * 0.97)
+    for text in ("12", "GB", "h99", "12GBx"):
+        with pytest.raises(ConfigError, match="h100.*'" + text):
+            card_of(text)
+
+
+@pytest.mark.parametrize(("major", "bfloat16"), [(7, False), (8, True)])
+def test_the_card_of_this_machine_has_its_memory_and_type(
+    monkeypatch: pytest.MonkeyPatch, major: int, bfloat16: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert here() is None
+    card = SimpleNamespace(name="V100", total_memory=32 * GIB, major=major)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: card)
+    assert here() == Card("V100", 32, bfloat16=bfloat16)

@@ -1,6 +1,29 @@
+from typing import Any
+
 import pytest
 
+from danish_asr.planning.memory import CUDA_BYTES, Batch, largest_batch
+from danish_asr.recipe.data.reader import EpochSize
 from tests.plans import GIB, planned, preset
+
+
+@pytest.mark.parametrize(
+    ("longest", "rows", "most", "batch"),
+    [
+        (None, 0, 500_000, Batch(2, 500_000)),
+        (500_000, 99, 600_000, Batch(2, 500_000)),
+        (400_000, 1, 400_000, Batch(1, 400_000)),  # there is only one
+        (300_000, 99, 400_000, Batch(4, 250_000)),  # shorter ones fill the batch better
+        (None, 0, 2_000_000, Batch(1, 1_000_000)),
+    ],
+)
+def test_the_largest_batch_is_that_of_the_longest_rows_or_of_more_shorter_ones(
+    longest: int | None, rows: int, most: int, batch: Batch
+) -> None:
+    task = {"max_audio_len": most, "max_num_elements": 1_000_000, "num_seqs_multiple_of": 1}
+    config = planned({"dataset": {"asr_task_config": task}}).config
+    epoch = longest and EpochSize(steps=1, hours=1.0, padding=0.0, longest=longest, rows=rows)
+    assert largest_batch(config, epoch or None) == batch
 
 
 @pytest.mark.parametrize(
@@ -25,3 +48,36 @@ def test_the_formula_is_near_a_trace_of_the_models_own_code(
         parts.pop(name)
     traced = sum(size for name, size in parts.items() if "assumed" not in name)
     assert gib * 0.99 < traced / GIB < gib * 1.11
+
+
+def test_the_plan_has_the_memory_of_the_published_run() -> None:
+    """1B_v2 on an A100 of 40 GB, 60 s, 1.92M samples in a batch: 96 % reserved at the peak."""
+    task = {"asr_task_config": {"max_audio_len": 960_000, "max_num_elements": 1_920_000}}
+    plan = planned({"model": {"name": "omniASR_CTC_1B_v2"}, "dataset": task}, card="a100-40")
+    assert plan.card
+    assert (plan.total - CUDA_BYTES) / plan.card.gib / GIB == pytest.approx(0.96, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "share"),
+    [
+        ({"optimizer": {"name": "adamw_8bit"}}, "optimizer's moments", 0.254),
+        ({"trainer": {"freeze_encoder_layers": 12}}, "activations, encoder", 0.5),
+        ({"model": {"keep_layers": [*range(0, 24, 2)]}}, "activations, encoder", 0.5),
+        ({"trainer": {"unfreeze": {0: "head", 9: "top 18"}}}, "activations, encoder", 0.75),
+        ({"optimizer": {"name": "adamw_offload"}}, "optimizer's moments", 0),
+    ],
+)
+def test_a_technique_reduces_the_part_that_it_is_for(
+    change: dict[str, Any], part: str, share: float
+) -> None:
+    before, after = planned().memory[part], planned(change).memory.get(part, 0)
+    assert after / before == pytest.approx(share, rel=0.02)
+
+
+def test_fsdp_divides_what_ddp_copies() -> None:
+    ddp, fsdp = (
+        planned({"trainer": {"data_parallelism": name}}, gpus=4).memory for name in ("ddp", "fsdp")
+    )
+    assert fsdp["gradients"] == ddp["gradients"] // 4
+    assert "DDP's buckets of gradients" not in fsdp

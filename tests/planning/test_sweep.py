@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import EXIT_STOPPED, ConfigError
 from danish_asr.planning.sweep import combinations, run_sweep
 from danish_asr.recipe.entry import Request
 from tests.running import CONFIG, arguments, same_weights, train
@@ -50,6 +50,46 @@ def test_a_run_is_named_by_its_values() -> None:
         "lr_0.001__speed_factors_0.9-1.1__train_where_age-5",
     ]
     assert len(runs) == 8
+
+
+@pytest.mark.parametrize(
+    ("statuses", "only", "rates"),
+    [([2, 0], None, ["0.001", "0.002"]), ([2, 2], None, ["0.001", "0.002"]), ([0], 2, ["0.002"])],
+)
+def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_enough(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statuses: list[int],
+    only: int | None,
+    rates: list[str],
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> tuple[int, None]:
+        commands.append(command[3:])
+        return statuses[len(commands) - 1], None
+
+    monkeypatch.setattr("danish_asr.planning.sweep.run_passing_on", run)
+    out = tmp_path / "out"
+    request = Request(output_dir=out, config_files=DEMO, overrides=["common.seed=5"])
+    assert run_sweep(request, [RATES], only=only) is (0 in statuses)
+    common = ["--config", str(DEMO[0]), "common.seed=5"]
+    assert commands == [
+        ["train", str(out / f"lr_{rate}"), *common, f"optimizer.config.lr={rate}"] for rate in rates
+    ]
+
+
+@pytest.mark.parametrize(("status", "received"), [(EXIT_STOPPED, False), (1, True)])
+def test_a_sweep_that_is_stopped_starts_no_other_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, received: bool
+) -> None:
+    answer = "danish_asr.planning.sweep.run_passing_on"
+    monkeypatch.setattr(answer, lambda *_, **__: (status, received))
+    request = Request(output_dir=tmp_path / "out", config_files=DEMO)
+    with pytest.raises(SystemExit) as stop:
+        run_sweep(request, [RATES])
+    assert stop.value.code == EXIT_STOPPED
+    assert len([*(tmp_path / "out").glob("*.log")]) == 1
 
 
 def sweep(out: Path, dataset: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.cli.app import app
 from danish_asr.recipe.run.run_directory import FAILED
 from danish_asr.report.run_page import report_run
-from danish_asr.report.runs import COMPLETE, STOPPED, Run, report_runs
+from danish_asr.report.runs import COMPLETE, STOPPED, Run, find_runs, report_runs
 from tests.foreign_code import NAME, ForeignCode
 from tests.report_runs import _evaluation, _report, make_run
 from tests.score_rows import evaluated
@@ -58,12 +56,32 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
         ["d", "failed", "0/4", "100"],
         ["e", "failed"],
     ]
-    assert "e: failed: lr must be above 0" in lines
+    why = ["c: failed: the disk is full", "d: failed: the loss is NaN"]
+    assert lines[11:14] == [*why, "e: failed: lr must be above 0"]
     with (sweep / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
     speeds = (rows[0]["hours"], rows[0]["audio_hours_per_hour"], rows[1]["hours"])
     assert speeds == ("1.0", "40.0", "")
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
+
+
+def test_a_narrow_terminal_keeps_state_and_scores_and_names_the_columns_left_out(
+    sweep: Path,
+) -> None:
+    output = io.StringIO()
+    report_runs(sweep, console=Console(file=output, force_terminal=True, width=52))
+    assert all(text in output.getvalue() for text in ("test WER %", "49.00", "50.00"))
+    assert ": hours, audio h/h, lr left out" in output.getvalue()
+
+
+def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {}, [90, 80])
+    make_run(tmp_path / ".old" / "hidden", {}, [90])
+    _report(run)
+    (found,) = find_runs(tmp_path)
+    (itself,) = find_runs(run)
+    assert found.name == itself.name == "run"
+    assert itself.step == 4, "the reports have more steps than the validations"
 
 
 def test_a_run_with_edited_predictions_is_listed_and_hides_no_other(sweep: Path) -> None:
@@ -87,14 +105,16 @@ def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: st
 
 
 def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> None:
-    """All were scored with CoRal's rules, which remove every Cyrillic letter."""
-    run = make_run(tmp_path / "run", {"regime": {"score_profile": "plain"}}, [90, 80, 50, 49])
-    _evaluation(run, "test", "так")
+    run = make_run(tmp_path / "run", {"regime": {"score_profile": "raw"}}, [90, 80, 50, 49])
+    _evaluation(run, "test", "JA nej")  # no error under the default profile
     output = io.StringIO()
     report_runs(tmp_path, console=Console(file=output))
-    assert "test WER under profile plain" in output.getvalue()
+    assert "under profile raw" in output.getvalue()
+    assert "50.00" in output.getvalue()
     report_run(run, Console(file=output))
-    assert "text profile plain" in (run / "report.html").read_text(encoding="utf-8")
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "text profile raw" in page
+    assert "<td>50.00</td>" in page
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "metrics/valid.jsonl", "cards/a.yaml"])
@@ -103,16 +123,6 @@ def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> N
     with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
         report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
     assert (sweep / "a" / name).read_bytes() == before
-
-
-def test_an_option_for_a_list_of_runs_is_refused_for_one_run(tmp_path: Path) -> None:
-    """The option wrote nothing, in silence."""
-    run, table = make_run(tmp_path / "run", {}, []), tmp_path / "runs.csv"
-    result = CliRunner().invoke(app, ["report", str(run), "--csv", str(table)])
-    assert (result.exit_code, "--csv" in result.stderr) == (2, True)
-    assert not (run / "report.html").exists()
-    assert CliRunner().invoke(app, ["report", str(tmp_path), "--csv", str(table)]).exit_code == 0
-    assert table.is_file()
 
 
 @pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])

@@ -2,6 +2,7 @@ import io
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,10 @@ from typer.testing import CliRunner
 
 from danish_asr.cli.app import app
 from danish_asr.report.score import score_files
-from danish_asr.report.score_page import score_page
-from danish_asr.scoring.predictions import Prediction, read_references, write_predictions
+from danish_asr.report.score_page import RateAxis, score_page
+from danish_asr.scoring.predictions import Prediction, write_predictions
 from danish_asr.scoring.scores import score_predictions
 from tests.browser import WIDTH, in_browser, needs_browser
-from tests.builders import build_dataset
 from tests.hostile import HOSTILE
 from tests.score_rows import prediction, random_rows, write_evaluation
 from tests.shards import utterance, write_shard
@@ -74,12 +74,43 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
     assert in_browser(page, WIDTH, width=390) <= 390
 
 
-def test_the_worst_utterances_have_their_audio(tmp_path: Path) -> None:
-    build_dataset(data := tmp_path / "data")
-    row, *_ = read_references(data)
-    values = {key: row[key] for key in ("corpus", "split", "dialect")}
-    text = _score_page([prediction(row["id"], row["reference"], "nej", **values)], data)
-    assert text.count("data:audio/flac") == 1
+def _numbered(dialect: str, words: int, errors: int, speakers: int = 10) -> list[Prediction]:
+    """Rows of ``words`` words, of which ``errors`` are wrong; the speakers differ a little."""
+    rows = []
+    for number in range(speakers):
+        wrong = ["x"] * (errors + number % 2)
+        said = " ".join([*wrong, *["ord"] * (words - len(wrong))])
+        name = f"{dialect}-{number}"
+        text = " ".join(["ord"] * words)
+        rows.append(prediction(name, text, said, dialect=dialect, speaker_id=name))
+    return rows
+
+
+def test_groups_stand_worst_first_bands_by_size_and_those_without_an_interval_last() -> None:
+    rows = [*_numbered("good", 40, 1), *_numbered("bad", 40, 9), *_numbered("worse", 40, 39, 1)]
+    rows += [prediction("none", "øh", "ja", dialect="no words", speaker_id="n")]
+    rows = [replace(row, duration=16.0 if row.dialect == "bad" else 2.0) for row in rows]
+    scores = score_predictions(rows, by=["dialect", "duration"])
+    text = score_page(scores, Path("p.jsonl")).html
+    headings = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', text)
+    assert headings == ["bad", "good", "worse", "no words", "2–4 s", "10–20 s"]
+
+
+def test_the_axis_ends_at_the_highest_interval_within_four_times_the_overall_rate() -> None:
+    rows = [*_numbered("usual", 400, 40, 40), *_numbered("far", 10, 8)]
+    scores = score_predictions(rows, by=["dialect"])
+    axis, overall = RateAxis(scores), 100 * scores.overall.wer.value
+    assert overall < axis.ticks[-1] < 4 * overall + 10
+    assert (axis.beyond(0.8), axis.beyond(scores.overall.wer.value)) == (True, False)
+    assert (axis.x(0), axis.x(axis.ticks[-1] / 100), axis.x(9)) == (10, 190, 190)
+    near = RateAxis(
+        score_predictions([*_numbered("usual", 40, 4), *_numbered("b", 40, 8)], by=["dialect"])
+    )
+    assert near.ticks[-1] >= 21, "the interval of b ends there"
+    without = score_predictions(
+        [prediction("a", "et to tre fire", "et to tre fem")], by=["dialect"]
+    )
+    assert RateAxis(without).ticks[-1] >= 25
 
 
 SPEECH = [utterance(number, split="test") for number in range(6)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from math import nan
+from math import isnan, nan
 from os.path import relpath
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -182,4 +182,4 @@ def dialects_of(run: Run) -> list[_Dialect]:
             name = key.removeprefix(_DIALECT)
             cer = best.get(f"cer/dialect/{name}", nan)
             dialects.append(_Dialect(name, rates[0], best.get(key, nan), rates[-1], cer))
-    return sorted(dialects, key=lambda dialect: -dialect.best)
+    return sorted(dialects, key=lambda dialect: (isnan(dialect.best), -dialect.best))

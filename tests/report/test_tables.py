@@ -1,0 +1,106 @@
+"""Numbers in words, and tables in the terminal."""
+
+import io
+from dataclasses import replace
+from math import nan
+
+import pytest
+from rich.console import Console
+
+from danish_asr.report.tables import (
+    INTERVAL_NOTE,
+    bounds,
+    fitting,
+    gap_sentence,
+    grouping_title,
+    in_grouping,
+    interval_of,
+    light_table,
+    p_value,
+    percent,
+    print_table,
+    sentence,
+    short,
+    summary,
+)
+from danish_asr.scoring.gap import Gap
+from danish_asr.scoring.intervals import Estimate, Interval
+from danish_asr.scoring.scores import score_predictions
+from tests.score_rows import four_rows
+
+
+def test_rates_and_p_values_have_few_digits_and_none_is_no_number() -> None:
+    assert [percent(rate) for rate in (0.12345, -0.5, nan)] == ["12.35", "-50.00", "–"]
+    assert percent(0.5, "+") == "+50.00"
+    assert bounds(Interval(0.1, 0.25)) == "10.00 to 25.00"
+    assert bounds(Interval(-0.1, 0.25), "+") == "-10.00 to +25.00"
+    assert [p_value(p) for p in (0.5, 1e-4, 9e-5, nan)] == ["0.5000", "0.0001", "<0.0001", ""]
+
+
+def test_an_own_interval_a_pooled_one_and_none_are_told_apart() -> None:
+    group = score_predictions(four_rows(), by=["dialect"]).overall
+    own = replace(group, wer=Estimate(0.2, Interval(0.1, 0.3)))
+    pooled = replace(group, wer=Estimate(0.2), wer_pooled=Interval(0.1, 0.3))
+    none = replace(group, wer=Estimate(0.2))
+    said = [interval_of(one) for one in (own, pooled, none)]
+    assert said == ["10.00 to 30.00", "≈ 10.00 to 30.00", "not resolvable"]
+
+
+@pytest.mark.parametrize(
+    ("width", "fixed", "number"), [(None, 1, 4), (16, 1, 4), (15, 1, 3), (10, 1, 2), (4, 2, 2)]
+)
+def test_columns_fit_a_terminal_beside_those_that_are_always_shown(
+    width: int | None, fixed: int, number: int
+) -> None:
+    columns = [("ab", "a"), ("c", "cc"), ("d", "ddd"), ("e", "eee")]
+    console = Console(file=io.StringIO(), width=width or 5, force_terminal=width is not None)
+    assert fitting(columns, fixed, console) == columns[:number]
+
+
+@pytest.mark.parametrize(("cell", "noted"), [("not resolvable", True), ("1.00 to 2.00", False)])
+def test_a_table_without_a_terminal_is_not_cut_and_explains_an_interval_that_lacks(
+    cell: str, noted: bool
+) -> None:
+    output = io.StringIO()
+    lines = {"": [["all", "1"]], "dialect": [["[x] " + "long " * 30, cell]]}
+    print_table(light_table(["group", "WER"]), lines, Console(file=output, width=20))
+    text = output.getvalue()
+    assert f"[x] {'long ' * 30}" in text
+    assert [line.split() for line in text.splitlines() if line.startswith("by")] == [
+        ["by", "dialect"]
+    ]
+    assert (INTERVAL_NOTE in text) is noted
+
+
+def test_a_long_name_is_folded_in_a_terminal_and_its_numbers_are_whole() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=30, force_terminal=True)
+    print_table(light_table(["group", "WER"]), {"": [["a" * 40, "12,345.67"]]}, console)
+    assert "12,345.67" in output.getvalue()
+    assert output.getvalue().count("a") == 40
+    scores = score_predictions(four_rows(), by=["dialect"], rows_in_split=9)
+    assert "4 rows scored of 9" in summary(scores)
+
+
+def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
+    assert grouping_title("age_group,gender") == "by age group and gender"
+    assert in_grouping("age_group", "50+") == "age group: 50+"
+    assert in_grouping("", "all") == "all"
+    assert sentence("by dialect of Fyn") == "By dialect of Fyn"
+    assert (short("abc", 3), short("abcd", 3), short(None)) == ("abc", "abc…", "")
+
+
+@pytest.mark.parametrize(
+    ("p", "groups", "verdict", "adjusted"),
+    [(0.01, 3, "groups differ", True), (0.2, 2, "no groups differ", False)],
+)
+def test_a_gap_names_the_worse_group_first_and_whether_chance_explains_it(
+    p: float, groups: int, verdict: str, adjusted: bool
+) -> None:
+    gap = Gap("Bornholmsk", "Fynsk", groups, 0.125, Interval(-0.01, 0.25), p)
+    said = gap_sentence("dialect", gap)
+    assert said.startswith(f"by dialect: {verdict}")
+    assert f"of {groups} that" in said
+    assert "Bornholmsk is 12.50 points above Fynsk (95 % interval -1.00 to 25.00" in said
+    assert ("adjusted" in said) is adjusted
+    assert not gap_sentence("dialect", None)
