@@ -35,12 +35,12 @@ JSON = b'{"id": "1", "text": "ja"}\n\n{"id": "2", "text": "nej, tak"}\n'
     ("name", "content", "lines"),
     [
         ("a.jsonl", JSON, [1, 3]),
-        ("a.JSONL.gz", gzip.compress(JSON), [1, 3]),
+        ("a.JSONL.gz", gzip.compress(JSON, mtime=0), [1, 3]),
         ("a.json", b'\n [ {"id": "1", "text": "ja"}, {"id": "2", "text": "nej, tak"}]', [1, 2]),
         ("a.csv", b'\xef\xbb\xbfid, text\n1,ja\n\n2,"nej, tak"\n', [2, 4]),
         ("a.csv", b"id;text\n1;ja\n2;nej, tak\n", [2, 3]),
         ("a.csv", b"id\ttext\n1\tja\n2\tnej, tak\n", [2, 3]),
-        ("a.tsv.gz", gzip.compress(b"id\ttext\n1\tja\n2\tnej, tak\n"), [2, 3]),
+        ("a.tsv.gz", gzip.compress(b"id\ttext\n1\tja\n2\tnej, tak\n", mtime=0), [2, 3]),
         ("a.trn", b";; a comment\nja (1)\n\nnej, tak (2)\n", [2, 4]),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_malformed_row_has_its_line_and_the_others_are_read(
         ("a.csv", b'id,text\n1,"a\nb.wav,c\n2,b"\n'),
         ("a.csv", b"PK\x03\x04"),
         ("a.json", b'[{"id": 1},'),
-        ("a.jsonl.gz", gzip.compress(JSON)[:-9]),
+        ("a.jsonl.gz", gzip.compress(JSON, mtime=0)[:-9]),
         ("a.parquet", b"PAR1"),
     ],
 )
