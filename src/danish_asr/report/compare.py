@@ -154,7 +154,7 @@ def compare_files(
     choices = choices_of(path for own in runs.values() for path in own)
     files = [Path(file) for own in runs.values() for file in sources_of([*own])]
     of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS)
-    refuse_overwriting(of_ends.values(), inputs_of(files, dataset))
+    refuse_overwriting(of_ends.values(), inputs_of(files, dataset, choices))
     comparison = compare(runs, dataset=dataset, **options)
     for end, path in of_ends.items():
         if end == ".json":

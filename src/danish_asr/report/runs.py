@@ -188,7 +188,8 @@ class Run:
         own_decoder = self.config.get("decoder.name") or DecoderSection.name
         expected = (own_decoder, BEST)
         is_expected = (taken.decoder, taken.about.get("checkpoint")) == expected
-        return not is_expected or bool(self.choice.others or self.choice.broken)
+        is_old = self.choice.newer_best is not None
+        return not is_expected or is_old or bool(self.choice.others or self.choice.broken)
 
     def line(self) -> dict[str, Any]:
         """Return what a table for programs has of the run."""

@@ -26,7 +26,12 @@ from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.corpus.shards import content_of, share_people_of
 from danish_asr.metrics import Denominator, align_words, split_words
 from danish_asr.recipe.run.evaluations import Choice, choice_of, evaluation_of, predictions_of
-from danish_asr.recipe.run.run_directory import EVALUATION, PREDICTIONS, SHARE_PEOPLE
+from danish_asr.recipe.run.run_directory import (
+    EVALUATION,
+    PREDICTIONS,
+    SHARE_PEOPLE,
+    files_of_run,
+)
 from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.report.tables import (
     POOLED_NOTE,
@@ -213,7 +218,7 @@ def score_files(
     files = [*map(Path, sources_of([*paths]))]
     chosen = default_outputs(files) if outputs is None else outputs
     of_ends = outputs_by_end(chosen, SCORE_OUTPUTS)
-    refuse_overwriting(_written(of_ends), inputs_of(files, dataset))
+    refuse_overwriting(_written(of_ends), inputs_of(files, dataset, choices))
     status = console.status(f"scoring {escape(str(files[0]))}")
     with status if console.is_terminal else nullcontext():
         groupings = dict.fromkeys([*by, *BANDS])
@@ -265,12 +270,14 @@ def default_outputs(files: Sequence[Path]) -> list[Path]:
     return [file.with_name(f"{prefix}{name}") for name in ("scores.json", "report.html")]
 
 
-def inputs_of(files: Iterable[Path], dataset: AnyPath | None) -> list[Path]:
-    """Return all that is read with predictions files: their evaluations, and the datasets.
+def inputs_of(
+    files: Iterable[Path], dataset: AnyPath | None, choices: Iterable[Choice] = ()
+) -> list[Path]:
+    """Return all that is read with predictions files: their evaluations, runs and the datasets.
 
     Raises what `about_of` does.
     """
-    inputs: list[Path] = []
+    inputs = [path for choice in choices for path in files_of_run(choice.run)]
     for file in files:
         inputs += [file, file.parent / EVALUATION]
         evaluated = about_of(file).get("dataset_root")

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from danish_asr import compare, score
-from danish_asr.base.errors import PredictionsError
+from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.recipe.run.evaluations import (
     choose_test,
     evaluation_of,
@@ -17,6 +17,7 @@ from danish_asr.recipe.run.evaluations import (
     predictions_of,
 )
 from danish_asr.report.compare import compare_files
+from danish_asr.report.score import score_files
 from tests.score_rows import evaluated, run_with_decoder
 
 BEAM = {"name": "beam", "config": {"lm": "lm"}}
@@ -149,3 +150,32 @@ def test_a_comparison_names_the_evaluations_of_its_runs_first(tmp_path: Path) ->
     assert choices == [choose_test(run).to_dict() for run in runs.values()]
     assert all(choice["taken"] in line for line, choice in zip(lines, choices, strict=False))
     assert {*comparison.rows} == {choice["taken"] for choice in choices}
+
+
+def test_an_evaluation_of_an_earlier_best_checkpoint_is_said_to_be_old(tmp_path: Path) -> None:
+    run = run_with_decoder(tmp_path / "run")
+    evaluated(run, "best/test")  # of step 4
+    for step, rate in ((4, -50.0), (6, -40.0)):
+        (run / "checkpoints" / f"step_{step}").mkdir(parents=True)
+        scores = run / "checkpoints" / "scores"
+        scores.mkdir(exist_ok=True)
+        (scores / f"step_{step}.txt").write_text(str(rate))
+        newer = None if step == 4 else step
+        choice = choose_test(run)
+        assert choice.newer_best == newer
+        assert ("evaluate again" in choice.in_words()) == (newer is not None)
+
+
+def test_neither_scores_nor_a_comparison_replace_a_file_of_a_run(tmp_path: Path) -> None:
+    run = run_with_decoder(tmp_path / "run")
+    evaluated(run, "best/test")
+    record = run / "environment.json"
+    record.write_text("[]")
+    console = Console(file=io.StringIO())
+    for write in (
+        lambda: score_files([run], outputs=[record], console=console),
+        lambda: compare_files({"a": [run], "b": [run]}, outputs=[record], console=console),
+    ):
+        with pytest.raises(ConfigError, match=r"environment\.json"):
+            write()
+    assert record.read_text() == "[]"

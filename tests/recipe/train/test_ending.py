@@ -161,7 +161,8 @@ def test_an_error_has_a_status_and_is_printed_once_if_all_processes_find_it(
     assert left.value.code == status
     by_all = rank == "1" and isinstance(error, ConfigError)
     printed = isinstance(error, DanishAsrError) and not by_all
-    assert capsys.readouterr().err == (f"error: {error}\n" if printed else "")
+    # The log prints too, if an earlier run of this process has configured it.
+    assert capsys.readouterr().err.count(f"error: {error}\n") == int(printed)
 
 
 class Task(StoppableTask):

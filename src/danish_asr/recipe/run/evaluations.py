@@ -18,6 +18,7 @@ from danish_asr.recipe.run.run_directory import (
     EVALUATION,
     PREDICTIONS,
     PREDICTIONS_SHA256,
+    best_step,
 )
 
 BEST: Final = "best"
@@ -80,9 +81,19 @@ class Choice(NamedTuple):
     others: Sequence[Evaluation]  # that are of the test split too
     broken: Sequence[Evaluation]  # that may be
 
+    @property
+    def newer_best(self) -> int | None:
+        """The step of the run's best checkpoint, if an earlier best one was evaluated."""
+        best = best_step(self.run)
+        if self.taken.about.get("checkpoint") != BEST or best == self.taken.about.get("step"):
+            return None
+        return best
+
     def in_words(self) -> str:
         """Return what was taken, and how to choose another."""
         line = f"evaluation of {self.run}: {_named(self.taken)}"
+        if self.newer_best is not None:
+            line += f"; the best checkpoint is now step {self.newer_best}: evaluate again"
         if self.others:
             line += f"; to take another, name its path: {', '.join(map(_named, self.others))}"
         for one in self.broken:
