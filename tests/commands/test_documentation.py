@@ -172,3 +172,12 @@ def test_each_key_command_and_file_of_the_guides_table_exists() -> None:
         assert (ROOT / file).is_file(), file
     for module in re.findall(r"`python -m ([\w.]+)`", text):
         assert find_spec(module), module
+
+
+def test_each_test_of_the_table_of_traps_exists() -> None:
+    text = (ROOT / "docs" / "background" / "traps.tsv").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z0-9_]+/)*test_\w+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 40
+    for file, test in named:
+        content = (ROOT / "tests" / file).read_text(encoding="utf-8")
+        assert f"def {test}" in content, f"{file}::{test}"
