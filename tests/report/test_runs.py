@@ -194,3 +194,18 @@ def test_a_run_whose_profile_is_code_is_shown_without_its_scores(
         (row,) = csv.DictReader(file)
     assert (row["dev"], row["test_wer"]) == ("49", "")
     assert not foreign_code.ran
+
+
+def test_a_test_score_of_an_earlier_best_checkpoint_is_said_to_be_old(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", {}, [9, 8, 7, 6])
+    evaluated(run, "best/test")  # of step 4
+    scores = run / "checkpoints" / "scores"
+    scores.mkdir(parents=True, exist_ok=True)
+    said = []
+    for step in (4, 6):
+        (run / "checkpoints" / f"step_{step}").mkdir(exist_ok=True)
+        (scores / f"step_{step}.txt").write_text(str(step - 100.0))
+        output = io.StringIO()
+        report_runs(tmp_path, console=Console(file=output, width=500))
+        said.append("best checkpoint is now step 6" in output.getvalue())
+    assert said == [False, True]

@@ -75,7 +75,7 @@ def check_faults(root: Path, result: Verification) -> None:
     """Raise `DatasetError` with all faults if there are any."""
     if result.faults:
         lines = "\n  - ".join([f"{root}: faults: {len(result.faults):,}", *result.faults])
-        advice = "convert the dataset again"
+        advice = "where a fault does not say what to do, convert the dataset again"
         if result.leaks:
             advice += (
                 " with --split-by-speaker, --drop-shared-sentences or --without; or accept what "
