@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.audio import AudioError, decode
+from danish_asr.base.audio import decode
+from danish_asr.base.errors import AudioError
 from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.rows import Audio, table_of

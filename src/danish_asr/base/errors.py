@@ -30,6 +30,10 @@ class DanishAsrError(Exception):
         return Exception.__new__, (type(self), *self.args), self.__dict__
 
 
+class AudioError(Exception):
+    """An utterance's audio cannot be used; the message is its reason in the ledger."""
+
+
 class SourceError(DanishAsrError):
     """A corpus source cannot be read."""
 

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr.base.audio import AudioError
-from danish_asr.base.errors import SourceError
+from danish_asr.base.errors import AudioError, SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import read_valid_rows
 from danish_asr.corpus import COLUMNS, DANISH, ConvertOptions, people

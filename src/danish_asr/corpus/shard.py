@@ -6,12 +6,13 @@ The record is written last, so it marks the shards as finished.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from math import log10
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import (
-    SLACK,
-    AudioError,
-    LastRecording,
-    decode,
-    decode_from,
-    encode_flac,
-    resampled,
-)
+from danish_asr.base.audio import Recording, encode_flac, resampled
+from danish_asr.base.decoders import SLACK
+from danish_asr.base.errors import AudioError
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.schema import (
     ROW_GROUP_BYTES,
@@ -38,7 +33,7 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import DANISH, ConvertOptions
-from danish_asr.corpus.rows import Audio, Fetch
+from danish_asr.corpus.rows import Fetch
 from danish_asr.text.profiles import normalizer
 
 _REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
@@ -67,8 +62,8 @@ _FRAMES_PER_SECOND: Final = 100
 LEFT_OUT: Final = "seconds of sound after the given end"
 """A reason to suspect an utterance, more than `SLACK`."""
 
-_LAST: Final = LastRecording()
-"""Of this process: neighbouring tasks read on in one long recording."""
+FILLED: Final = "seconds of silence in a gap of the file"
+"""A reason to suspect an utterance: its container has no sound there."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +107,13 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
     profiles = [normalizer(name) for name in text_profiles(options.language)]
     characters = set[str]()
     shards: dict[tuple[str, str], _Shard] = {}
-    recordings = iter(fetch(task.rows.filter(pc.is_null(task.rows["refused"]))))
     with ExitStack() as files:
-        for row in task.rows.to_pylist():
-            audio = None if row["refused"] else next(recordings)
-            try:
-                written, findings, rate = to_row(row, audio, options)
-            except AudioError as error:
+        for row, outcome in _in_their_order(task.rows, fetch, options):
+            if isinstance(outcome, AudioError):
                 about = {name: row[name] for name in ("corpus", "row", "id", "dialect")}
-                record.dropped.append(about | {"source": row["file"], "reason": str(error)})
+                record.dropped.append(about | {"source": row["file"], "reason": str(outcome)})
                 continue
+            written, findings, rate = outcome
             text, partition = written["text"], (row["corpus"], row["split"])
             for reason, value in findings.items():
                 about = {name: row[name] for name in ("corpus", "split", "id", "dialect")}
@@ -138,6 +130,55 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
     record.characters = "".join(sorted(characters))
     publish_text(record_path(root, task.number), json.dumps(asdict(record), ensure_ascii=False))
     return record
+
+
+Outcome: TypeAlias = "tuple[dict[str, Any], dict[str, float], int] | AudioError"
+"""A row of `UTTERANCE_SCHEMA`, the reasons to suspect it and its rate; or why there is none."""
+
+
+def _in_their_order(
+    rows: pa.Table, fetch: Fetch, options: ConvertOptions
+) -> Iterator[tuple[dict[str, Any], Outcome]]:
+    """Yield each row with what it becomes.
+
+    The parts of a recording are read in the order of their starts, whatever that of the rows.
+    """
+    audio = iter(fetch(rows.filter(pc.is_null(rows["refused"]))))
+    pairs: Iterable[tuple[dict[str, Any], Any]] = (
+        (row, None if row["refused"] else next(audio)) for row in rows.to_pylist()
+    )
+    for are_files, group in groupby(pairs, key=lambda pair: isinstance(pair[1], Path)):
+        if are_files:
+            yield from _of_files([*group], options)
+            continue
+        for row, own in group:  # one by one, as each is in memory
+            yield row, _outcome(row, own, options)
+
+
+def _of_files(
+    pairs: Sequence[tuple[dict[str, Any], Any]], options: ConvertOptions
+) -> Iterator[tuple[dict[str, Any], Outcome]]:
+    order = sorted(range(len(pairs)), key=lambda n: (pairs[n][1], pairs[n][0]["start"]))
+    waiting, following = dict[int, Outcome](), 0
+    for path, numbers in groupby(order, key=lambda n: pairs[n][1]):
+        with Recording(path) as recording:
+            for number in numbers:
+                waiting[number] = _outcome(pairs[number][0], recording, options)
+                while following in waiting:
+                    yield pairs[following][0], waiting.pop(following)
+                    following += 1
+
+
+def _outcome(
+    row: Mapping[str, Any], audio: bytes | Recording | AudioError | None, options: ConvertOptions
+) -> Outcome:
+    try:
+        if not isinstance(audio, bytes):
+            return to_row(row, audio, options)
+        with Recording(audio) as recording:
+            return to_row(row, recording if audio else None, options)
+    except AudioError as error:
+        return error
 
 
 def read_record(root: Path, task: Task) -> Record | None:
@@ -188,7 +229,7 @@ class _Shard:
 
 
 def to_row(
-    row: Mapping[str, Any], audio: Audio, options: ConvertOptions
+    row: Mapping[str, Any], audio: Recording | AudioError | None, options: ConvertOptions
 ) -> tuple[dict[str, Any], dict[str, float], int]:
     """A row of `UTTERANCE_SCHEMA`, the reasons to suspect it, and the rate of its source.
 
@@ -201,23 +242,18 @@ def to_row(
     findings = oddities(text, in_train=row["split"] == "train")
     if isinstance(audio, AudioError):
         raise audio
-    if not audio:
+    if audio is None:
         raise AudioError("no audio")
     channel = row["channel"] or options.channel
     with uninterrupted():
-        mono, rate = decode(
-            audio,
-            start=row["start"],
-            seconds=row["seconds"],
-            max_seconds=options.max_seconds,
-            channel=channel,
-            last=_LAST,
-        )
+        start, seconds = row["start"], row["seconds"]
+        mono, rate = audio.part(start, seconds, max_seconds=options.max_seconds, channel=channel)
         mono = resampled(mono, rate)
         findings.update(examine(mono, text))
-        if row["alone"] and row["seconds"] is not None:
-            rest = decode_from(audio, row["start"] + row["seconds"], channel=channel, last=_LAST)
-            findings.update(examine_rest(rest, mono))
+        if audio.filled:
+            findings[FILLED] = audio.filled
+        if row["alone"] and seconds is not None:
+            findings.update(examine_rest(audio.rest(start + seconds, channel), mono))
         flac = encode_flac(mono)
     written = {
         "id": row["id"],

@@ -25,13 +25,13 @@ from danish_asr import __version__
 from danish_asr.base.errors import DanishAsrError, MissingExtraError, RunError
 from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.sound import open_sound
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.hugging_face import SILENT, write_hugging_face
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
-from danish_asr.inference.sound import open_sound
 from danish_asr.recipe.run.run_directory import files_of_model
 from danish_asr.text.profiles import PROFILES
 

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
 from danish_asr.base.files import publish_text, refuse_overwriting, take
+from danish_asr.base.sound import ShowProgress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.decoding.transcript import divide
 from danish_asr.inference.loose_text import (
@@ -35,7 +36,6 @@ from danish_asr.inference.loose_text import (
 )
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
-from danish_asr.inference.sound import ShowProgress
 from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
 
 RECORDINGS: Final = "recordings"

@@ -23,6 +23,7 @@ from rich.console import Console
 from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError, SourceError
+from danish_asr.base.sound import ShowProgress, open_sound
 from danish_asr.base.tables import read_lines
 from danish_asr.corpus.sources.timed import chosen_tiers
 from danish_asr.corpus.sources.timed_files import (
@@ -36,7 +37,6 @@ from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.beam import symbols
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.model import Model
-from danish_asr.inference.sound import ShowProgress, open_sound
 from danish_asr.text.numerals import spell_numerals
 from danish_asr.text.profiles import normalizer, profile_in
 

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
+from danish_asr.base.sound import Audio, ShowProgress, Sound, open_sound
 from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.decoders import BEAM, GREEDY, decode, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.inference.sound import Audio, ShowProgress, Sound, open_sound
 from danish_asr.inference.windows import Cutter, VoiceActivity, Window
 from danish_asr.recipe.models.cards import OpenModel, open_model
 from danish_asr.recipe.models.trained import TrainedModel

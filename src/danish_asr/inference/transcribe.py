@@ -19,11 +19,11 @@ from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import publish_text, refuse_overwriting
+from danish_asr.base.sound import Audio, ShowProgress
 from danish_asr.decoding.ngram import files_beside
 from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
-from danish_asr.inference.sound import Audio, ShowProgress
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run_directory import check_model, files_of_model
 

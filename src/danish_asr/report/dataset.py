@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import AudioError, decode, to_flac
+from danish_asr.base.audio import decode, to_flac
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
 from danish_asr.corpus.people import persons_of
 from danish_asr.corpus.shards import find_shards, share_people_of

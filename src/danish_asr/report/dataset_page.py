@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from rich.console import Console
 
-from danish_asr.base.audio import AudioError
-from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.base.errors import AudioError, ConfigError, DatasetError
 from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of
 from danish_asr.base.schema import (
     FLAC_MD5,

@@ -8,7 +8,7 @@ from unicodedata import normalize
 import pyarrow as pa
 import pytest
 
-from danish_asr.base.audio import AudioError
+from danish_asr.base.errors import AudioError
 from danish_asr.corpus.sources.recordings import (
     fetch_files,
     find_recording,

@@ -12,7 +12,7 @@ from unicodedata import normalize
 
 import pyarrow as pa
 
-from danish_asr.base.audio import AudioError
+from danish_asr.base.errors import AudioError
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, version_of, walk
 from danish_asr.corpus.rows import Audio, of_each
 

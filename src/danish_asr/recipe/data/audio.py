@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.base import audio
-from danish_asr.base.errors import DatasetError
+from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
 
 _OPEN_FILES: Final = 128
@@ -136,7 +136,7 @@ def decode(encoded: bytes, out: NDArray[np.float32]) -> None:
     """
     try:
         waveform, rate = audio.decode(encoded, out=out)
-    except audio.AudioError as error:
+    except AudioError as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
     if rate != SAMPLE_RATE:
         raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")

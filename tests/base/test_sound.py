@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from danish_asr.base.errors import TranscriptionError
-from danish_asr.inference.sound import Audio, Sound, open_sound
+from danish_asr.base.sound import Audio, Sound, open_sound
 from tests.builders import encode, tone
 
 RATE = 16_000
@@ -45,8 +46,25 @@ def test_paths_bytes_and_arrays_give_the_same(tmp_path: Path) -> None:
         assert (sound.seconds, sound.total, sound.channels, sound.file) == (21, 21, 1, file)
     with open_sound(path) as sound:
         assert [len(block) for block in sound] == [10 * RATE, 10 * RATE, RATE]
-    integers = np.rint(wave * 32768).astype(np.int16)
-    assert np.allclose(heard(integers, rate=RATE)[0], wave, atol=1 / 32768)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["u1", "i1", "i2", "u2", "i4", "i8", "f2", "f4", "f8", ">f4", ">i2"]
+)
+def test_an_array_of_any_type_and_shape_is_heard_as_its_floats(dtype: str) -> None:
+    both, kind = np.stack([noise(0), noise(1)]), np.dtype(dtype)
+    array = both.astype(dtype)
+    if kind.kind in "iu":
+        half = 2.0 ** (8 * kind.itemsize - 1)
+        array = np.rint(both * half + (half if kind.kind == "u" else 0)).astype(dtype)
+    step = {1: 1 / 128, 2: 1 / 2_000}.get(kind.itemsize, 1e-4)
+    tensors: list[Any] = [torch.from_numpy(array)] if dtype in {"i2", "f4"} else []
+    for shaped in (array, array.T, *tensors):
+        for channel in (0, 1):
+            samples, sound = heard(shaped, rate=RATE, channel=channel)
+            assert np.allclose(samples, both[channel], atol=step)
+            assert (sound.channels, sound.seconds, sound.total) == (2, 1, 1)
+    assert np.allclose(heard(array[0], rate=RATE)[0], both[0], atol=step)
 
 
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
@@ -74,19 +92,24 @@ def test_what_is_no_audio_is_refused(tmp_path: Path) -> None:
     truncated = tmp_path / "half.flac"
     truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:-1_000])
     (tmp_path / "gone.wav").symlink_to("nowhere.wav")
-    cases: list[tuple[Any, int | None, str]] = [
+    cases: list[tuple[Any, Any, str]] = [
         (text, None, "notes.wav: cannot be decoded"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
         (tmp_path / "gone.wav", None, "gone.wav: audio file missing"),
         (tmp_path, None, "audio file missing"),
         (truncated, None, "half.flac: cannot be decoded after 10 s"),
-        (tone(20, format="MP3")[:80_000], None, "but its header says 20.0 s"),
+        (tone(20, format="MP3")[:80_000], None, "the audio: truncated audio"),
         (b"no audio", None, "the audio: cannot be decoded"),
         (tone(0), None, "no samples"),
         (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
         (np.zeros(0), RATE, "no samples"),
-        (np.zeros(100), None, "rate"),
         (np.array([0, np.nan]), RATE, "NaN"),
+        *((np.zeros(100), rate, "rate=") for rate in (None, 0, -8_000, 22_050.5, np.nan)),
+        (np.zeros(100, bool), RATE, "bool"),
+        (np.zeros((1, 1, 100)), RATE, "(1, 1, 100)"),
+        (np.zeros((40, 50)), RATE, "(50, 40)"),
+        (np.float32(1), RATE, "()"),
+        (torch.zeros(100, dtype=torch.bfloat16), RATE, "bfloat16"),
     ]
     for audio, rate, message in cases:
         with pytest.raises(TranscriptionError, match=re.escape(message)):

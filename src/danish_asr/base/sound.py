@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
-import soundfile
 import soxr
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import (
-    RESAMPLING_QUALITY,
-    AudioError,
-    Decoder,
-    header_fault,
-    open_audio,
-)
-from danish_asr.base.audio_beyond_libsndfile import UNKNOWN_LENGTH
-from danish_asr.base.errors import TranscriptionError
+from danish_asr.base.audio import RESAMPLING_QUALITY
+from danish_asr.base.decoders import SLACK, UNKNOWN_LENGTH, Decoder, header_fault, open_audio
+from danish_asr.base.errors import AudioError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
+if TYPE_CHECKING:
+    import torch
+
 Samples: TypeAlias = NDArray[np.float32]
-Audio: TypeAlias = str | Path | bytes | NDArray[np.generic]
+Audio: TypeAlias = "str | Path | bytes | NDArray[np.generic] | torch.Tensor"
 
 ShowProgress: TypeAlias = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if the file does not say."""
@@ -35,8 +30,8 @@ ShowProgress: TypeAlias = Callable[[float, float | None], None]
 BLOCK_SECONDS: Final = 10
 """Audio that is decoded at a time."""
 
-_SLACK: Final = 0.1
-"""Seconds by which a file may be shorter than its header says, as some MP3s are."""
+_MOST_CHANNELS: Final = 32
+_HIGHEST_RATE: Final = 384_000
 
 
 @dataclass
@@ -70,7 +65,7 @@ class Sound:
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
         if not self.seconds:
             raise TranscriptionError(f"{self.name}: no samples; record or copy it again")
-        if self.total is not None and self.seconds < self.total - _SLACK:
+        if self.total is not None and self.seconds < self.total - SLACK:
             raise TranscriptionError(
                 f"{self.name}: ends at {self.seconds:.1f} s, but its header says "
                 f"{self.total:.1f} s; copy or convert it again"
@@ -81,16 +76,21 @@ class Sound:
 def open_sound(
     audio: Audio, *, rate: int | None = None, channel: int | None = None
 ) -> Iterator[Sound]:
-    """Open a file, an encoded file in memory, or an array with its ``rate``.
+    """Open a file, an encoded file in memory, or an array with its ``rate``, in Hz.
 
-    An array is (samples,) or (samples, channels), floats in [-1, 1] or integers of full scale.
-    ``channel`` takes one channel, from 0, instead of the mix of all. Raises TranscriptionError if
-    it is missing or not audio, and SourceError if it cannot be read or needs the extra ``media``.
+    An array, of NumPy or PyTorch, is (samples,), (samples, channels) or (channels, samples): floats
+    in [-1, 1] or integers of full scale. ``channel`` takes one channel, from 0, instead of the mix
+    of all. Raises TranscriptionError if it is missing or not audio, and SourceError if it cannot be
+    read.
     """
+    if not isinstance(audio, bytes | str | Path):
+        samples, rate = _samples(audio), _checked(rate)
+        parts = np.split(samples, range(BLOCK_SECONDS * rate, len(samples), BLOCK_SECONDS * rate))
+        seconds, count = len(samples) / rate, samples.shape[1]
+        yield Sound(filter(len, parts), rate, count, channel, "the audio", None, seconds)
+        return
     file, name = None, "the audio"
-    if isinstance(audio, np.ndarray):
-        audio = _encoded(audio, rate)
-    elif not isinstance(audio, bytes):
+    if not isinstance(audio, bytes):
         # A name that is not UTF-8 could not be printed or written.
         file = name = os.fsencode(audio).decode(errors="replace")
         audio = Path(audio).expanduser()
@@ -100,18 +100,34 @@ def open_sound(
             if fault := header_fault(decoder):
                 raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
-        blocks, count = _decoded(decoder, name), int(decoder.channels)
-        yield Sound(blocks, rate, count, channel, name, file, total)
+        blocks, channels = _decoded(decoder, name), int(decoder.channels)
+        yield Sound(blocks, rate, channels, channel, name, file, total)
 
 
-def _encoded(array: NDArray[Any], rate: int | None) -> bytes:
-    """Return an array as a file."""
-    if rate is None:
-        raise TranscriptionError("an array needs rate=, its samples per second")
-    file = io.BytesIO()
-    subtype = "FLOAT" if array.dtype.kind == "f" else "PCM_16"
-    soundfile.write(file, array, rate, format="WAV", subtype=subtype)
-    return file.getvalue()
+def _samples(array: Any) -> Samples:
+    """Return an array as (samples, channels), floats in [-1, 1]."""
+    try:
+        array = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+    except TypeError as error:  # bfloat16
+        raise TranscriptionError(f"an array of {array.dtype}: convert it to float32") from error
+    if array.dtype.kind not in "fiu":
+        raise TranscriptionError(f"an array of {array.dtype}: it must have floats or integers")
+    if array.ndim == 2 and array.shape[0] < array.shape[1]:
+        array = array.T
+    if not 1 <= array.ndim <= 2 or (array.ndim == 2 and array.shape[1] > _MOST_CHANNELS):
+        shapes = "(samples,), (samples, channels) or (channels, samples)"
+        raise TranscriptionError(f"an array of the shape {array.shape}: it must be {shapes}")
+    samples: Samples = np.atleast_2d(array.T).T.astype(np.float32)
+    if array.dtype.kind == "f":
+        return samples
+    scale = 2.0 ** (8 * array.dtype.itemsize - 1)
+    return samples / np.float32(scale) - np.float32(array.dtype.kind == "u")
+
+
+def _checked(rate: float | None) -> int:
+    if rate is None or not 1 <= rate <= _HIGHEST_RATE or rate != int(rate):
+        raise TranscriptionError(f"an array needs rate=, its samples per second, and not {rate}")
+    return int(rate)
 
 
 def _open(source: Path | bytes, name: str) -> Decoder:
@@ -132,6 +148,8 @@ def _decoded(decoder: Decoder, name: str) -> Iterator[Samples]:
         while len(block := decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)):
             done += len(block)
             yield block
+    except AudioError as error:
+        raise TranscriptionError(f"{name}: {error}; copy or convert it again") from None
     except RuntimeError as error:  # of FLAC, MP4, ...
         raise TranscriptionError(
             f"{name}: cannot be decoded after {done / rate:.0f} s ({error}); copy or convert it "

@@ -1,0 +1,316 @@
+"""Open audio: which of two decoders reads a file, and in which clock its seconds count.
+
+libsndfile reads WAV, AIFF, CAF, AU, NIST SPHERE and FLAC, where a seek is exact. FFmpeg, through
+PyAV, reads the rest: MP3, OGG, MP4, WebM, transport streams and others, FLAC files that were
+joined, a WAV whose header has no length. It reads forwards, to the end, a block at a time. Seconds
+are the container's: 0 is where its first stream begins. Where timestamps leave a gap of `SLACK` or
+more there is silence, which ``filled`` counts; where they go back, the sound goes on. A codec's
+delay is left out. A frame with another rate or other channels than the first is brought to those.
+miniaudio reads a whole FLAC of one channel, for conversion and training, in half of the time.
+Refused are files that none of them reads, a WAV, MP3 or MP4 that is shorter than its header says, a
+WAV that is longer, and a gap of more than a minute.
+"""
+
+import io
+import os
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import chain, groupby
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import IO, Final, Self, TypeAlias
+
+import av
+import numpy as np
+import soundfile
+from av.audio.frame import AudioFrame
+from av.container import InputContainer
+from miniaudio import ffi, lib
+from numpy.typing import NDArray
+
+from danish_asr.base.errors import AudioError, SourceError
+
+SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part.
+As much sound may be left behind a part, and between two frames."""
+
+UNKNOWN_LENGTH: Final = 1 << 62
+"""The number of frames of a file whose header has none; libsndfile has at least as many."""
+
+_LONGEST_GAP: Final = 60  # seconds
+
+av.logging.set_level(av.logging.PANIC)  # what is wrong with a file is said by an error
+
+Samples: TypeAlias = NDArray[np.float32]
+"""In [-1, 1]: (frames,), or (frames, channels)."""
+
+
+class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
+    """A file that libsndfile reads."""
+
+    filled: Sequence[tuple[int, int]] = ()
+
+    def seekable(self) -> bool:
+        """False without a known length: soundfile would seek after each read, which fails."""
+        return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
+
+
+class ForwardDecoder:
+    """The first audio stream of a file, through PyAV, used as a `soundfile.SoundFile`.
+
+    It seeks by decoding, because FFmpeg's own way is not exact. Opening, seeking and reading raise
+    `RuntimeError` for a file that cannot be decoded, and `AudioError` for one that is refused.
+    """
+
+    frames = UNKNOWN_LENGTH
+
+    def __init__(self, audio: bytes | Path) -> None:
+        self._audio = audio
+        self.samplerate, self.channels = 1, 1  # of the first frame
+        self.keeps = False  # what was read since the last seek, for a seek back to it
+        self._open()
+
+    def _open(self) -> None:
+        self.filled: list[tuple[int, int]] = []  # first frames and lengths of silence put in
+        self._blocks, self._decoded, self._place, self._first = self._decode(), 0, 0, 0
+        self._kept = next(self._blocks, np.empty((0, 1), np.float32))  # from `_first` on
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._blocks.close()
+
+    def tell(self) -> int:
+        """Return the frame that is read next."""
+        return self._place
+
+    def seek(self, frame: int) -> None:
+        """Continue at a frame."""
+        if frame < self._first:
+            self.close()
+            self._open()
+        while self._first + len(self._kept) < frame:
+            self._first += len(self._kept)
+            self._kept = next(self._blocks, self._kept[:0])
+            if not len(self._kept):
+                break
+        self._place = min(frame, self._first + len(self._kept))
+        self._drop()
+
+    def read(self, frames: int, **_: object) -> Samples:
+        """Decode up to ``frames`` frames to ``(frames, channels)``."""
+        blocks, start = [self._kept], self._place - self._first
+        count = len(self._kept) - start
+        while count < frames and (block := next(self._blocks, None)) is not None:
+            blocks.append(block)
+            count += len(block)
+        self._kept = np.concatenate(blocks)
+        read: Samples = self._kept[start : start + frames]
+        self._place += len(read)
+        if not self.keeps:
+            self._drop()
+        return read
+
+    def _drop(self) -> None:
+        self._kept, self._first = self._kept[self._place - self._first :], self._place
+
+    def _decode(self) -> Generator[Samples]:
+        """Yield the blocks of the file; its rate and channels are known with the first one."""
+        audio = self._audio
+        source = nullcontext(io.BytesIO(audio)) if isinstance(audio, bytes) else audio.open("rb")
+        try:
+            with source as file, av.open(file, "r", metadata_errors="ignore") as container:
+                for block in self._on_its_clock(container, file):
+                    yield block
+                    self._decoded += len(block)
+        except (av.FFmpegError, ValueError, IndexError) as error:
+            raise RuntimeError(error) from error  # damaged, or without audio
+
+    def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
+        start, end = (container.start_time or 0) / av.time_base, 0.0
+        frames = _frames(container)
+        for first in frames:  # whose rate that in a header may be half of, in HE-AAC
+            self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels
+            frames = chain([first], frames)
+            break
+        for _, alike in groupby(frames, lambda f: (f.sample_rate, f.layout.name, f.format.name)):
+            resampler = av.AudioResampler("fltp", first.layout, first.sample_rate)
+            for frame in alike:
+                time = end if frame.time is None else frame.time - start
+                if (gap := time - end) > _LONGEST_GAP:
+                    raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
+                if gap >= SLACK:
+                    silence = np.zeros((round(gap * self.samplerate), self.channels), np.float32)
+                    self.filled.append((self._decoded, len(silence)))
+                    yield silence
+                end = time + frame.samples / frame.sample_rate
+                frame.pts = None  # a resampler of its own clock would warn
+                yield from _arrays(resampler.resample(frame))
+            yield from _arrays(resampler.resample(None))
+        if end < _stated_seconds(container, file) - SLACK:
+            raise AudioError("truncated audio")
+
+
+def _frames(container: InputContainer) -> Iterator[AudioFrame]:
+    """Yield the frames of the first audio stream, also after a packet that is none.
+
+    Such packets stand where files were joined. One at the end is the rest of a frame that was cut.
+    """
+    error = None
+    for packet in container.demux(audio=0):
+        try:
+            frames = packet.decode()
+        except av.InvalidDataError as found:
+            error = found
+        else:
+            error = None if frames else error
+            yield from frames
+    if error is not None:
+        raise error
+
+
+def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
+    for frame in frames:
+        yield np.asarray(frame.to_ndarray().T, np.float32)
+
+
+def _stated_seconds(container: InputContainer, file: IO[bytes]) -> float:
+    """The least length that the header of an MP4 or MP3 states; 0 for other files."""
+    stream = container.streams.audio[0]
+    if container.format.name.startswith("mov,mp4") and stream.duration and stream.time_base:
+        return float(stream.duration * stream.time_base)
+    return _stated_in_mp3(file, stream.rate) if container.format.name == "mp3" else 0.0
+
+
+def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
+    """The seconds in an MP3's header less a codec's delay; FFmpeg does not tell them from a guess.
+
+    They stand in the first frame, behind an ID3 tag, whose size is four times 7 bits:
+    http://gabriel.mp3-tech.org/mp3infotag.html
+    """
+    file.seek(0)
+    head = file.read(10)
+    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
+    file.seek(10 + size if head.startswith(b"ID3") else 0)
+    found = re.search(rb"(?:Xing|Info)\0\0\0[\1-\xff](.{4})", file.read(200), re.DOTALL)
+    frames = int.from_bytes(found[1]) if found else 0
+    return max(0, frames - 3) * (1_152 if rate >= 32_000 else 576) / rate
+
+
+Decoder = _SoundFile | ForwardDecoder
+
+_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC", b"NIST_1A")
+"""How WAV (three kinds), AIFF, CAF, AU, FLAC and NIST SPHERE begin."""
+
+_WAV: Final = {"WAV", "WAVEX"}
+_STREAMED: Final = 0x7FFF_0000
+"""Programs that write a WAV into a pipe state at least this many bytes, or none."""
+
+
+def open_audio(audio: bytes | Path) -> Decoder:
+    """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
+
+    Raises:
+        AudioError: There is no such file, or it is empty or refused.
+        SourceError: The file exists and cannot be read.
+    """
+    head = _head_of(audio)
+    if not head:
+        raise AudioError("empty file")
+    if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI " or _is_joined_flac(audio, head):
+        return ForwardDecoder(audio)
+    try:
+        file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    except RuntimeError:
+        if head.startswith(b"NIST_1A"):
+            raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe") from None
+        raise
+    if file.format in _WAV and not file.frames:
+        file.close()
+        return ForwardDecoder(audio)  # it reads on where a program left the length 0
+    return file
+
+
+def _head_of(audio: bytes | Path) -> bytes:
+    """The first bytes of a file."""
+    if isinstance(audio, bytes):
+        return audio[:12]
+    try:
+        if not audio.is_file():  # a pipe would never end
+            raise AudioError("audio file missing")
+        with audio.open("rb") as stream:
+            return stream.read(12)
+    except OSError as error:
+        # A disk that fails for a moment must not remove the row from the dataset.
+        raise SourceError(
+            f"{audio}: cannot be read ({error.strerror}); fix this and run the same command again"
+        ) from error
+
+
+def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
+    """Whether another FLAC begins inside a FLAC; libsndfile ends where the first one does.
+
+    A file that only looks so, one in thousands, is read by the other decoder to the same samples.
+    """
+    if not head.startswith(b"fLaC"):
+        return False
+    if isinstance(audio, bytes):
+        return audio.find(b"fLaC", 4) > 0
+    with audio.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
+        return content.find(b"fLaC", 4) > 0
+
+
+def header_fault(file: Decoder) -> str:
+    """What is wrong with the length in the header of a WAV; empty if nothing is.
+
+    libsndfile reads the samples that are there. Its log has the length in the header, that which it
+    should be, and where something begins behind the samples that is no chunk of a WAV.
+    """
+    if isinstance(file, ForwardDecoder) or file.format not in _WAV:
+        return ""
+    log = file.extra_info
+    length, stated = _noted(log, "Length", 0), _noted(log, "data", 0)
+    slack = SLACK * _noted(log, "Bytes/sec", 0)
+    if _noted(log, "should be", stated) + slack < stated < _STREAMED:
+        return "truncated audio"
+    if _noted(log, "position", length) + slack < length:
+        return "more audio than its header says"
+    return ""
+
+
+def _noted(log: str, name: str, default: int) -> int:
+    """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
+    match = re.search(rf"{name}\W+(\d+)", log)
+    return int(match[1]) if match else default
+
+
+def decode_flac(
+    encoded: bytes, max_seconds: float, out: Samples | None = None
+) -> tuple[Samples, int] | None:
+    """Return the samples and the rate of a FLAC file of one channel.
+
+    They are in ``out``, if it has as many places. None if the file is something else, damaged, too
+    long, joined of several, or has no length in its header.
+    """
+    if not encoded.startswith(b"fLaC") or encoded.find(b"fLaC", 4) > 0:
+        return None
+    flac = lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
+    try:
+        if not flac or flac.channels != 1:
+            return None
+        rate, samples = int(flac.sampleRate), int(flac.totalPCMFrameCount)
+        if not 0 < samples <= rate * max_seconds:
+            return None
+        if out is None or len(out) != samples:
+            out = np.empty(samples, np.float32)
+        place = ffi.from_buffer("float[]", out)
+        count = lib.ma_dr_flac_read_pcm_frames_f32(flac, samples, place)
+        return (out, rate) if count == samples else None
+    finally:
+        lib.ma_dr_flac_close(flac)

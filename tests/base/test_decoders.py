@@ -1,0 +1,275 @@
+"""Where each sample of a file is heard, whatever its container, and what happened to it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import soundfile
+from numpy.typing import NDArray
+
+from danish_asr.base.audio import Recording, decode
+from danish_asr.base.decoders import ForwardDecoder, open_audio
+from danish_asr.base.errors import AudioError
+from tests.builders import encode
+from tests.media import lags, noise, recording
+
+REFUSED, HALF = "refused", "half of it, or refused for a broken frame at its end"
+
+
+class Cell(NamedTuple):
+    """A container with a codec, the rate, and what happens to a file."""
+
+    container: str
+    codec: str
+    rate: int
+    lag: float  # ms that a codec may delay it by, always the same
+    late: str = ""  # why it cannot begin late; below: why it cannot have a gap
+    gap: str = ""
+    joined: str | float = ""  # why two cannot be joined, or REFUSED, or the lag of the second in ms
+    cut: str = REFUSED  # what happens to half of a file
+
+
+NO_CLOCK = "its samples have no times"
+ONE_FILE = "FFmpeg reads the first of two"
+CELLS = [
+    Cell("mp4", "aac", 48_000, 1, joined=ONE_FILE),
+    Cell("ipod", "alac", 44_100, 0, joined=ONE_FILE),
+    Cell("mov", "pcm_s16le", 48_000, 0, gap="FFmpeg writes none", joined=ONE_FILE),
+    Cell("matroska", "libopus", 48_000, 1, joined=8, cut=HALF),
+    Cell("matroska", "aac", 44_100, 1, joined=45, cut=HALF),
+    Cell("matroska", "flac", 48_000, 0, joined=0, cut=HALF),
+    Cell("webm", "libopus", 48_000, 1, joined=8, cut=HALF),
+    Cell("mpegts", "aac", 48_000, 24, joined=55, cut=HALF),
+    Cell("mpegts", "mp2", 48_000, 12, joined=27, cut=HALF),
+    Cell("mpeg", "mp2", 48_000, 12, joined=27, cut=HALF),
+    Cell("flv", "aac", 44_100, 25, joined=ONE_FILE, cut=HALF),
+    Cell("flv", "libmp3lame", 44_100, 26, joined=ONE_FILE, cut=HALF),
+    Cell("avi", "libmp3lame", 48_000, 24, NO_CLOCK, NO_CLOCK, joined=64, cut=HALF),
+    Cell("asf", "wmav2", 44_100, 47, joined=ONE_FILE, cut=HALF),
+    Cell("ogg", "libopus", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=0, cut=HALF),
+    Cell("ogg", "flac", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=0, cut=HALF),
+    Cell("mp3", "libmp3lame", 44_100, 0, NO_CLOCK, NO_CLOCK, joined=38),
+    Cell("mp3", "libmp3lame", 16_000, 0, NO_CLOCK, NO_CLOCK, joined=97),
+    Cell("adts", "aac", 44_100, 24, NO_CLOCK, NO_CLOCK, joined=67, cut=HALF),
+    Cell("ac3", "ac3", 48_000, 6, NO_CLOCK, NO_CLOCK, joined=22, cut=HALF),
+    Cell("wav", "pcm_s16le", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=REFUSED),
+    Cell("flac", "flac", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=0),
+    Cell("aiff", "pcm_s16be", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=REFUSED, cut=HALF),
+    Cell("au", "pcm_s16be", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=ONE_FILE, cut=HALF),
+    Cell("caf", "pcm_s16be", 48_000, 0, NO_CLOCK, NO_CLOCK, joined=ONE_FILE),
+]
+
+
+def table(cells: Iterable[Cell]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("cell", [*cells], ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}")
+
+
+def made(cell: Cell, *pieces: tuple[float, NDArray[np.float32]], picture: bool = False) -> bytes:
+    return recording(cell.container, cell.codec, *pieces, rate=cell.rate, picture=picture)
+
+
+def check(audio: bytes | Path, cell: Cell, *expected: NDArray[np.float32], lag: float) -> None:
+    """Each half second of what is expected is heard where it is, at most so many ms beside it."""
+    whole = np.concatenate(expected)
+    heard, rate = decode(audio)
+    assert rate == cell.rate
+    assert len(heard) / rate == pytest.approx(len(whole) / rate, abs=0.05 + lag / 500)
+    found = lags(heard, whole, rate)
+    assert max(map(abs, found)) <= lag * rate / 1_000
+    loud = np.sqrt(np.mean(np.square(heard)) / np.mean(np.square(whole)))
+    assert loud == pytest.approx(1, abs=0.1)
+
+
+@table(CELLS)
+def test_a_whole_file_is_heard_where_it_is_whatever_its_name(cell: Cell, tmp_path: Path) -> None:
+    wave = noise(2, cell.rate)
+    path = tmp_path / "10:30.wav"
+    path.write_bytes(made(cell, (0, wave)))
+    check(path, cell, wave, lag=cell.lag)
+
+
+@table(CELLS)
+def test_half_of_a_file_is_refused_if_its_header_says_more(cell: Cell) -> None:
+    file = made(cell, (0, noise(2, cell.rate)))
+    if cell.cut == REFUSED:
+        with pytest.raises(AudioError):
+            decode(file[: len(file) // 2])
+        return
+    with contextlib.suppress(AudioError):
+        heard, rate = decode(file[: len(file) // 2])
+        assert 0.5 < len(heard) / rate < 1.5
+
+
+@table(c for c in CELLS if not c.late)
+def test_a_late_start_is_silence(cell: Cell) -> None:
+    wave, silence = noise(2, cell.rate), np.zeros(3 * cell.rate // 2, np.float32)
+    check(made(cell, (1.5, wave), picture=True), cell, silence, wave, lag=1)
+
+
+@table(c for c in CELLS if not c.gap)
+def test_a_gap_is_silence_and_counted_in_the_part_that_has_it(cell: Cell, tmp_path: Path) -> None:
+    first, second = noise(2, cell.rate), noise(2, cell.rate, 2)
+    silence = np.zeros(3 * cell.rate // 2, np.float32)
+    file = tmp_path / "gap"
+    file.write_bytes(made(cell, (0, first), (3.5, second)))
+    check(file, cell, first, silence, second, lag=cell.lag)
+    with Recording(file) as opened:
+        seconds = []
+        for start, length in ((0, 1), (1, 1.5), (3, 2), (4, 1), (0, 5)):
+            opened.part(start, length)
+            seconds.append(opened.filled)
+    assert seconds == pytest.approx([0, 0.5, 0.5, 0, 1.5], abs=0.06)
+
+
+def test_a_gap_of_more_than_a_minute_refuses_the_file() -> None:
+    pieces = (0, noise(1, 16_000)), (62.5, noise(1, 16_000))
+    with pytest.raises(AudioError, match="60 s"):
+        decode(recording("matroska", "flac", *pieces, rate=16_000))
+
+
+@table(c for c in CELLS if c.joined != ONE_FILE)
+def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
+    first, second = noise(2, cell.rate), noise(2, cell.rate, 2)
+    joined = made(cell, (0, first)) + made(cell, (0, second))
+    if cell.joined == REFUSED:
+        with pytest.raises(AudioError):
+            decode(joined)
+    else:
+        check(joined, cell, first, second, lag=float(cell.joined))
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "rates", "layouts"),
+    [
+        ("adts", "aac", (44_100, 22_050), ("mono", "mono")),
+        ("mp3", "libmp3lame", (22_050, 44_100), ("mono", "mono")),
+        ("adts", "aac", (44_100, 44_100), ("mono", "stereo")),
+        ("adts", "aac", (44_100, 44_100), ("stereo", "mono")),
+        ("ac3", "ac3", (48_000, 48_000), ("stereo", "5.1")),
+    ],
+)
+def test_a_change_of_rate_or_channels_is_brought_to_the_first_of_them(
+    container: str, codec: str, rates: tuple[int, int], layouts: tuple[str, str]
+) -> None:
+    pieces = [noise(2, rates[0]), noise(2, rates[0], 2)]
+    own = [noise(2, rates[0]), noise(2, rates[1], 2)]
+    joined = b"".join(
+        recording(container, codec, (0, wave), rate=rate, layout=layout)
+        for wave, rate, layout in zip(own, rates, layouts, strict=True)
+    )
+    heard, rate = decode(joined)
+    assert rate == rates[0]
+    assert len(heard) / rate == pytest.approx(4, abs=0.2)
+    assert max(map(abs, lags(heard, np.concatenate(pieces), rate))) < 0.1 * rate
+    loud = [np.sqrt(np.mean(np.square(half))) for half in np.array_split(heard, 2)]
+    assert 0.5 < loud[1] / loud[0] < 2.5  # channels that are alike add up where 5.1 are mixed to 2
+
+
+@pytest.mark.parametrize("container", ["mp3", "mp4", "matroska"])
+def test_random_parts_of_a_long_file_are_where_they_are(tmp_path: Path, container: str) -> None:
+    rate, codec = 16_000, {"mp3": "libmp3lame", "mp4": "aac", "matroska": "flac"}[container]
+    wave, chance = noise(60, rate), np.random.default_rng(1)
+    file = tmp_path / "long"
+    file.write_bytes(recording(container, codec, (0, wave), rate=rate))
+    found = set()
+    with Recording(file) as opened:
+        for start in (*np.sort(chance.uniform(0, 58, 30)), *chance.uniform(0, 58, 5)):
+            part, _ = opened.part(start, 1.5)
+            found |= lags(part, wave[round(start * rate) :][: len(part)], rate)
+    assert max(found) - min(found) <= 1
+
+
+def test_sphere_is_read_and_its_compressed_form_refused_by_name() -> None:
+    sphere = encode(noise(1, 16_000), 16_000, format="NIST", subtype="PCM_16")
+    np.testing.assert_allclose(decode(sphere)[0], noise(1, 16_000), atol=1e-4)
+    coding = b"sample_coding -s26 pcm,embedded-shorten-v2.00"
+    with pytest.raises(AudioError, match="SPHERE"):
+        decode(sphere.replace(b"sample_coding -s3 pcm", coding, 1))
+
+
+def test_flac_behind_an_id3_tag_is_read() -> None:
+    wave = noise(1, 16_000)
+    tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + bytes(128)
+    heard, _ = decode(tag + encode(wave, 16_000, format="FLAC", subtype="PCM_16"))
+    np.testing.assert_allclose(heard, wave, atol=1e-4)
+
+
+def test_what_is_read_in_blocks_stays_in_bounds(tmp_path: Path) -> None:
+    file = tmp_path / "long.mka"
+    file.write_bytes(recording("matroska", "flac", (0, noise(60, 16_000)), rate=16_000))
+    with open_audio(file) as opened:
+        assert isinstance(opened, ForwardDecoder)
+        while len(opened.read(16_000)):
+            assert len(opened._kept) < 3 * 16_000
+
+
+def test_amr_is_decoded() -> None:
+    # 25 frames of 12.2 kbit/s; PyAV has no encoder of AMR.
+    mono, rate = decode(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 25)
+    assert (rate, len(mono)) == (8_000, 25 * 160)
+
+
+def test_a_damaged_or_long_media_file_is_refused_like_any_other() -> None:
+    content = recording("ipod", "aac", (0, noise(1, 44_100)), rate=44_100)
+    with pytest.raises(AudioError, match=r"^undecodable audio$"):
+        decode(content[:40])
+    with pytest.raises(AudioError, match=r"^longer than 0\.5 s$"):
+        decode(content, max_seconds=0.5)
+    with pytest.raises(AudioError, match="past the end"):
+        decode(content, start=0.9, seconds=1.0)
+
+
+SECONDS = 6.0
+
+
+def mp3(rate: int, *, channels: int = 1, mode: str = "VARIABLE") -> bytes:
+    """An MP3 of 2 s of noise and 4 s of silence."""
+    wave = np.random.default_rng(1).standard_normal((round(SECONDS * rate), channels)) * 0.2
+    wave[len(wave) // 3 :] = 0
+    file = io.BytesIO()
+    soundfile.write(file, wave, rate, format="MP3", bitrate_mode=mode, compression_level=0.3)
+    return file.getvalue()
+
+
+def without_tag(data: bytes) -> bytes:
+    """The file without its first frame, which holds only the length tag."""
+    return data[data.index(data[:2], 100) :]
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
+@pytest.mark.parametrize("mode", ["VARIABLE", "CONSTANT"])
+def test_an_mp3_without_a_length_tag_is_decoded_to_its_end(
+    rate: int, channels: int, mode: str
+) -> None:
+    wave, found = decode(without_tag(mp3(rate, channels=channels, mode=mode)))
+    assert found == rate
+    assert len(wave) / rate == pytest.approx(SECONDS, abs=0.3)
+
+
+def test_a_tagged_mp3_has_libsndfiles_samples_within_one_step_of_16_bits() -> None:
+    data = mp3(48_000)
+    expected, _ = soundfile.read(io.BytesIO(data), dtype="float32")
+    wave, _ = decode(data)
+    assert wave == pytest.approx(expected, abs=2 / 32768)
+    part, _ = decode(data, start=1.0, seconds=0.5)
+    assert part == pytest.approx(expected[48_000:72_000], abs=2 / 32768)
+
+
+def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """libsndfile prints an error, and decodes 1.7 s."""
+    (tmp_path / "a.mp3").write_bytes(bytes(500) + mp3(16_000)[500:])
+    wave, rate = decode(tmp_path / "a.mp3")
+    assert len(wave) / rate == pytest.approx(SECONDS, abs=0.3)
+    (tmp_path / "b.mp3").write_bytes(b"<html>" * 500)
+    with pytest.raises(AudioError, match="undecodable audio"):
+        decode(tmp_path / "b.mp3")
+    assert capfd.readouterr().err == ""
