@@ -17,7 +17,6 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain, groupby
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import IO, Final, Self, TypeAlias
 
@@ -262,8 +261,13 @@ def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
         return False
     if isinstance(audio, bytes):
         return audio.find(b"fLaC", 4) > 0
-    with audio.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
-        return content.find(b"fLaC", 4) > 0
+    with audio.open("rb") as stream:
+        end = stream.read(4)[1:]
+        while block := stream.read(1 << 20):
+            if b"fLaC" in (joint := end + block):
+                return True
+            end = joint[-3:]
+    return False
 
 
 def header_fault(file: Decoder) -> str:

@@ -103,7 +103,8 @@ def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | Non
     expected = soundfile.read(io.BytesIO(encoded), dtype="float32")[0]
     out = np.empty(12_345, np.float32)
     decode(encoded, out)
-    np.testing.assert_array_equal(out, expected)
+    # FFmpeg decodes Vorbis to other roundings.
+    np.testing.assert_allclose(out, expected, rtol=0, atol=0 if subtype else 1e-4)
 
 
 @pytest.mark.parametrize(
