@@ -13,7 +13,6 @@ import pytest
 from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.files import LOCK_FILE, to_yaml
-from danish_asr.recipe.run import run_directory
 from danish_asr.recipe.run.run_directory import (
     best_step,
     check_continuation,
@@ -339,12 +338,9 @@ def test_a_sharded_run_continues_with_its_processes_and_another_says_what_a_step
 
 
 def test_the_first_process_alone_has_the_lock_of_a_run_until_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    waited: list[int] = []
-    monkeypatch.setattr(run_directory, "wait_for_first_rank", waited.append)
     for rank, there in ((0, True), (1, False)):
         with locked(tmp_path, rank):
-            assert waited[-1] == rank
             assert (tmp_path / LOCK_FILE).exists() == there
         assert not (tmp_path / LOCK_FILE).exists()
