@@ -1,7 +1,5 @@
 """What fails in the code of users becomes a message that says where."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

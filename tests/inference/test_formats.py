@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -86,23 +84,25 @@ def test_a_cue_has_two_lines_of_42_characters_and_7_seconds(
     assert [len(cue.lines) for cue in make_cues(transcript((None, words)))] == cues
 
 
-def test_cues_break_at_a_pause() -> None:
-    cues = make_cues(transcript((None, [*spoken("vi ses"), *spoken("ja det gør vi", 1.8)])))
-    assert [cue.lines for cue in cues] == [("vi ses",), ("ja det gør vi",)]
+def test_two_lines_are_about_as_long() -> None:
+    (cue,) = make_cues(transcript((None, spoken(TEXT[:70], pace=0.1))))
+    assert cue.lines == (TEXT[:34], TEXT[35:70])
 
 
-def test_a_long_segment_is_cut_at_its_longest_pause() -> None:
-    words = [*spoken("en to tre fire fem seks"), *spoken("syv otte ni ti elleve tolv tretten", 2.8)]
-    words += spoken("fjorten femten seksten", 6.0)
-    assert [" ".join(cue.lines) for cue in make_cues(transcript((None, words)))] == [
-        "en to tre fire fem seks",
-        "syv otte ni ti elleve tolv tretten fjorten femten seksten",
-    ]
-
-
-def test_a_short_cue_stays_for_a_second_unless_the_next_one_comes() -> None:
-    two = transcript((None, spoken("ja")), (None, spoken("nej", 0.6)))
-    assert [(cue.start, cue.end) for cue in make_cues(two)] == [(0, 0.6), (0.6, 1.6)]
+@pytest.mark.parametrize(
+    ("start", "times"),
+    [
+        (0.55, [(0, 1)]),
+        (0.95, [(0, 0.95), (0.95, 1.95)]),  # a pause; the first one stays until the second
+        (2.0, [(0, 1), (2, 3)]),  # or for a second
+        (0.31, [(0, 1)]),
+    ],
+)
+def test_a_cue_ends_at_a_pause_and_stays_for_a_second_unless_the_next_one_comes(
+    start: float, times: list[tuple[float, float]]
+) -> None:
+    words = [*spoken("ja"), *spoken("nej", start)]
+    assert [(cue.start, cue.end) for cue in make_cues(transcript((None, words)))] == times
 
 
 def test_srt_numbers_its_cues_and_names_speakers() -> None:
@@ -184,15 +184,10 @@ def test_the_tiers_of_a_textgrid_cover_all_time_and_hold_all_words() -> None:
     assert said == [word.text for s in spoken.segments if s.channel for word in s.words]
 
 
-def test_spans_that_overlap_follow_each_other_in_a_textgrid() -> None:
-    words = [Word("a", 0, 0.5), Word("b", 0.4, 0.6), Word("c", 0.45, 0.6), Word("d", 0.6, 90)]
+def test_spans_of_a_textgrid_follow_each_other_and_double_quotation_marks() -> None:
+    words = [Word("a", 0.2, 0.5), Word('"b"', 0.4, 0.6), Word("c", 0.45, 0.6), Word("d", 0.6, 90)]
     tier = tiers_of(FORMATS["textgrid"](transcript((None, words))))["words"]
-    assert tier == [(0, 0.5, "a"), (0.5, 0.6, "b"), (0.6, 90, "d")]
-
-
-def test_a_textgrid_doubles_quotation_marks() -> None:
-    tiers = tiers_of(FORMATS["textgrid"](transcript((None, spoken('sig "ja"')))))
-    assert [label for _, _, label in tiers["words"] if label] == ["sig", '"ja"']
+    assert tier == [(0, 0.2, ""), (0.2, 0.5, "a"), (0.5, 0.6, '"b"'), (0.6, 90, "d")]
 
 
 @pytest.mark.parametrize(

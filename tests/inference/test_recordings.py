@@ -1,18 +1,12 @@
-from __future__ import annotations
-
 import io
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
+from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
-from danish_asr.inference.transcribe import Request, transcribe
-from tests.builders import tone
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -102,79 +96,3 @@ def test_a_fault_of_the_model_ends_the_work() -> None:
     with pytest.raises(RunError):
         work_through(find_recordings([Path("in")]), work, Console(file=io.StringIO()))
     assert len(tried) == 1
-
-
-_RUN = """
-import sys
-from danish_asr.cli import main
-try:
-    main()
-finally:
-    assert not {"torch", "fairseq2"} & sys.modules.keys()
-"""
-
-
-@pytest.mark.parametrize(
-    ("command", "status", "message"),
-    [
-        ("transcribe gone/model a.wav", 1, "gone/model"),
-        ("transcribe . gone.wav", 1, "gone.wav"),
-        ("transcribe . a.wav --format txt", 0, "skipped"),
-        ("transcribe . gone.wav --text a.txt", 1, "gone.wav"),
-    ],
-)
-def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(
-    command: str, status: int, message: str
-) -> None:
-    tree(Path(), "a.wav")
-    Path("a.txt").write_text("hej")
-    result = subprocess.run(
-        [sys.executable, "-c", _RUN, *command.split()], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == status, result.stderr
-    assert message in result.stderr
-    assert "AssertionError" not in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("read", "name", "format_"),
-    [
-        ("hotwords", "words.txt", "txt"),
-        ("lm", "unigrams.txt", "txt"),
-        ("lm", "lm.json", "json"),
-        ("speakers", "turns.txt", "txt"),
-        ("model", "config.yaml", "txt"),
-        ("model", "vocab.json", "json"),
-        ("audio", "a.txt", "txt"),
-    ],
-)
-def test_no_transcript_replaces_what_is_read(
-    tmp_path: Path, read: str, name: str, format_: str
-) -> None:
-    """The transcript of words.wav is words.txt, which may be a list of hotwords."""
-    file = tmp_path / name
-    file.write_text("{}")
-    audio = [tmp_path / Path(name).with_suffix(".wav")]
-    audio[0].write_bytes(tone())
-    out = audio[0].with_suffix(f".{format_}")
-    if not out.exists():
-        out.symlink_to(file)
-    if read == "audio":
-        audio = [file]
-    decoding = {"hotwords": file} if read == "hotwords" else {}
-    if read == "lm":
-        decoding = {"lm": tmp_path}
-    speakers = None
-    if read == "speakers":
-        file.write_text("SPEAKER turns 1 0 9 <NA> <NA> anna <NA> <NA>\n")
-        speakers = file
-    request = Request(
-        model=str(tmp_path if read == "model" else "unknown-model"),
-        load={"decoder_config": decoding},
-        options={},
-        formats=format_,
-        overwrite=True,
-        speakers=speakers,
-    )
-    with pytest.raises(ConfigError, match=f"would overwrite {file}, "):
-        transcribe(audio, request)

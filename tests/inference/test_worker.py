@@ -1,7 +1,5 @@
 """The thread of `serve`: recordings take turns, and what nobody waits for is given up."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
