@@ -179,23 +179,22 @@ def test_what_text_and_speech_agree_on_is_kept_with_the_audio_of_its_words(
 
 
 def test_other_limits_need_no_model_and_other_weights_hear_again(
-    model_directory: Path, radio: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    model_directory: Path, radio: Path, tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same directory with new weights once mixed what two checkpoints had heard."""
-    gone, other = (shutil.copytree(model_directory, tmp_path / name) for name in ("model", "new"))
-    out = tmp_path / "out"
-    assert harvest([radio], out, str(gone), USUAL, device="cpu")
+    other = shutil.copytree(model_directory, tmp_path / "other")
+    out, with_text = tmp_path / "out", sorted(radio.glob("*[012].wav"))
+    assert harvest(with_text, out, str(model_directory), USUAL, device="cpu")
     before = tree(out / "recordings")
-    (gone / "model.pt").rename(gone / "weights.pt")
-    (gone / "weights.pt").rename(gone / "model.pt")
-    capfd.readouterr()
-    assert harvest([radio], out, str(gone), replace(USUAL, max_cer=0), device="cpu")
+    with monkeypatch.context() as without_model:
+        without_model.setattr("danish_asr.inference.harvest.load_model", None)
+        assert harvest(with_text, out, str(model_directory), replace(USUAL, max_cer=0))
     assert "heard before: 3" in capfd.readouterr().err
     assert tree(out / "recordings") == before
-    assert harvest([radio], out, str(other), USUAL, device="cpu")
+    assert harvest(with_text, out, str(other), USUAL, device="cpu")
     assert "heard before" not in capfd.readouterr().err
     (out / "recordings" / "programme-1.json").unlink()
-    assert harvest([radio], out, str(other), USUAL, device="cpu")
+    assert harvest(with_text, out, str(other), USUAL, device="cpu")
     assert "heard before: 2" in capfd.readouterr().err
 
 

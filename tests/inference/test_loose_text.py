@@ -1,6 +1,4 @@
 import io
-import re
-import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
@@ -10,11 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 from rich.console import Console
-from typer.testing import CliRunner
 
 from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.cli.app import app
 from danish_asr.corpus.sources.voices import draw_speaker
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS
@@ -63,21 +59,6 @@ def test_the_words_of_a_text_are_kept_as_written_and_timed_in_order(
     assert times[0] > 1.5
     assert times[-1] < transcript.duration - 1.5
     assert all(0 <= (word.confidence or 0) <= 1 for word in transcript.words)
-
-
-def test_the_command_writes_files_beside_the_audio_and_fails_if_the_text_is_hardly_heard(
-    model_directory: Path, speech: Path, tmp_path: Path
-) -> None:
-    audio, text = shutil.copy(speech, tmp_path), tmp_path / "text.txt"
-    text.write_text("a b c d e f g h i j k l m n o p q r s t")  # the model has random weights
-    command = ["transcribe", str(model_directory), str(audio), "--text", str(text)]
-    result = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert result.exit_code == 1
-    assert re.search(r"of 20 words have .*another recording.*too weak", result.stderr)
-    assert (tmp_path / "speech.srt").read_text("utf-8").count("-->") >= 1
-    assert '"t"' in (tmp_path / "speech.TextGrid").read_text("utf-8")
-    again = CliRunner().invoke(app, command, catch_exceptions=False)
-    assert (again.exit_code, "--overwrite" in again.stderr) == (0, True)
 
 
 def test_words_are_found_among_those_that_the_model_hears(model: Model, speech: Path) -> None:

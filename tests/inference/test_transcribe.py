@@ -168,6 +168,19 @@ def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> Non
     assert (status, printed, "no speech" in report) == (0, "", True)
 
 
+def test_a_given_text_is_timed_beside_the_audio_and_fails_if_it_is_hardly_heard(
+    transcribe: Run, here: Path
+) -> None:
+    Path("text.txt").write_text("a b c d e f g h i j k l m n o p q r s t")
+    command = ("in/a.wav", "--text", "text.txt")  # the model has random weights
+    status, _, report = transcribe(*command)
+    assert (status, "of 20 words have" in report) == (1, True)
+    assert "-->" in (here / "in" / "a.srt").read_text("utf-8")
+    assert '"t"' in (here / "in" / "a.TextGrid").read_text("utf-8")
+    status, _, report = transcribe(*command)
+    assert (status, "--overwrite" in report) == (0, True)
+
+
 _RUN = """
 import sys
 from danish_asr.cli import main
