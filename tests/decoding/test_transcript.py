@@ -51,3 +51,4 @@ def test_a_segment_has_the_name_of_its_speaker_or_of_its_channel(
     transcript = Transcript(20.0, [segment, segment])
     assert transcript.text == "0 1 2\n0 1 2"
     assert transcript.words == [*segment.words] * 2
+    assert transcript.to_dict()["segments"][1]["text"] == "0 1 2"

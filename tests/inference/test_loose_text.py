@@ -25,10 +25,10 @@ from danish_asr.inference.loose_text import (
     report_doubts,
 )
 from danish_asr.inference.model import Model
-from tests.decoding_inputs import log_probs_of
+from tests.decoding_inputs import SURE, log_probs_of
 from tests.speech import speak
 
-SENTENCES = ("Bo køber 25 røde æbler, ja.", "«Èn» dag – i Ribe!")
+SENTENCES = ("Bo køber 25 røde æbler, ja.", "– «Èn» dag – i Ribe!")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_words_of_a_text_are_kept_as_written_and_timed_in_order(
     # A dash is not spoken, and the last line has no word at all.
     assert [word.text for word in transcript.words] == [
         *("Bo", "køber", "25", "røde", "æbler,", "ja."),
-        *("«Èn»", "dag –", "i", "Ribe!"),
+        *("– «Èn»", "dag –", "i", "Ribe!"),
     ]
     assert [segment.text for segment in transcript.segments] == list(SENTENCES)
     times = [time for word in transcript.words for time in (word.start, word.end)]
@@ -59,15 +59,6 @@ def test_the_words_of_a_text_are_kept_as_written_and_timed_in_order(
     assert times[0] > 1.5
     assert times[-1] < transcript.duration - 1.5
     assert all(0 <= (word.confidence or 0) <= 1 for word in transcript.words)
-
-
-def test_words_are_found_among_those_that_the_model_hears(model: Model, speech: Path) -> None:
-    heard = model.transcribe(speech)
-    lines = [Line(segment.text) for segment in heard.segments]
-    words = align(model, speech, lines).words
-    for word, expected in zip(words, heard.words, strict=True):
-        assert word.start == pytest.approx(expected.start, abs=0.05)
-        assert word.end == pytest.approx(expected.end, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +138,7 @@ def test_a_window_that_is_badly_heard_divides_no_text(
     assert [round(word.start, 2) for word in transcript.words] == [0.0, 0.11, 2.98]
     assert [round(word.end, 2) for word in transcript.words] == [0.11, 0.28, 3.14]
     assert [own.speaker for own in transcript.segments] == [None, "bo", None]
+    assert transcript.words[0].confidence == pytest.approx(SURE**3)  # two letters and the space
     assert (transcript.duration, transcript.about["aligned"]) == (6.0, True)
 
 

@@ -10,7 +10,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.inference.export import Format, model_card
 from danish_asr.inference.model import load_model
-from danish_asr.inference.run_facts import facts_of, read_rows, run_of
+from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
 from danish_asr.recipe.run.run_directory import weights_digest
 from danish_asr.text.profiles import PROFILES
 from tests.foreign_code import NAME, ForeignCode
@@ -76,10 +76,15 @@ def test_an_evaluation_names_no_code_for_the_scores_of_the_card(
 def test_of_a_directory_that_is_no_run_only_its_name_is_known(run: Path, special: Path) -> None:
     facts = facts_of(str(special))
     assert (facts.name, facts.languages, facts.scores) == (special.name, (), ())
-    with pytest.raises(ConfigError, match=str(special)):
+    with pytest.raises(ConfigError, match=r"checkpoints/step_<n>"):
         run_of(special)
     for place in (run, run / "checkpoints" / "step_4"):
         assert run_of(place)[0] == run
+
+
+def test_a_dataset_is_found_by_its_name(dataset: Path) -> None:
+    assets = {"extra_paths": [str(dataset / "cards")]}
+    assert dataset_of({"dataset": {"name": "tiny"}, "common": {"assets": assets}}) == dataset
 
 
 def test_rows_are_read_at_even_distances_over_all_splits(tmp_path: Path) -> None:
