@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.base.errors import ConfigError
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
@@ -196,16 +196,6 @@ def test_other_limits_need_no_model_and_other_weights_hear_again(
     (out / "recordings" / "programme-1.json").unlink()
     assert harvest(with_text, out, str(other), USUAL, device="cpu")
     assert "heard before: 2" in capfd.readouterr().err
-
-
-def test_an_unknown_model_is_refused_before_anything_is_written(
-    radio: Path, tmp_path: Path
-) -> None:
-    """A misspelt name of a model once claimed the folder, which then refused the right one."""
-    out = tmp_path / "out"
-    with pytest.raises(DanishAsrError, match="omniASR_CTC_300M"):
-        harvest([radio], out, "omniASR_CTC_300", USUAL)
-    assert not out.exists()
 
 
 def test_what_a_model_hears_does_not_replace_the_text_beside_a_recording(

@@ -171,14 +171,6 @@ def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[n
     assert peaks[-1] < peaks[8] + speech.nbytes
 
 
-@pytest.mark.parametrize("level", [-40, -60])
-def test_quiet_speech_is_transcribed_like_loud_speech(
-    sure: Model, speech: NDArray[np.float32], level: float
-) -> None:
-    quiet = sure.transcribe(speech * 10 ** (level / 20), rate=RATE)
-    assert np.allclose(bounds(quiet), bounds(sure.transcribe(speech, rate=RATE)), atol=0.1)
-
-
 def test_the_card_of_a_model_names_no_code(
     model_directory: Path, foreign_code: ForeignCode, tmp_path: Path
 ) -> None:
