@@ -82,3 +82,10 @@ def test_a_file_without_unknown_words_forbids_none_and_a_broken_one_is_refused(a
     broken.write_text("no language model")
     with pytest.raises(LanguageModelError, match=str(broken)):
         load(str(broken))
+
+
+def test_hotwords_count_and_an_utterance_without_frames_has_no_text(tokenizer: Tokenizer) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)
+    logits[-2, symbols(tokenizer).index("å")] = 3.5
+    decoder = BeamDecoder(tokenizer, hotwords=["kå"], hotword_weight=2.0)
+    assert decoder([logits, logits[:0]]) == ["en kå", ""]
