@@ -10,6 +10,7 @@ import pytest
 
 from danish_asr.base.config_tree import merge, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.planning import plan as plan_module
 from danish_asr.planning.gpus import Card, card_of
 from danish_asr.planning.plan import check_machine, make_plan, show_plan
 from danish_asr.recipe.entry import Request
@@ -80,11 +81,12 @@ def test_hours_depend_on_the_passes_and_on_the_card() -> None:
 def test_the_plan_is_printed_with_what_its_gpus_cost_together(capsys: Any) -> None:
     request = Request(output_dir=None, config_files=FILES)
     assert show_plan(request, "a100-40", 2, price_per_hour=3.0)
-    names = "a step|in all|disk|hours|cost"
+    names = "parameters|a step|in all|disk|hours|cost"
     facts = dict(re.findall(rf"(?m)^({names}) +(.*)$", capsys.readouterr().out))
     plan = make_plan(GUIDE, where="guide", card=card_of("a100-40"), gpus=2)
     assert plan.hours
     least, most = plan.hours
+    assert re.findall(r"[\d.]+ M", facts["parameters"]) == ["325.5 M", "321.3 M"]
     assert facts["hours"].startswith(f"{least:.2g} to {most:.2g}, ")
     assert facts["cost"].startswith(f"{6 * least:,.0f} to {6 * most:,.0f}, at 3 ")
     assert facts["a step"].startswith(f"at most {plan.minutes:.3g} min")
@@ -128,6 +130,7 @@ def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     minutes = f"Audio per step: {plan.minutes:.3g} minutes"
     line = f"Steps per epoch: {plan.epoch.steps} | Padding: {plan.epoch.padding:.1%} | {minutes}"
     assert line in log
+    assert f"{plan.epoch.steps} steps" in dict(plan_module._facts(plan, None))["an epoch"]
     folder = finished_run / "checkpoints" / "step_4"
     written = sum((folder / part).stat().st_size for part in PARTS)
     assert plan.disk.one == pytest.approx(written, rel=0.1)
