@@ -4,23 +4,20 @@ Upstream's YAML files are not part of its wheel; their keys and values are liste
 """
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from fairseq2.recipe import config as base
 
-from danish_asr.base.config_tree import flatten, merge
+from danish_asr.base.config_tree import Tree, flatten, merge
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.fairseq2 import sections_of
 from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
 from danish_asr.scoring.predictions import read_predictions
 from tests.running import evaluate
 
-Tree = dict[str, Any]
-
-
-COMMON: Tree = from_yaml("""
+TRAINING: Tree = from_yaml("""
+model: {name: omniASR_CTC_300M}
 dataset:
   name: example_dataset
   train_split: train
@@ -32,77 +29,34 @@ dataset:
     beta_corpus: 0.5
     beta_language: 0.5
     fragment_loading: {cache: True}
-  asr_task_config: {batch_shuffle_window: 1, normalize_audio: True}
-tokenizer: {name: omniASR_tokenizer_v1}
-trainer: {freeze_encoder_for_n_steps: 0, mixed_precision: {dtype: torch.bfloat16}}
-""")
-
-
-PLAIN = merge(
-    COMMON,
-    from_yaml("""
-dataset:
   asr_task_config:
     min_audio_len: 32_000
     max_audio_len: 960_000
-    max_num_elements: 960_000
-    example_shuffle_window: 1
-optimizer: {config: {lr: 5e-05}}
-trainer: {grad_accumulation: {num_batches: 4}}
-regime:
-  num_steps: 20_000
-  validate_after_n_steps: 0
-  validate_every_n_steps: 1000
-  checkpoint_every_n_steps: 1000
-  publish_metrics_every_n_steps: 200
-"""),
-)
-
-
-RECOMMENDED = merge(
-    COMMON,
-    from_yaml("""
-dataset:
-  asr_task_config:
-    max_audio_len: 960_000
     max_num_elements: 7_680_000
+    batch_shuffle_window: 1
     example_shuffle_window: 0
+    normalize_audio: True
+tokenizer: {name: omniASR_tokenizer_v1}
 optimizer: {config: {lr: 1e-05}}
-trainer: {grad_accumulation: {num_batches: 1}}
+trainer:
+  freeze_encoder_for_n_steps: 0
+  mixed_precision: {dtype: torch.bfloat16}
+  grad_accumulation: {num_batches: 4}
 regime:
   num_steps: 5_000
-  validate_every_n_steps: 500
-  checkpoint_every_n_steps: 500
-  publish_metrics_every_n_steps: 500
   validate_after_n_steps: 500
+  validate_every_n_steps: 500
   checkpoint_after_n_steps: 500
+  checkpoint_every_n_steps: 500
   publish_metrics_after_n_steps: 500
-"""),
-)
-
-
-NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
-
-
-FROM_ENCODER: Tree = {
-    "model": {"family": "wav2vec2_asr", "arch": "300m"},
-    "pretrained_encoder": {"name": "omniASR_W2V_300M"},
-}
-
-
-SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
-
-
-TRAINING = {
-    "ctc-finetune": NAMED | PLAIN,
-    "ctc-finetune-recommendation": NAMED | RECOMMENDED,
-    "ctc-from-encoder": merge(FROM_ENCODER, PLAIN, SLOW_START),
-}
-
-
-EVALUATION = merge(
-    {"dataset": COMMON["dataset"]},
-    from_yaml("""
+  publish_metrics_every_n_steps: 500
+""")
+FROM_ENCODER = from_yaml("""
+model: {_del_: [name], family: wav2vec2_asr, arch: 300m}
+pretrained_encoder: {name: omniASR_W2V_300M}
+trainer: {freeze_encoder_for_n_steps: 10_000}
+""")
+EVALUATION = from_yaml("""
 model: {name: omniASR_LLM_300M_v2}
 tokenizer: {name: omniASR_tokenizer_written_v2}
 dataset:
@@ -110,17 +64,20 @@ dataset:
   mixture_parquet_storage_config:
     fragment_loading: {cache: True, num_parallel_fragments: 2, nb_prefetch: 2}
   asr_task_config:
-    min_audio_len: 32_000
     max_audio_len: 320_000
     max_num_elements: 320_000
     example_shuffle_window: 1
-"""),
-)
+""")
+FILES = {
+    "ctc-finetune": TRAINING,
+    "ctc-from-encoder": merge(TRAINING, FROM_ENCODER),
+    "evaluation": merge({"dataset": TRAINING["dataset"]}, EVALUATION),
+}
 
 
-@pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
+@pytest.mark.parametrize("name", FILES)
 def test_every_key_of_a_file_is_used(name: str) -> None:
-    tree = TRAINING.get(name, EVALUATION)
+    tree = FILES[name]
     config = load(tree, where=name)
     dtypes = {"torch.bfloat16": "bfloat16"}
     expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
@@ -137,7 +94,10 @@ trainer: {max_grad_norm: 3.0, mixed_precision: {mode: auto}, grad_accumulation: 
 optimizer: {config: {lr: 0.25, betas: [0.1, 0.2], weight_decay: 0.5}}
 lr_scheduler: {config: {stage_ratio: [0, 0, 1], start_lr_scale: 0.5}}
 regime: {num_steps: null, num_data_epochs: 3, validate_every_n_data_epochs: 0.5}
-common: {seed: 9, torch: {num_threads: 2}}
+common:
+  seed: 9
+  torch: {num_threads: 2}
+  metric_recorders: {wandb: {enabled: true, entity: us, project: ours}}
 """)
     own["regime"]["num_steps"] = 300
     config = load(merge({"dataset": {"name": "d"}}, own), where="")
@@ -154,7 +114,9 @@ common: {seed: 9, torch: {num_threads: 2}}
     common = sections.common
     assert (common.seed, common.torch.num_threads) == (9, 2)
     assert (common.cluster, common.no_sweep_dir) == ("none", True)
-    assert common.metric_recorders.wandb.resume_mode == "allow"
+    wandb = common.metric_recorders.wandb
+    assert (wandb.enabled, wandb.entity, wandb.project) == (True, "us", "ours")
+    assert wandb.resume_mode == "allow"
     adamw, schedule = sections.optimizer, sections.lr_scheduler
     assert adamw is not None
     assert isinstance(adamw.config, base.AdamWConfig)
@@ -200,7 +162,7 @@ def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
         *("evaluator.amp=false", "evaluator.checkpoint=none", "evaluator.split=dev"),
     ]
     file, run = tmp_path / "upstream.yaml", tmp_path / "run"
-    file.write_text(to_yaml(EVALUATION))
+    file.write_text(to_yaml(FILES["evaluation"]))
     assert evaluate(run, dataset, *own, config=file) == 0
     (written,) = run.glob("eval/finished/dev/**/predictions.jsonl")
     predictions = list(read_predictions(written))

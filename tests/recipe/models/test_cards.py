@@ -1,6 +1,5 @@
 """A finished run: a model with a name, and a record of its environment."""
 
-import json
 import re
 from pathlib import Path
 from urllib.request import url2pathname
@@ -18,7 +17,6 @@ from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.config.schema import AsrConfig, ModelSection
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
-from danish_asr.recipe.run.run_directory import best_step
 from tests.running import copy_until, evaluate, metrics, train, weights
 
 
@@ -63,32 +61,6 @@ def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
     assert (run / "checkpoints" / "tokenizer.model").stat().st_ino == tokenizer
 
 
-def test_a_run_of_models_only_that_has_stopped_early_is_complete(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run, models = tmp_path / "run", "regime.save_model_only=true"
-    assert train(run, dataset, models) == 0
-    file = run / "metrics" / "valid.jsonl"
-    rows = [row | {"Word Error Rate (WER)": 90 + row["Step"]} for row in metrics(run, "valid")]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    before, longer = weight_files(run), (models, "regime.num_steps=8")
-    assert train(run, dataset, *longer, "regime.early_stopping_patience=2") == 2
-    assert train(run, dataset, *longer, "regime.early_stopping_patience=1") == 0
-    assert weight_files(run) == before
-
-
-def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy_until(2, finished_run, tmp_path / "run")
-    assert train(run, dataset) == 0
-    assert "regime.num_steps" not in capsys.readouterr().err
-    before = weight_files(run)
-    assert train(run, dataset) == 0
-    assert "regime.num_steps" in capsys.readouterr().err
-    assert weight_files(run) == before
-
-
 def start_of_a_training(model: Path) -> AssetCard:
     """The card of what ``model.path`` means."""
     config = with_named_model(AsrConfig(model=ModelSection(path=model)))
@@ -99,29 +71,34 @@ def place_of_weights(card: AssetCard) -> Path:
     return Path(url2pathname(card.field("checkpoint").as_uri().path)).resolve()
 
 
-@pytest.mark.parametrize("change", ["score", "gone", "export"])
+def write_card(run: Path, name: str, **values: str) -> None:
+    """Another card of a copy of the finished run."""
+    card = read_yaml(run / "cards" / "finished.yaml") | {"name": name, **values}
+    (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "name"),
+    [
+        ("score", 2, "checkpoint_step_2"),
+        ("gone", 2, "checkpoint_step_2"),
+        ("export", 4, "finished"),
+        ("longer", 2, "longer"),
+    ],
+)
 def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
-    tmp_path: Path, finished_run: Path, change: str
+    tmp_path: Path, finished_run: Path, change: str, step: int, name: str
 ) -> None:
     run = copy_until(2 if change == "gone" else 4, finished_run, tmp_path / "run")
-    if change == "score":  # the card names step 4
+    if change in {"score", "longer"}:  # the card names step 4
         (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    if change == "longer":
+        write_card(run, "longer", checkpoint="../checkpoints/step_2/model")
     elif change == "export":
         (run / "config.json").write_text("{}")
-    step = 4 if change == "export" else 2
     for card in (start_of_a_training(run), open_model(run).card):
         assert place_of_weights(card) == run / "checkpoints" / f"step_{step}" / "model"
-
-
-def test_the_model_path_of_a_copy_that_was_trained_longer_is_its_best_checkpoint(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = copy_until(4, finished_run, tmp_path / "longer")
-    assert train(run, dataset, "regime.num_steps=6") == 0
-    assert {file.name for file in run.glob("cards/*.yaml")} == {"finished.yaml", "longer.yaml"}
-    card = start_of_a_training(run)
-    assert place_of_weights(card) == run / "checkpoints" / f"step_{best_step(run)}" / "model"
-    assert place_of_weights(card) == place_of_weights(open_model(run).card)
+    assert start_of_a_training(run).name == name
 
 
 def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
@@ -130,8 +107,7 @@ def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
     """A run that began with it would otherwise be refused when it continues."""
     run = copy_until(4, finished_run, tmp_path / "run")
     for name in ("a", "run"):
-        card = read_yaml(run / "cards" / "finished.yaml") | {"name": name}
-        (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+        write_card(run, name)
     assert start_of_a_training(run).name == "run"
 
 
