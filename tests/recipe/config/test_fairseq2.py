@@ -3,13 +3,14 @@
 Upstream's YAML files are not part of its wheel; their keys and values are listed here.
 """
 
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq2.recipe import config as base
 
-from danish_asr.base.config_tree import Tree, flatten, merge
+from danish_asr.base.config_tree import Tree, flatten, merge, nested
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.fairseq2 import sections_of
 from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
@@ -87,45 +88,40 @@ def test_every_key_of_a_file_is_used(name: str) -> None:
 
 
 def test_sections_have_the_values_of_the_keys_and_what_a_run_fixes() -> None:
-    own = from_yaml("""
-model: {name: m, config_overrides: {a: 1}}
-gang: {timeout: 7}
-trainer: {max_grad_norm: 3.0, mixed_precision: {mode: auto}, grad_accumulation: {num_batches: 5}}
-optimizer: {config: {lr: 0.25, betas: [0.1, 0.2], weight_decay: 0.5}}
-lr_scheduler: {config: {stage_ratio: [0, 0, 1], start_lr_scale: 0.5}}
-regime: {num_steps: null, num_data_epochs: 3, validate_every_n_data_epochs: 0.5}
-common:
-  seed: 9
-  torch: {num_threads: 2}
-  metric_recorders: {wandb: {enabled: true, entity: us, project: ours}}
-""")
-    own["regime"]["num_steps"] = 300
-    config = load(merge({"dataset": {"name": "d"}}, own), where="")
-    sections = sections_of(config)
-    assert isinstance(sections.model, base.ModelSection)
-    assert (sections.model.name, sections.model.family) == ("m", "wav2vec2_asr")
-    assert sections.model.config_overrides == {"a": 1}
-    assert (sections.gang.timeout, sections.trainer.max_grad_norm) == (7, 3.0)
-    assert sections.trainer.mixed_precision.mode == "auto"
-    assert sections.trainer.grad_accumulation.num_batches == 5
-    regime = sections.regime
-    assert (regime.num_steps, regime.num_data_epochs) == (300, None)
-    assert regime.validate_every_n_data_epochs is None
-    common = sections.common
-    assert (common.seed, common.torch.num_threads) == (9, 2)
-    assert (common.cluster, common.no_sweep_dir) == ("none", True)
-    wandb = common.metric_recorders.wandb
-    assert (wandb.enabled, wandb.entity, wandb.project) == (True, "us", "ours")
-    assert wandb.resume_mode == "allow"
-    adamw, schedule = sections.optimizer, sections.lr_scheduler
-    assert adamw is not None
-    assert isinstance(adamw.config, base.AdamWConfig)
-    settings = adamw.config
-    assert (settings.lr, [*settings.betas], settings.weight_decay) == (0.25, [0.1, 0.2], 0.5)
-    assert settings.impl == ("fused" if torch.cuda.is_available() else "auto")
-    assert schedule is not None
-    assert isinstance(schedule.config, base.TriStageLRConfig)
-    assert [*schedule.config.stage_ratio] == [0, 0, 1]
+    own: Tree = {
+        "model.name": "m",
+        "model.config_overrides": {"a": 1},
+        "gang.timeout": 7,
+        "trainer.max_grad_norm": 3.0,
+        "trainer.mixed_precision.mode": "auto",
+        "trainer.grad_accumulation.num_batches": 5,
+        "optimizer.config.lr": 0.25,
+        "optimizer.config.weight_decay": 0.5,
+        "lr_scheduler.config.start_lr_scale": 0.5,
+        "regime.num_steps": 300,
+        "common.seed": 9,
+        "common.torch.num_threads": 2,
+        "common.metric_recorders.wandb.enabled": True,
+        "common.metric_recorders.wandb.entity": "us",
+        "common.metric_recorders.wandb.project": "ours",
+    }
+    epochs = {"regime.num_data_epochs": 3, "regime.validate_every_n_data_epochs": 0.5}
+    keys = {"dataset.name": "d"} | own | epochs
+    sections = sections_of(load(merge(*(nested(*pair) for pair in keys.items())), where=""))
+    expected = own | {
+        "model.family": "wav2vec2_asr",
+        "optimizer.config.impl": "fused" if torch.cuda.is_available() else "auto",
+        "regime.num_data_epochs": None,
+        "regime.validate_every_n_data_epochs": None,
+        "common.cluster": "none",
+        "common.no_sweep_dir": True,
+        "common.metric_recorders.wandb.resume_mode": "allow",
+    }
+    assert {key: attrgetter(key)(sections) for key in expected} == expected
+    assert sections.optimizer is not None
+    assert isinstance(sections.optimizer.config, base.AdamWConfig)
+    assert sections.lr_scheduler is not None
+    assert isinstance(sections.lr_scheduler.config, base.TriStageLRConfig)
 
 
 def test_an_optimizer_of_ours_takes_our_settings_and_a_constant_rate_none() -> None:

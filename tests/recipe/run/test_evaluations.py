@@ -113,12 +113,13 @@ def test_a_broken_evaluation_of_a_run_hides_no_other_and_is_named(tmp_path: Path
     assert place_of(run, choice.taken.predictions) == "best/test"
     assert (len(choice.others), len(choice.broken)) == (0, 1)
     assert str(broken) in choice.in_words()
+    assert str(broken) in choice.broken[0].in_words()
     assert "step_2" not in choice.in_words()
 
 
 def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(tmp_path: Path) -> None:
     run = run_with_decoder(tmp_path / "run")
-    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}"):
+    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}[^:]*$"):
         predictions_of(run)
     dev, test = evaluated(run, "best/dev"), evaluated(run, "best/test")
     assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
@@ -164,6 +165,7 @@ def test_an_evaluation_of_an_earlier_best_checkpoint_is_said_to_be_old(tmp_path:
         choice = choose_test(run)
         assert choice.newer_best == newer
         assert ("evaluate again" in choice.in_words()) == (newer is not None)
+        assert choice.in_words().endswith("step 4)") == (newer is None)
 
 
 def test_neither_scores_nor_a_comparison_replace_a_file_of_a_run(tmp_path: Path) -> None:

@@ -168,7 +168,8 @@ def test_a_run_of_models_only_is_complete_at_its_last_step_and_continues_from_a_
     (run / "metrics").rmdir()  # an average
     with pytest.raises(RunError, match=f"model.path={run}"):
         check_continuation(run, BEFORE, {})
-    (run / "checkpoints" / "step_9" / "trainer").mkdir(parents=True)
+    for step in (2, 9):
+        (run / "checkpoints" / f"step_{step}" / "trainer").mkdir(parents=True)
     check_continuation(run, merge(BEFORE, {"regime": {"num_steps": 9}}), {})
 
 
@@ -192,6 +193,7 @@ def test_metrics_after_the_last_checkpoint_are_dropped(run: Path, cut: str) -> N
     valid.write_text(row(1) + cut)
     half = run / "checkpoints" / "step_137.tmp" / "model"
     half.mkdir(parents=True)
+    (run / "checkpoints" / "step_138").touch()
     assert (checkpoint_steps(run), resumable_steps(run)) == ([1, 2], [2])
     tidy(run)
     assert (train.read_text(), valid.read_text()) == (row(1) + row(2), row(1))
@@ -235,7 +237,8 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
     assert meant_checkpoint(run) == (run, best)
     assert meant_checkpoint(run / "checkpoints" / "step_2") == (run, 2)
     assert meant_checkpoint(run / "checkpoints" / "step_1" / "model") == (run, 1)
-    assert meant_checkpoint(run / "metrics") is None
+    for other in (run / "metrics", run / "checkpoints" / "scores"):
+        assert meant_checkpoint(other) is None
 
 
 def test_the_files_of_a_model_are_those_of_its_run_or_of_hugging_face(
