@@ -159,10 +159,11 @@ def traced(folder: Path, dataset: Path, *overrides: str) -> Run:
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_run: Path) -> Runs:
     folder, threads = tmp_path_factory.mktemp("runs"), torch.get_num_threads()
-    (folder / "letters.model").write_bytes(build_char_tokenizer(CHARACTERS))
+    cards = tmp_path_factory.mktemp("cards")
+    (cards / "letters.model").write_bytes(build_char_tokenizer(CHARACTERS))
     card = {"name": "letters", "tokenizer_family": "char_tokenizer", "tokenizer": "letters.model"}
-    (folder / "letters.yaml").write_text(to_yaml(card))
-    paths = f"common.assets.extra_paths=[{dataset}/cards, {folder}]"
+    (cards / "letters.yaml").write_text(to_yaml(card))
+    paths = f"common.assets.extra_paths=[{dataset}/cards, {cards}]"
     rows, order, mixture = (
         traced(folder / name, dataset, paths, *overrides)
         for name, overrides in (("rows", ROWS), ("order", ORDER), ("mixture", MIXTURE))
