@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from numpy.typing import NDArray
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.recipe.data.audio import decode
@@ -81,23 +80,13 @@ def test_threads_read_from_more_files_than_may_be_open(
     assert sum(path.is_relative_to(tmp_path) for path in opened) <= 2
 
 
-def encode(sound: NDArray[np.float32], form: str, subtype: str | None) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, sound, 16_000, format=form, subtype=subtype)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("form", "subtype"),
-    [("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("WAV", "PCM_16"), ("WAV", "FLOAT"), ("OGG", None)],
-)
+@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_24"), ("WAV", "FLOAT"), ("OGG", None)])
 def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | None) -> None:
-    encoded = encode(waveform(12_345, 3), form, subtype)
-
-    expected = soundfile.read(io.BytesIO(encoded), dtype="float32")[0]
-    out = np.empty(12_345, np.float32)
-    decode(encoded, out)
-    np.testing.assert_array_equal(out, expected)
+    file, out = io.BytesIO(), np.empty(12_345, np.float32)
+    soundfile.write(file, waveform(12_345, 3), 16_000, format=form, subtype=subtype)
+    decode(file.getvalue(), out)
+    file.seek(0)
+    assert np.array_equal(out, soundfile.read(file, dtype="float32")[0])
 
 
 @pytest.mark.parametrize(

@@ -98,13 +98,17 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     ]
 
     def fresh() -> BatchReader:
-        return reader(root, tokenizer, accumulate=2, transforms=transforms, speed_factors=FACTORS)
+        options: Any = {"transforms": transforms, "speed_factors": FACTORS}
+        source = reader(root, tokenizer, accumulate=2, **options)
+        source.frees_layers = {4}
+        return source
 
     stopped = fresh()
     take(stopped, done)
     torch.save(stopped.state_dict(), tmp_path / "state.pt")
     resumed = fresh()
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.step = done
 
     assert content(take(resumed, 15)) == content(take(fresh(), done + 15)[done:])
 
@@ -192,31 +196,14 @@ def sizes(steps: Steps) -> list[float]:
     ]
 
 
-def freeing(root: Path, tokenizer: Tokenizer) -> BatchReader:
-    """A reader of a training that lets more layers learn after step 4."""
-    source = reader(root, tokenizer)
-    source.frees_layers = {4}
-    return source
-
-
 @pytest.mark.parametrize("first", [0, 4], ids=["begin", "more layers learn"])
 def test_the_largest_batches_that_are_left_come_first(
     root: Path, tokenizer: Tokenizer, first: int
 ) -> None:
-    largest = sizes(take(freeing(root, tokenizer), 10))[first:]
+    source = reader(root, tokenizer)
+    source.frees_layers = {4}
+    largest = sizes(take(source, 10))[first:]
     assert min(largest[:2]) >= max(largest[2:])
-
-
-@pytest.mark.parametrize("stop", [3, 4, 5])
-def test_a_stop_where_more_layers_learn_changes_no_batch(
-    root: Path, tokenizer: Tokenizer, stop: int
-) -> None:
-    stopped, resumed = freeing(root, tokenizer), freeing(root, tokenizer)
-    take(stopped, stop)
-    resumed.load_state_dict(stopped.state_dict())
-    resumed.step = stop
-    undisturbed = take(freeing(root, tokenizer), 10)
-    assert content(take(resumed, 10 - stop)) == content(undisturbed[stop:])
 
 
 def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
@@ -257,6 +244,22 @@ def test_rows_without_text_or_a_frame_are_evaluated_with_raw_references_and_targ
     assert (batch.example["audio_size"], batch.source_seq_lens) == ([100, 99], [400, 400])
     with pytest.raises(DatasetError, match="the filters leave none of its 2 utterances"):
         reader(tmp_path, tokenizer)
+
+
+def test_the_size_of_an_epoch_is_that_of_its_batches_also_after_they_were_read(
+    root: Path, tokenizer: Tokenizer
+) -> None:
+    source = reader(root, tokenizer, "test", training=False)
+    size = source.epoch_size()
+    steps = list(source)
+    lengths = [length for batch in batches_of(steps) for length in batch.source_seq_lens]
+    padded = sum(batch.source_seqs.numel() for batch in batches_of(steps))
+    assert size == source.epoch_size()
+    assert (size.steps, size.rows, size.longest) == (len(steps), len(lengths), max(lengths))
+    assert size.hours == pytest.approx(sum(lengths) / 16_000 / 3600)
+    assert size.padding == pytest.approx(1 - sum(lengths) / padded)
+    assert source.epochs_read == 1
+    assert source.largest_memory() == pytest.approx(max(sizes(steps)))
 
 
 def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(

@@ -12,14 +12,95 @@ from fairseq2.models.wav2vec2.factory import create_wav2vec2_model
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.config.schema import AsrConfig, ModelSection
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    AssetsConfig,
+    DatasetSection,
+    ModelSection,
+    TokenizerSection,
+)
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
+from danish_asr.recipe.models.cards import (
+    Assets,
+    open_model,
+    open_tokenizer,
+    speech_of,
+    tokenizer_of,
+    with_named_model,
+)
 from tests.running import copy_until, evaluate, metrics, train, weights
 
 
+@pytest.fixture
+def assets(dataset: Path, finished_run: Path, tmp_path: Path) -> Assets:
+    """The cards of a dataset, of a model, and of one whose weights may run code."""
+    (tmp_path / "own").mkdir()
+    card = {"name": "unsafe", "model_family": "wav2vec2_asr", "restrict": False}
+    (tmp_path / "own" / "unsafe.yaml").write_text(to_yaml(card))
+    paths = [dataset / "cards", finished_run / "cards", tmp_path / "own"]
+    return Assets(AssetsConfig(extra_paths=paths))
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "part"),
+    [
+        ("model.name", "tiny", "finished"),
+        ("dataset.name", "finished", "convert SOURCE --name finished"),
+        ("dataset.name", "coral_v3", "convert hf:CoRal-project/coral-v3"),
+        ("tokenizer.name", "nope", "own"),
+        ("pretrained_encoder.name", "omniASR_LLM_300M", "omniASR_W2V_300M"),
+        ("model.name", "unsafe", "restrict: False"),
+    ],
+)
+def test_a_name_without_a_safe_card_of_its_kind_is_refused_with_what_there_is(
+    assets: Assets, key: str, name: str, part: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key}(.|\n)*{part}"):
+        assets.find(key, name)
+
+
+def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
+    assets: Assets, dataset: Path, finished_run: Path
+) -> None:
+    own, model = assets.find("dataset.name", "tiny"), assets.find("model.name", "finished")
+    assert assets.open_dataset(DatasetSection(), own).root == dataset.resolve()
+    moved = DatasetSection(config_overrides={"data": finished_run})
+    assert assets.open_dataset(moved, own).path == finished_run
+    assert [tokenizer_of(card) for card in (own, model, None)] == ["tiny_char", "finished", None]
+    described = assets.describe_model(ModelSection(config_overrides={"use_masking": True}), model)
+    assert (described.config.use_masking, described.has_new_head) == (True, False)
+    assert assets.describe_model(ModelSection(arch="tiny"), None).has_new_head
+    file = finished_run / "cards" / "tokenizer.model"
+    assert assets.tokenizer_file(TokenizerSection(path=file, name="nope")) == file
+    assert assets.tokenizer_file(TokenizerSection(name="finished")) == file
+    for fault, call in (
+        ("--dataset", lambda: assets.open_dataset(DatasetSection(), None)),
+        ("tiny", lambda: assets.describe_model(ModelSection(arch="nope"), None)),
+        ("nope", lambda: assets.describe_model(ModelSection(config_overrides={"nope": 1}), model)),
+        ("tokenizer.name", lambda: assets.tokenizer_file(TokenizerSection())),
+        ("config.yaml", lambda: open_tokenizer(finished_run / "config.yaml")),
+    ):
+        with pytest.raises(ConfigError, match=fault):
+            call()
+
+
+def test_a_model_says_how_its_recordings_and_texts_were_prepared(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    assert open_model(finished_run)[3:] == ("coral", True, 320_000, None)
+    assert speech_of(AsrConfig())["amp_dtype"] == "bfloat16"
+    run = copy_until(4, finished_run, tmp_path / "run")
+    (run / "checkpoints" / "tokenizer.model").write_bytes(build_char_tokenizer("abc"))
+    with pytest.raises(ConfigError, match=f"model {run}(.|\n)*8 symbols"):
+        open_model(run)
+    with pytest.raises(ConfigError, match=r"model\.path"):
+        with_named_model(AsrConfig(model=ModelSection(path=tmp_path)))
+
+
+@pytest.mark.slow
 def test_a_later_run_starts_from_the_finished_model_by_name(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +123,7 @@ def weight_files(run: Path) -> dict[Path, int]:
     return {file: file.stat().st_ino for file in run.rglob("sdp_*.pt")}
 
 
+@pytest.mark.slow
 def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +166,8 @@ def write_card(run: Path, name: str, **values: str) -> None:
         ("gone", 2, "checkpoint_step_2"),
         ("export", 4, "finished"),
         ("longer", 2, "longer"),
+        # A run that began with it would otherwise be refused when it continues.
+        ("other cards", 4, "run"),
     ],
 )
 def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
@@ -94,6 +178,9 @@ def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
         (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
     if change == "longer":
         write_card(run, "longer", checkpoint="../checkpoints/step_2/model")
+    elif change == "other cards":
+        write_card(run, "a")
+        write_card(run, "run")
     elif change == "export":
         (run / "config.json").write_text("{}")
     for card in (start_of_a_training(run), open_model(run).card):
@@ -101,22 +188,13 @@ def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
     assert start_of_a_training(run).name == name
 
 
-def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
-    tmp_path: Path, finished_run: Path
-) -> None:
-    """A run that began with it would otherwise be refused when it continues."""
-    run = copy_until(4, finished_run, tmp_path / "run")
-    for name in ("a", "run"):
-        write_card(run, name)
-    assert start_of_a_training(run).name == "run"
-
-
-@pytest.mark.parametrize("place", ["", "checkpoints/step_2"])
+@pytest.mark.slow
 def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
-    tmp_path: Path, dataset: Path, finished_run: Path, place: str
+    tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
     """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
-    own = [f"model={{path: {finished_run / place}}}", "regime.num_steps=2"]
+    assert start_of_a_training(finished_run).name == "finished"
+    own = [f"model={{path: {finished_run}/checkpoints/step_2}}", "regime.num_steps=2"]
     run, head = tmp_path / "run", "final_proj.weight"
     assert train(run, dataset, *own) == 0
     assert evaluate(run, dataset, *own, "evaluator.checkpoint=last") == 0
@@ -156,6 +234,7 @@ def write_encoder(folder: Path) -> dict[str, torch.Tensor]:
     return dict(state)
 
 
+@pytest.mark.slow
 def test_a_pretrained_encoder_gives_its_weights_below_a_new_head(
     tmp_path: Path, dataset: Path
 ) -> None:
