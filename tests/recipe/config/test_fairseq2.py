@@ -5,20 +5,23 @@ Upstream's YAML files are not part of its wheel; their keys and values are liste
 
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from fairseq2.recipe import config as base
 
-from danish_asr.base.config_tree import Tree, flatten, merge, nested
+from danish_asr.base.config_tree import flatten, merge, nested
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.fairseq2 import sections_of
 from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
 from danish_asr.scoring.predictions import read_predictions
 from tests.running import evaluate
 
-TRAINING: Tree = from_yaml("""
-model: {name: omniASR_CTC_300M}
+Tree = dict[str, Any]
+
+NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
+PLAIN: Tree = from_yaml("""
 dataset:
   name: example_dataset
   train_split: train
@@ -33,27 +36,32 @@ dataset:
   asr_task_config:
     min_audio_len: 32_000
     max_audio_len: 960_000
-    max_num_elements: 7_680_000
+    max_num_elements: 960_000
     batch_shuffle_window: 1
-    example_shuffle_window: 0
+    example_shuffle_window: 1
     normalize_audio: True
 tokenizer: {name: omniASR_tokenizer_v1}
-optimizer: {config: {lr: 1e-05}}
+optimizer: {config: {lr: 5e-05}}
 trainer:
   freeze_encoder_for_n_steps: 0
   mixed_precision: {dtype: torch.bfloat16}
   grad_accumulation: {num_batches: 4}
 regime:
-  num_steps: 5_000
-  validate_after_n_steps: 500
-  validate_every_n_steps: 500
-  checkpoint_after_n_steps: 500
-  checkpoint_every_n_steps: 500
-  publish_metrics_after_n_steps: 500
-  publish_metrics_every_n_steps: 500
+  num_steps: 20_000
+  validate_after_n_steps: 0
+  validate_every_n_steps: 1000
+  checkpoint_every_n_steps: 1000
+  publish_metrics_every_n_steps: 200
+""")
+RECOMMENDED = from_yaml("""
+dataset: {asr_task_config: {example_shuffle_window: 0}}
+regime:
+  validate_after_n_steps: 1000
+  checkpoint_after_n_steps: 1000
+  publish_metrics_after_n_steps: 1000
 """)
 FROM_ENCODER = from_yaml("""
-model: {_del_: [name], family: wav2vec2_asr, arch: 300m}
+model: {family: wav2vec2_asr, arch: 300m}
 pretrained_encoder: {name: omniASR_W2V_300M}
 trainer: {freeze_encoder_for_n_steps: 10_000}
 """)
@@ -70,9 +78,10 @@ dataset:
     example_shuffle_window: 1
 """)
 FILES = {
-    "ctc-finetune": TRAINING,
-    "ctc-from-encoder": merge(TRAINING, FROM_ENCODER),
-    "evaluation": merge({"dataset": TRAINING["dataset"]}, EVALUATION),
+    "ctc-finetune": NAMED | PLAIN,
+    "ctc-finetune-recommendation": merge(NAMED, PLAIN, RECOMMENDED),
+    "ctc-from-encoder": merge(PLAIN, FROM_ENCODER),
+    "evaluation": merge({"dataset": PLAIN["dataset"]}, EVALUATION),
 }
 
 

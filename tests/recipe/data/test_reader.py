@@ -120,9 +120,12 @@ def test_a_stage_reads_its_own_rows_from_its_first_step_on_and_counts_epochs_on(
     staged.add_stage(3, reader(root, tokenizer, "train_b"))
 
     assert content(take(staged, 3)) == content(take(reader(root, tokenizer), 3))
-    second = ids_of([*take(staged, 1), *staged])
-    assert sorted(second) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
+    second = [*take(staged, 1), *staged]
+    assert sorted(ids_of(second)) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
+    assert min(sizes(second)[:2]) >= max(sizes(second)[2:]), "the largest batches come first"
     assert staged.epoch == 1
+    assert staged.filtered.startswith("73 utterances")
+    assert [line.split()[0] for line in staged.mix.splitlines()] == ["corpus", "a", "b"]
 
 
 def test_a_state_of_other_rows_is_refused(root: Path, tokenizer: Tokenizer) -> None:

@@ -146,6 +146,7 @@ def test_a_row_goes_to_one_process_and_only_training_leaves_out_fewer_rows_than_
 
     spans = [span for own in steps for step in own for span in step]
     read = [row for span in spans for row in batches.rows[slice(*span)].tolist()]
+    assert all(begin < end for begin, end in spans), "no batch is empty"
     assert len({*read}) == len(read)
     assert len(lengths) - len(read) in (range(1) if keep_all else range(world))
     if not keep_all:  # all processes read as many batches in a step

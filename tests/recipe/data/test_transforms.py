@@ -150,6 +150,7 @@ def test_a_transform_follows_from_the_generator_and_leaves_silence_alone(
     always: Transform = kind(folder=folder)
     never: Transform = kind(folder=folder, probability=0.0)
 
+    assert (always.after_normalization, SpecAugment.after_normalization) == (False, True)
     assert np.array_equal(always(wave.copy(), rng()), always(wave.copy(), rng()))
     assert not np.array_equal(always(wave.copy(), rng()), wave)
     assert np.array_equal(never(wave.copy(), rng()), wave)

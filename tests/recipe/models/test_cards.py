@@ -69,6 +69,8 @@ def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
     assert assets.open_dataset(DatasetSection(), own).root == dataset.resolve()
     moved = DatasetSection(config_overrides={"data": finished_run})
     assert assets.open_dataset(moved, own).path == finished_run
+    others = {*assets.available("model.name", "unsafe").split(", ")}
+    assert others & {"finished", "unsafe", "tiny"} == {"finished"}
     assert [tokenizer_of(card) for card in (own, model, None)] == ["tiny_char", "finished", None]
     described = assets.describe_model(ModelSection(config_overrides={"use_masking": True}), model)
     assert (described.config.use_masking, described.has_new_head) == (True, False)
