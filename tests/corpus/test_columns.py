@@ -1,7 +1,5 @@
 """Which columns of a source are read, and by which names."""
 
-from typing import Any
-
 import pytest
 
 from danish_asr.base.errors import SourceError
@@ -92,15 +90,7 @@ def test_a_file_without_texts_or_audio_is_refused(
         Columns(chosen, THEIR_NAMES).add("a.csv", names)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "missing"),
-    [({"id": "a,b", "end": ""}, None), ({"id": "a,c", "text": "d"}, "no c, d; found a, b")],
-)
-def test_each_part_of_a_chosen_column_must_be_there(
-    chosen: dict[str, Any], missing: str | None
-) -> None:
-    if missing is None:
-        check_chosen(["a", "b"], chosen)
-    else:
-        with pytest.raises(SourceError, match=missing):
-            check_chosen(["a", "b"], chosen)
+def test_each_part_of_a_chosen_column_must_be_there() -> None:
+    check_chosen(["a", "b"], {"id": "a,b", "end": ""})
+    with pytest.raises(SourceError, match="no c, d; found a, b"):
+        check_chosen(["a", "b"], {"id": "a,c", "text": "d"})

@@ -1,7 +1,6 @@
 """Speakers are divided by their speech, and sentences that splits share are found."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,9 @@ import pyarrow as pa
 import pytest
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.convert import convert
 from danish_asr.corpus.division import SHARED_SENTENCE, assign_speakers, divide, sentences_of
 from danish_asr.corpus.rows import ROWS
-from danish_asr.corpus.verify import verify
-from tests.builders import tone
-from tests.corpora import options, write_lines
+from tests.corpora import options
 
 
 def table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -32,22 +28,6 @@ def people(dialects: list[list[Any]], **values: Any) -> list[dict[str, Any]]:
 
 def divided(rows: list[dict[str, Any]], **values: Any) -> list[dict[str, Any]]:
     return list(divide(table(rows), options(**values)).to_pylist())
-
-
-def test_a_conversion_divides_its_speakers(tmp_path: Path) -> None:
-    rows = [
-        {"audio": f"{n}.wav", "text": f"det er sætning nummer {n}", "speaker": f"s{n % 10}"}
-        for n in range(20)
-    ]
-    table = write_lines(tmp_path / "in" / "rows.jsonl", rows)
-    for n in range(20):
-        (table.parent / f"{n}.wav").write_bytes(tone(1, rate=16_000, hertz=200 + n))
-    made = convert(table, tmp_path / "out", options(split_by_speaker="80/10/10", shard_rows=7))
-    counts = Counter[str]()
-    for shard in made.shards:
-        counts[shard.partition("split")] += shard.rows
-    assert counts == {"train": 16, "dev": 2, "test": 2}
-    assert verify(tmp_path / "out").faults == []
 
 
 @pytest.mark.parametrize(

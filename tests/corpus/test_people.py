@@ -27,7 +27,6 @@ def test_every_name_is_mapped_and_an_unknown_one_is_kept() -> None:
 
 DENMARK: list[Any] = ["DK", "dk", "DNK", "Danmark", "Denmark", "da", " DK\n"]
 
-
 UNKNOWN: list[Any] = ["", " ", None, float("nan"), "ukendt", "Ukendt", "?", "NA", "-", "unknown"]
 
 

@@ -11,6 +11,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
     ROWS,
+    Source,
     check_recordings,
     check_splits,
     is_alone,
@@ -80,7 +81,7 @@ def test_times_cut_the_audio(
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
         ({"age": [30], "text": ["ja"]}, "malformed age"),
-        ({"validated": " Rejected", "text": ["ja"]}, "rejected"),
+        ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
     ],
 )
@@ -175,6 +176,11 @@ def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
 
 
+def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
+    source = Source(name="x", rows=table({}), fetch=iter, versions=pa.nulls)
+    assert (source.columns, source.ignored, source.counts) == ({}, (), {})
+
+
 def test_a_refused_row_keeps_its_reason() -> None:
     rows = table({"refused": "rejected"}, {}, {})
     found = refuse(rows, pa.array([True, True, False]), "listed")["refused"].to_pylist()
@@ -201,30 +207,30 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "third", "is_refused"),
+    ("second", "third", "other"),
     [
-        ({"text": "nej"}, {}, True),
-        ({"text": "ja"}, {}, False),
-        ({"text": " "}, {}, False),
-        ({"text": "nej", "start": 1}, {}, False),
-        ({"text": "nej", "channel": 2}, {}, False),
-        ({"text": "nej", "refused": "x"}, {}, False),
-        ({"text": "nej", "audio": "b.wav"}, {}, False),
-        ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, False),
-        ({"text": "ja"}, {"text": "nej", "line": 9}, True),
+        ({"text": "nej"}, {}, "row 1"),
+        ({"text": "nej"}, {"audio": "b.wav"}, "row 1"),
+        ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
+        ({"text": "ja"}, {}, None),
+        ({"text": " "}, {}, None),
+        ({"text": "nej", "start": 1}, {}, None),
+        ({"text": "nej", "channel": 2}, {}, None),
+        ({"text": "nej", "refused": "x"}, {}, None),
+        ({"text": "nej", "audio": "b.wav"}, {}, None),
+        ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, None),
     ],
 )
 def test_a_recording_of_several_texts_and_no_times_is_refused(
-    second: dict[str, Any], third: dict[str, Any], *, is_refused: bool
+    second: dict[str, Any], third: dict[str, Any], other: str | None
 ) -> None:
     whole = {"audio": "a.wav", "text": "ja"}
     rows = table(whole, whole | second, whole | third)
-    if is_refused:
-        other = "line 9" if third else "row 1"
+    if other is None:
+        check_recordings(rows)
+    else:
         with pytest.raises(SourceError, match=rf"^1 recordings .* a\.wav .*row 0 and .*{other}\."):
             check_recordings(rows)
-    else:
-        check_recordings(rows)
 
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:

@@ -50,12 +50,13 @@ def test_an_inventory_counts_rows_hours_and_drops(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("damaged", [None, "", "[]", '{"shards": []}', '{"shards": [{}]}'])
-def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path, damaged: str | None) -> None:
-    if damaged is not None:
-        (tmp_path / "manifest.json").write_text(damaged)
-    with pytest.raises(DatasetError, match=r"manifest\.json"):
-        read_inventory(tmp_path)
+def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path) -> None:
+    (tmp_path / "version=0").mkdir()
+    for damaged in (None, "", "[]", '{"shards": []}', '{"shards": [{}]}'):
+        if damaged is not None:
+            (tmp_path / "manifest.json").write_text(damaged)
+        with pytest.raises(DatasetError, match=r"manifest\.json"):
+            read_inventory(tmp_path)
     with pytest.raises(DatasetError, match="none: no such folder"):
         read_inventory(tmp_path / "none")
 
@@ -111,22 +112,11 @@ def test_shards_too_many_and_too_few_are_named(tmp_path: Path, count: int, shown
     assert named == [*stray, PLACES[0]][:shown] + ["..."] * (count > shown)
 
 
-@pytest.mark.parametrize(
-    ("split", "names", "has_advice"),
-    [
-        ("test", ["train", "train_a"], True),
-        ("test", ["train", "dev"], False),
-        ("tset", ["train"], False),
-    ],
-)
-def test_a_dataset_of_train_alone_is_told_how_to_get_other_splits(
-    split: str, names: list[str], *, has_advice: bool
+def test_a_split_that_is_missing_is_refused_and_beside_train_alone_there_is_advice(
+    tmp_path: Path,
 ) -> None:
-    message = missing_split(split, names)
-    assert ", ".join(sorted(names)) in message
-    assert ("--split-by-speaker" in message) == has_advice
-
-
-def test_a_split_that_a_dataset_has_not_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"'dev'.*test, test_a, test_b, train, train_a"):
+    with pytest.raises(DatasetError, match=r"'dev'.*test, test_a, test_b, train, train_a$"):
         shards_of_split(write_dataset(tmp_path, PLACES), "dev")
+    advice = "--split-by-speaker"
+    assert advice in missing_split("test", ["train", "train_a"])
+    assert advice not in missing_split("tset", ["train"])

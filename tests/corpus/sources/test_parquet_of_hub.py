@@ -7,12 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.corpus.convert import convert
-from tests.builders import build_source, tone, tree
+from tests.builders import build_source, tree
 from tests.corpora import options
 from tests.hub_server import GATED, Hub, serve_hub
 
@@ -26,9 +24,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield hub
 
 
-def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
+def run_convert(url: str, out: Path, source: str) -> subprocess.CompletedProcess[str]:
     program = "from danish_asr.cli import main; main()"
-    options = ("--name", "tiny", "--out", str(out), "--workers", "2", *more)
+    options = ("--name", "tiny", "--out", str(out), "--workers", "2")
     return subprocess.run(
         [sys.executable, "-c", program, "convert", source, *options],
         env=os.environ | {"HF_ENDPOINT": url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
@@ -38,28 +36,12 @@ def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.Comp
     )
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-table.md"
-
-
-LINES = re.findall(r"danish-asr convert (hf:\S+) (.*?) --name", PAGE.read_text(encoding="utf-8"))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "options"), LINES, ids=lambda text: text)
-def test_the_corpora_of_the_page_are_read_from_the_hub(
-    tmp_path: Path, source: str, options: str
-) -> None:
-    repo, _, revision = source.removeprefix("hf:").partition("@")
-    repo, _, subset = repo.partition(":")
-    text = dict(re.findall(r"--column (\w+)=(\w+)", options)).get("text", "text")
-    rows = [{"audio": {"bytes": tone(0.5), "path": f"{n}.wav"}, text: f"nr {n}"} for n in (1, 2)]
-    folder = tmp_path / "hub" / subset / "train"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "0000.parquet")
-    with serve_hub(repo, tmp_path / "hub") as hub:
-        done = run_convert(hub.url, tmp_path / "out", source, *options.split())
-    assert done.returncode == 0, (revision, done.stderr)
-    assert "2 rows" in done.stdout
+def test_a_subset_and_a_revision_of_the_hub_are_read(hub: Hub, tmp_path: Path) -> None:
+    source = f"hf:{REPO}:conversation@refs/convert/parquet"
+    done = run_convert(hub.url, tmp_path / "out", source)
+    assert done.returncode == 0, done.stderr
+    assert "40 rows" in done.stdout
 
 
 @pytest.mark.slow
