@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from danish_asr.base.files import from_yaml
 from danish_asr.base.schema import LEDGER_SCHEMA, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer, complete
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
+from danish_asr.corpus.shards import ShardEntry, read_inventory
 from tests.fairseq2_context import fairseq2_context
 
 
@@ -36,29 +36,22 @@ SHARDS = [
 ]
 
 
-def completed(root: Path, characters: str) -> Inventory:
-    """A dataset without shards, of which the counts of all are those of `SHARDS`."""
+@pytest.mark.parametrize("characters", ["", "abc"])
+def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) -> None:
     reasons = ["no audio", "empty text", "empty text"]
     known = {"source": "x", "corpus": "a", "split": "test", "id": "i", "value": 1.0}
     ledger = [known | {"row": n, "reason": reason} for n, reason in enumerate(reasons)]
     suspects = [known | {"reason": reason} for reason in ("z", "a", "z")]
-    return complete(
-        root,
+    values: dict[str, Any] = {"source": "there", "key": "k", "source_rows": 15, "summary": []}
+    inventory = complete(
+        tmp_path,
         ledger=pa.Table.from_pylist(ledger, LEDGER_SCHEMA),
         suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
         characters=characters,
         shards=SHARDS,
         name="x",
-        source="there",
-        key="k",
-        source_rows=15,
-        summary=[],
+        **values,
     )
-
-
-@pytest.mark.parametrize("characters", ["", "abc"])
-def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) -> None:
-    inventory = completed(tmp_path, characters)
     assert inventory == read_inventory(tmp_path)
     assert [*inventory.dropped.items()] == [("empty text", 2), ("no audio", 1)]
     assert [*inventory.suspects.items()] == [("a", 1), ("z", 2)]

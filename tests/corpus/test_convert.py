@@ -1,6 +1,5 @@
 """The plan of a conversion, what it keeps of an earlier one, and how many rows it may drop."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,53 +175,32 @@ def test_corpora_of_a_conversion_share_people_and_corals_always(tmp_path: Path) 
 
 
 @pytest.fixture
-def tasks_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """The numbers of the tasks that a conversion works on; it may be stopped before one."""
+def worked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the tasks that conversions work on."""
+    numbers: list[int] = []
+    original = convert_module.convert_task
 
-    def convert_and_watch(*arguments: Any, stop: int | None = None) -> list[int]:
-        numbers: list[int] = []
-        original = convert_module.convert_task
+    def watched(task: Any, **values: Any) -> Any:
+        numbers.append(task.number)
+        return original(task, **values)
 
-        def watched(task: Any, **values: Any) -> Any:
-            if task.number == stop:
-                raise KeyboardInterrupt
-            numbers.append(task.number)
-            return original(task, **values)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(convert_module, "convert_task", watched)
-            try:
-                convert(*arguments)
-            except (KeyboardInterrupt, DatasetError):
-                assert not (arguments[1] / "manifest.json").exists()
-        return numbers
-
-    return convert_and_watch
+    monkeypatch.setattr(convert_module, "convert_task", watched)
+    return numbers
 
 
-def sentences(folder: Path, texts: str) -> Path:
-    """A source of a task for each text, of a letter or a blank."""
-    rows = [coral_row(number, text=text * 3) for number, text in enumerate(texts)]
-    write_parquet(folder / "train.parquet", rows, row_group_size=1)
-    return folder
-
-
-def test_a_conversion_goes_on_where_it_was_stopped(
-    tmp_path: Path, tasks_of: Callable[..., list[int]]
+def test_after_a_refusal_only_tasks_that_dropped_rows_are_done_again(
+    tmp_path: Path, worked: list[int]
 ) -> None:
-    source, one_each = sentences(tmp_path / "in", "abcd"), options(shard_rows=1)
-    assert tasks_of(source, tmp_path / "out", one_each, stop=2) == [0, 1]
-    assert tasks_of(source, tmp_path / "out", one_each) == [2, 3]
-    assert tasks_of(source, tmp_path / "out", one_each) == []
-    convert(source, tmp_path / "whole", one_each)
-    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
-
-
-def test_tasks_that_dropped_rows_are_done_again_after_a_refusal(
-    tmp_path: Path, tasks_of: Callable[..., list[int]]
-) -> None:
-    source, out = sentences(tmp_path / "in", "a bc  d"), tmp_path / "out"
-    most = options(shard_rows=1, max_drop=0.3)
-    assert tasks_of(source, out, most) == [0, 1, 2, 3, 4, 5]
-    assert tasks_of(source, out, options(shard_rows=1, max_drop=0.5)) == [1, 4, 5, 6]
+    rows = [coral_row(number, text=text * 3) for number, text in enumerate("a bc  d")]
+    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=1)
+    out, most = tmp_path / "out", options(shard_rows=1, max_drop=0.5)
+    with pytest.raises(DatasetError):
+        convert(tmp_path / "in", out, options(shard_rows=1, max_drop=0.3))
+    assert worked == [0, 1, 2, 3, 4, 5]
+    assert not (out / "manifest.json").exists()
+    for _ in range(2):  # the second time it is finished
+        convert(tmp_path / "in", out, most)
+        assert worked[6:] == [1, 4, 5, 6]
     assert [row["row"] for row in table_in(out, "ledger")] == [1, 4, 5]
+    convert(tmp_path / "in", tmp_path / "whole", most)
+    assert tree(out) == tree(tmp_path / "whole")

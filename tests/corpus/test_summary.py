@@ -3,7 +3,6 @@
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import DANISH
@@ -60,30 +59,17 @@ def test_embedded_audio_is_counted_by_ids_and_rates_are_ordered() -> None:
     ]
 
 
-NAMES = ["månesk", "fynsk", "Fynsk", "vestfynsk", "fynsk", None, "sydfynsk"]
-
-
-@pytest.mark.parametrize(
-    ("language", "expected"),
-    [
-        (
-            DANISH,
-            [
-                "månesk is read as no known dialect, kept as it is (1 rows)",
-                "fynsk is read as Fynsk (2 rows)",
-                "vestfynsk is read as Non-native (1 rows)",
-            ],
-        ),
-        ("nob_Latn", []),
-    ],
-)
-def test_dialects_that_became_others_are_said_the_unknown_first(
-    language: str, expected: list[str]
-) -> None:
-    rows: list[dict[str, Any]] = [{"dialect": name} for name in NAMES]
+def test_dialects_that_became_others_are_said_the_unknown_first() -> None:
+    names = ["månesk", "fynsk", "Fynsk", "vestfynsk", "fynsk", None, "sydfynsk"]
+    rows: list[dict[str, Any]] = [{"dialect": name} for name in names]
     rows[3]["country_birth"] = "SE"
-    lines = [line for line in summary(rows, refused=(6,), language=language) if "is read" in line]
-    assert lines == [f"dialect: {line}" for line in expected]
+    lines = [line for line in summary(rows, refused=(6,)) if "is read" in line]
+    assert lines == [
+        "dialect: månesk is read as no known dialect, kept as it is (1 rows)",
+        "dialect: fynsk is read as Fynsk (2 rows)",
+        "dialect: vestfynsk is read as Non-native (1 rows)",
+    ]
+    assert not any("is read" in line for line in summary(rows, language="nob_Latn"))
 
 
 def test_no_more_than_thirty_names_are_listed() -> None:

@@ -79,26 +79,23 @@ def faulty(location, options):
 
 def no_arguments():
     pass
+
+def unknown(location, options):
+    yield {"text": "ja", "words": []}
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "message"),
-    [
-        ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
-        ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
-        ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),
-        ("OWN", SourceError, r"unknown kind of source 'own_rows\.OWN'.*no function"),
-    ],
-)
 def test_a_faulty_source_of_ones_own_is_a_message(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    error: type[Exception],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "own_rows.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(error, match=message):
-        open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
+    for name, error, message in (
+        ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
+        ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
+        ("unknown", SourceError, "unknown keys of a row: words;"),
+        ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),
+        ("OWN", SourceError, r"unknown kind of source 'own_rows\.OWN'.*no function"),
+    ):
+        with pytest.raises(error, match=message):
+            open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
