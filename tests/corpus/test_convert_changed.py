@@ -44,12 +44,7 @@ def arrive(file: Path) -> None:
     (file.parent / "day1" / "no.wav").write_bytes(tone(0.2))
 
 
-CHANGES = [
-    (embedded, touch),
-    (recorded, touch),
-    (recorded, Path.unlink),
-    (recorded, arrive),
-]
+CHANGES = [(embedded, touch), (recorded, touch), (recorded, Path.unlink), (recorded, arrive)]
 
 
 def heard(dataset: Path) -> np.ndarray[Any, Any]:

@@ -10,14 +10,7 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.verify import (
-    COMPARED,
-    Leak,
-    gaps_of_test,
-    leaks_of,
-    repeated_ids,
-    verify,
-)
+from danish_asr.corpus.verify import COMPARED, Leak, gaps_of_test, leaks_of, repeated_ids, verify
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import run_facts
 from danish_asr.recipe.data.index import DanishAsrDataset
