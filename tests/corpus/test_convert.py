@@ -52,12 +52,14 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path
     def stop() -> None:
         with claimed(tmp_path, "one"):
             assert is_written(tmp_path)  # which another process is told
+            (tmp_path / ".part-00000.parquet.17.partial").touch()
             raise KeyboardInterrupt
 
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             stop()
     assert not is_written(tmp_path)
+    assert not [*tmp_path.glob("*.partial")]
     with pytest.raises(DatasetError, match="unfinished"), claimed(tmp_path, "other"):
         pass
 
