@@ -33,6 +33,11 @@ def said(file: TimedFile) -> list[tuple[str, str | None]]:
     return [(span.text, span.speaker) for span in tier.spans]
 
 
+def test_plain_text_is_that_of_a_whole_recording(tmp_path: Path) -> None:
+    (tier,) = read(tmp_path, ".txt", "\ufeffpå\r\n Ærø\n").tiers
+    assert tier.spans == [Span(None, None, "på Ærø")]
+
+
 def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
     segments: list[dict[str, Any]] = [
         {"id": 0, "seek": 0, "start": 0.0, "end": 1.5, "text": " ja  tak "},
