@@ -35,12 +35,9 @@ def test_read_aloud_is_read_beside_columns_that_are_not(tmp_path: Path) -> None:
     assert (found[1]["dialect"], found[1]["speaker_id"]) == ("Sjællandsk", "spe_train_1")
 
 
-@pytest.mark.parametrize(("folder", "name"), [("conversation", "val"), ("conversational", "test")])
-def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(
-    tmp_path: Path, folder: str, name: str
-) -> None:
+def test_the_id_of_a_conversation_row_is_its_conversation_and_segment(tmp_path: Path) -> None:
     rows = [conversation_row(number) for number in range(12)]
-    write_with_datasets(tmp_path / folder / f"{name}-00000-of-00001.parquet", rows)
+    write_with_datasets(tmp_path / "val-00000-of-00001.parquet", rows)
     found = rows_in(tmp_path)
     assert found[0]["corpus"] == "coral_conversation"
     assert [row["id"] for row in found[9:11]] == ["con_train_0_9", "con_train_1_0"]
