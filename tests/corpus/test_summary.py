@@ -11,7 +11,6 @@ from danish_asr.corpus.shard import LEFT_OUT
 from danish_asr.corpus.summary import left_out, summary_of
 from tests.corpora import options
 
-
 RATES = {"48000": 1, "8000": 2000}
 
 
