@@ -95,3 +95,4 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
     with pytest.raises(DatasetError, match=r"convert the dataset again$"):
         check_faults(Path("x"), Verification(**kept, damage=["a: is gone"], leaks=[], notes=[]))
     check_faults(Path("x"), Verification(**kept, damage=[], leaks=[], notes=[]))
+    assert capsys.readouterr().out == "x: no faults\n"
