@@ -10,7 +10,8 @@ from danish_asr.base.errors import ExtensionError, SourceError
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.builders import tone
-from tests.corpora import TRAIN, rows_of, srt
+from tests.corpora import TRAIN, options, rows_of, srt
+from tests.transcripts import GRID
 
 SCRIPT = Path(__file__).parents[3] / "docs" / "howto" / "table.py"
 
@@ -69,6 +70,26 @@ def test_what_was_converted_into_its_own_source_is_no_source(tmp_path: Path, out
         assert inventory.source_rows == 1
     with pytest.raises(SourceError, match="holds a dataset of `danish-asr convert`"):
         resolve_source(str(tmp_path / "in" / out))
+
+
+def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
+    audio(tmp_path / "a.wav")
+    for name, content in (("a.srt", srt((0, 1, "ja"))), ("a.TextGrid", GRID), ("a.txt", "ja")):
+        (tmp_path / name).write_text(content)
+    with pytest.raises(SourceError, match=r"textgrid:.* or srt:.* or pairs:"):
+        resolve_source(str(tmp_path))
+    assert len(rows_of(f"srt:{tmp_path}")) == 1
+    assert len(rows_of(f"textgrid:{tmp_path}", tiers=("ord",))) == 2
+    with pytest.raises(SourceError, match="--tier"):
+        rows_of(f"srt:{tmp_path}", tiers=("ord",))
+
+
+def test_a_source_has_rows_and_each_has_a_split(tmp_path: Path) -> None:
+    table = tmp_path / "a.csv"
+    for content, reason in (("path,text", "no rows"), ("path,text\na.wav,ja", "no split")):
+        table.write_text(content)
+        with pytest.raises(SourceError, match=reason):
+            open_source(str(table), options())
 
 
 OWN = """

@@ -185,17 +185,6 @@ def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path)
     assert names == {"x INT", "y INT", "x xb", "y yb"}
 
 
-def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
-    folder = beside(tmp_path, ".srt", srt((0, 1, "ja")))
-    (folder / "anna.TextGrid").write_text(GRID)
-    (folder / "anna.txt").write_text("ja")
-    with pytest.raises(SourceError, match=r"textgrid:.* or srt:.* or pairs:"):
-        resolve_source(str(folder))
-    assert len(rows_of(f"srt:{folder}")) == 1
-    with pytest.raises(SourceError, match="--tier"):
-        rows_of(f"srt:{folder}", tiers=("ord",))
-
-
 def test_two_files_of_one_recording_are_refused(tmp_path: Path) -> None:
     for language in ("da", "en"):
         beside(tmp_path, f".{language}.srt", srt((0, 1, "ja")))
