@@ -68,9 +68,7 @@ def our_texts(root: Path, pattern: str) -> Counter[str]:
         ("dev_coral_conversation", "corpus=coral_conversation/split=dev", 6),
     ],
 )
-def test_upstreams_reader_yields_the_same_texts(
-    dataset: Path, split: str, pattern: str, count: int
-) -> None:
+def test_upstream_reads_the_same_texts(dataset: Path, split: str, pattern: str, count: int) -> None:
     texts = read_texts(dataset, split)
     assert texts == our_texts(dataset, pattern)
     assert texts.total() == count

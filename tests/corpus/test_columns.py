@@ -66,9 +66,7 @@ def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ign
         (["path", "text"], {"text": "ord"}, "no column ord; "),
     ],
 )
-def test_a_file_without_texts_or_audio_is_refused(
-    names: list[str], chosen: dict[str, str], message: str
-) -> None:
+def test_text_and_audio_are_needed(names: list[str], chosen: dict[str, str], message: str) -> None:
     with pytest.raises(SourceError, match=rf"a\.csv: {message}"):
         Columns(chosen, THEIR_NAMES).add("a.csv", names)
 

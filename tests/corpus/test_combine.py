@@ -76,9 +76,7 @@ def stop(*_: object, shards: Iterable[object], **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_listed_rows_are_left_out_of_shards_and_are_in_the_ledger(
-    parts: Path, tmp_path: Path
-) -> None:
+def test_listed_rows_are_in_the_ledger_and_in_no_shard(parts: Path, tmp_path: Path) -> None:
     listed = tmp_path / "wrong.csv"
     listed.write_text("corpus,id\na,a_train_1\nb,b_dev_0\nb,b_dev_1\nb,a_test_0\n")
     inventory = combined(parts, "ab", tmp_path / "all", without=listed)

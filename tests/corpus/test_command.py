@@ -26,9 +26,7 @@ def test_the_kinds_of_sources_are_listed(capsys: pytest.CaptureFixture[str]) -> 
     assert {*SOURCES} <= {*capsys.readouterr().out.split()}
 
 
-def test_a_conversion_and_a_combination_print_rows_drops_and_suspects(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = {3: None, 4: "<p>"}
     rows = [coral_row(number, text=texts.get(number, "ja")) for number in range(10)]
     write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="færøsk")])
@@ -67,14 +65,12 @@ def test_all_faults_of_the_options_are_listed(values: dict[str, Any], faults: li
         assert re.search(fault, str(error.value))
 
 
-HOURS = {("train", "Fynsk"): 1.0, ("train", None): 0.5, ("test", "Fynsk"): 0.25}
-
-
 def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leak = Leak("audio", "train", "test", 1, 1, 0.5, ["a"])
-    kept: dict[str, Any] = {"unchecked": [], "hours": HOURS}
+    hours = {("train", "Fynsk"): 1.0, ("train", None): 0.5, ("test", "Fynsk"): 0.25}
+    kept: dict[str, Any] = {"unchecked": [], "hours": hours}
     found = Verification(**kept, damage=["a: is gone"], leaks=[leak], notes=["few", "allowed: x"])
     monkeypatch.setattr(command, "verify", lambda *_, **__: found)
     assert verify_command(Path("x"), workers=1, allow_shared=()) == found

@@ -116,9 +116,7 @@ IDS = [str(number) for number in range(20_000)]
         ([250, 10], 100, [83, 83, 94]),
     ],
 )
-def test_tasks_are_of_whole_groups_that_fit_and_many(
-    groups: list[int], limit: int, sizes: list[int]
-) -> None:
+def test_tasks_are_whole_groups_and_many(groups: list[int], limit: int, sizes: list[int]) -> None:
     rows = table([("a", ["train"], [IDS[:size] for size in groups])])
     tasks = plan_tasks(rows, options(shard_rows=limit))
     assert [len(task.rows) for task in tasks] == sizes
@@ -190,9 +188,7 @@ def worked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def test_after_a_refusal_only_tasks_that_dropped_rows_are_done_again(
-    tmp_path: Path, worked: list[int]
-) -> None:
+def test_only_tasks_that_dropped_rows_are_done_again(tmp_path: Path, worked: list[int]) -> None:
     rows = [coral_row(number, text=text * 3) for number, text in enumerate("a bc  d")]
     write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=1)
     out, most = tmp_path / "out", options(shard_rows=1, max_drop=0.5)

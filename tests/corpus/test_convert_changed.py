@@ -44,15 +44,15 @@ def arrive(file: Path) -> None:
     (file.parent / "day1" / "no.wav").write_bytes(tone(0.2))
 
 
-CHANGES = [(embedded, touch), (recorded, touch), (recorded, Path.unlink), (recorded, arrive)]
-
-
 def heard(dataset: Path) -> np.ndarray[Any, Any]:
     """The samples of the first row."""
     return decode(pd.read_parquet(dataset / "version=0")["audio_bytes"][0])[0]
 
 
-@pytest.mark.parametrize(("make", "change"), CHANGES)
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [(embedded, touch), (recorded, touch), (recorded, Path.unlink), (recorded, arrive)],
+)
 def test_a_source_that_changes_while_it_is_converted_makes_no_dataset(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -61,9 +61,7 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
     ],
 )
-def test_a_row_is_refused_for_the_first_thing_that_is_wrong(
-    values: dict[str, Any], reason: str
-) -> None:
+def test_a_row_is_refused_for_its_first_fault(values: dict[str, Any], reason: str) -> None:
     assert row(**values)["refused"] == reason
 
 

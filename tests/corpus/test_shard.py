@@ -146,9 +146,7 @@ def test_sound_after_the_given_end_of_a_recordings_only_row_is_a_suspect(tmp_pat
 @pytest.mark.parametrize(
     ("own", "chosen", "peak"), [(None, None, 0.375), (None, 2, 0.5), (1, 2, 0.25), (2, None, 0.5)]
 )
-def test_a_channel_is_that_of_the_row_or_of_all_or_the_mean(
-    own: int | None, chosen: int | None, peak: float
-) -> None:
+def test_a_channel_is_chosen_for_a_row(own: int | None, chosen: int | None, peak: float) -> None:
     wave = np.sin(np.arange(8_000) / 5)
     audio = encode(np.stack([wave / 4, wave / 2], axis=1), 16_000)
     record = {"file": "x", "row": 0, "text": "ja", "channel": own}
@@ -205,9 +203,7 @@ FINDINGS: list[tuple[Any, int, dict[str, float]]] = [
 
 
 @pytest.mark.parametrize(("wave", "letters", "expected"), FINDINGS)
-def test_what_is_odd_about_an_utterance_is_measured(
-    wave: Any, letters: int, expected: dict[str, float]
-) -> None:
+def test_what_is_odd_is_measured(wave: Any, letters: int, expected: dict[str, float]) -> None:
     found = dict(examine(wave.astype(np.float32), "å" * letters + " ,.!"))
     assert found == {reason: pytest.approx(value, rel=0.01) for reason, value in expected.items()}
 
@@ -304,9 +300,7 @@ def test_a_record_counts_what_a_task_wrote_and_dropped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", ["dev.parquet", ".convert/task-000003.json"])
 @pytest.mark.parametrize("damaged", ["{", None])
-def test_a_task_is_finished_while_its_shards_and_recordings_are_the_same(
-    tmp_path: Path, file: str, damaged: str | None
-) -> None:
+def test_a_task_that_changed_is_done_again(tmp_path: Path, file: str, damaged: str | None) -> None:
     record = converted(tmp_path)
     assert read_record(tmp_path, a_task()) == record
     assert read_record(tmp_path, a_task(number=4)) is None

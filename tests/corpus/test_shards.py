@@ -62,9 +62,7 @@ def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("below", ["", "version=0"])
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_shards_are_found_by_the_keys_of_their_paths(
-    tmp_path: Path, below: str, *, is_ours: bool
-) -> None:
+def test_shards_are_found_by_keys_of_paths(tmp_path: Path, below: str, *, is_ours: bool) -> None:
     write_dataset(tmp_path, PLACES, share_people=[["a", "b"]])
     if not is_ours:  # another program's, which may have other files
         (tmp_path / "manifest.json").unlink()
@@ -103,9 +101,7 @@ def test_shards_too_many_and_too_few_are_named(tmp_path: Path, count: int, shown
     assert named == [*stray, PLACES[0]][:shown] + ["..."] * (count > shown)
 
 
-def test_a_split_that_is_missing_is_refused_and_beside_train_alone_there_is_advice(
-    tmp_path: Path,
-) -> None:
+def test_a_missing_split_is_refused_and_beside_train_alone_with_advice(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"'dev'.*test, test_a, test_b, train, train_a$"):
         shards_of_split(write_dataset(tmp_path, PLACES), "dev")
     advice = "--split-by-speaker"

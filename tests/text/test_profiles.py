@@ -52,9 +52,7 @@ def test_a_profile_matches_the_official_vectors(profile: str, text: str, expecte
         ("rye", "1" * 5_000, "1" * 5_000),
     ],
 )
-def test_the_rules_of_a_profile_hold_beyond_the_vectors(
-    profile: str, text: str, expected: str
-) -> None:
+def test_a_profiles_rules_hold_beyond_the_vectors(profile: str, text: str, expected: str) -> None:
     assert normalize(text, profile) == expected
 
 

@@ -41,9 +41,7 @@ def run_convert(url: str, out: Path, source: str) -> subprocess.CompletedProcess
 @pytest.mark.parametrize(
     ("place", "folder"), [("@main", ""), (":conversation@refs/convert/parquet", "conversation")]
 )
-def test_a_revision_of_the_hub_or_its_subset_gives_the_rows_of_a_local_copy(
-    hub: Hub, tmp_path: Path, place: str, folder: str
-) -> None:
+def test_the_hub_gives_what_a_copy_gives(hub: Hub, tmp_path: Path, place: str, folder: str) -> None:
     done = run_convert(hub.url, tmp_path / "hub", f"hf:{REPO}{place}")
     assert done.returncode == 0, done.stderr
     convert(hub.folder / folder, tmp_path / "here", options())

@@ -19,9 +19,7 @@ from danish_asr.corpus.sources.recordings import (
 
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
 @pytest.mark.parametrize("folder", ["in", "in/øre å", "ude"])
-def test_a_name_in_another_unicode_form_is_that_file(
-    tmp_path: Path, there: Any, named: Any, folder: str
-) -> None:
+def test_unicode_forms_name_one_file(tmp_path: Path, there: Any, named: Any, folder: str) -> None:
     (tmp_path / "in").mkdir()
     path = tmp_path / normalize(there, f"{folder}/blå bær.wav")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,9 +21,7 @@ def audio(path: Path) -> None:
     path.write_bytes(tone(0.2, rate=16_000))
 
 
-def test_a_layout_that_is_not_read_becomes_a_table_by_the_script_of_the_page(
-    tmp_path: Path,
-) -> None:
+def test_a_layout_becomes_a_table_by_the_script_of_the_page(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     for split, name in (("train-clean-100", "19-198-0000"), ("test-clean", "26-495-0001")):
         speaker, chapter, _ = name.split("-")
@@ -52,9 +50,7 @@ FILES = [
 
 
 @pytest.mark.parametrize(("name", "content", "way"), FILES, ids=[name for name, _, _ in FILES])
-def test_what_cannot_be_read_is_named_with_the_way_out(
-    tmp_path: Path, name: str, content: str, way: str
-) -> None:
+def test_what_is_not_read_has_a_way_out(tmp_path: Path, name: str, content: str, way: str) -> None:
     audio(tmp_path / "0.wav")
     (tmp_path / name).write_text(content)
     with pytest.raises(SourceError, match=way):
@@ -106,9 +102,7 @@ def unknown(location, options):
 """
 
 
-def test_a_faulty_source_of_ones_own_is_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_rows.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     for name, error, message in (

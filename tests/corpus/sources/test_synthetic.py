@@ -54,9 +54,7 @@ def test_a_file_that_is_missing_is_made_with_the_same_bytes(corpus: Path, tmp_pa
 
 
 @given(st.integers(), st.sampled_from(SPLITS), st.booleans())
-def test_a_sentence_is_in_one_split_and_spoken_as_it_is_written(
-    seed: int, split: str, conversation: bool
-) -> None:
+def test_a_sentence_is_in_one_split_and_in_words(seed: int, split: str, conversation: bool) -> None:
     written = draw_sentence(Random(seed), split, conversation=conversation)
     assert split_of_sentence(written) == split
     bare = next(

@@ -55,9 +55,7 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["short", "long", "chronological"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 @pytest.mark.parametrize("name", ["ord", "mark!"])
-def test_tiers_of_any_class_and_size_are_read_in_any_form_of_praat(
-    tmp_path: Path, form: str, count: int, name: str
-) -> None:
+def test_tiers_are_read_in_any_form(tmp_path: Path, form: str, count: int, name: str) -> None:
     """Points have no length, and are no utterances."""
     spans = [(0.5, 1.5, "ja 1"), (2.0, 3.0, "nej")][:count]
     tiers = {name: spans, "andre": [(3.0, 4.0, ""), (4.0, 5.0, "tak")]}
@@ -75,9 +73,7 @@ def test_a_textgrid_may_have_no_tiers_or_quotes_in_a_text(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("origin", "shift"), [("", 0.0), ('TIME_ORIGIN="250"', 0.25)])
-def test_elans_tiers_have_participants_types_and_times_of_their_own_or_of_others(
-    tmp_path: Path, origin: str, shift: float
-) -> None:
+def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift: float) -> None:
     file = read(tmp_path, ".eaf", elan(origin))
     assert file.media == {"Anna.wav": shift}
     assert file.tiers == [
@@ -107,11 +103,15 @@ def test_elans_tiers_have_participants_types_and_times_of_their_own_or_of_others
         *((text, text) for text in ("10 -> 20 grader", "3.5 procent -> 4", "fra 10.30 -> 11.30")),
     ],
 )
-def test_signs_of_subtitling_are_no_text(
-    tmp_path: Path, form: str, written: str, text: str
-) -> None:
+def test_subtitling_signs_are_no_text(tmp_path: Path, form: str, written: str, text: str) -> None:
     content = subtitles(form, (0, 1, "hej"), (2, 3, written), (4, 5, "tak"))
     assert [own for own, _ in said(read(tmp_path, f".{form}", content))] == ["hej", text, "tak"]
+
+
+def test_signs_that_are_removed_are_counted(tmp_path: Path) -> None:
+    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\Ntak"), (2, 3, "<i>nej</i>"))
+    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 2}
+    assert read(tmp_path, ".srt", content).removed == signs
 
 
 ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
@@ -218,9 +218,7 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
         (".json", ["0.json", "bo.json"]),  # there, if it was cut, and what is a transcript
     ],
 )
-def test_files_of_an_ending_are_texts_of_recordings(
-    tmp_path: Path, suffix: str, names: list[str]
-) -> None:
+def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[str]) -> None:
     whole = FORMATS["json"](transcript())
     contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
     for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
