@@ -82,6 +82,8 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
         Tier("A", [Span(0.5, 1.5, "goddag & hej")], "Anna", "t"),
         Tier("B", [Span(2.0, 3.0, "farvel"), Span(3.0, None, "uden slut")], "Bo", "t"),
     ]
+    blank = read(tmp_path, ".eaf", elan().replace("farvel", " ")).tiers[3].spans
+    assert blank == [Span(3.0, None, "uden slut")]
     broken = read(tmp_path, ".eaf", elan(reference="gone")).tiers[0].spans
     assert broken == [Span(0.5, 1.0, "intj"), Span(None, None, "verb")]
 
