@@ -80,6 +80,23 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         rows_of(f"srt:{tmp_path}", tiers=("ord",))
 
 
+def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path) -> None:
+    assert resolve_source("hf:a/b:c@d") == ("parquet", "hf:a/b:c@d")
+    (tmp_path / "a.TSV").touch()
+    assert resolve_source(f"{tmp_path}/a.TSV") == ("table", f"{tmp_path}/a.TSV")
+    (tmp_path / "a.xlsx").touch()
+    for name, way in (("a.xlsx", "save it as CSV"), ("gone", "no such file or folder")):
+        with pytest.raises(SourceError, match=way):
+            resolve_source(f"{tmp_path}/{name}")
+
+
+def test_a_recording_that_has_come_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").write_text(srt((0, 0.2, "ja")))
+    for place in ("a.wav", "day/a.wav"):
+        assert [row["audio"] for row in rows_of(f"srt:{tmp_path}")] == [tmp_path / place]
+        audio(tmp_path / "day" / "a.wav")
+
+
 def test_a_source_has_rows_and_each_has_a_split(tmp_path: Path) -> None:
     table = tmp_path / "a.csv"
     for content, reason in (("path,text", "no rows"), ("path,text\na.wav,ja", "no split")):

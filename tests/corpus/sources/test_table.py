@@ -105,6 +105,7 @@ def test_a_chosen_id_of_several_columns_is_read(tmp_path: Path) -> None:
         ("b.tsv", "path\ttext\na\tja", True),
         ("b.tsv", "start\tend\ttext\n0\t900\tja", False),  # Whisper's
         ("b.json", '{"Text": "ja", "Audio": "a"}', True),
+        ("b.csv", "path,text", False),
         ("b.txt", "path,text\na,ja", False),
         (".b.csv", "path,text\na,ja", False),
         ("sub/b.csv", "path,text\na,ja", False),
