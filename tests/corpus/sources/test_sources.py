@@ -93,7 +93,7 @@ def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path)
 def test_a_recording_that_has_come_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.srt").write_text(srt((0, 0.2, "ja")))
     for place in ("a.wav", "day/a.wav"):
-        assert [row["audio"] for row in rows_of(f"srt:{tmp_path}")] == [tmp_path / place]
+        assert open_source(f"srt:{tmp_path}", TRAIN).rows["audio"].to_pylist() == [place]
         audio(tmp_path / "day" / "a.wav")
 
 
