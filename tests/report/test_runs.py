@@ -84,18 +84,6 @@ def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_p
     assert itself.step == 4, "the reports have more steps than the validations"
 
 
-def test_a_run_with_edited_predictions_is_listed_and_hides_no_other(sweep: Path) -> None:
-    predictions = sweep / "a" / "eval" / "best" / "test" / "predictions.jsonl"
-    predictions.write_text(predictions.read_text().replace("ja", "nej", 1))
-    output = io.StringIO()
-    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
-    with (sweep / "runs.csv").open() as file:
-        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
-    assert rates["a"] == ""
-    assert {*rates} == {*"abcde"}
-    assert "a/eval/best/test/evaluation.json" in output.getvalue()
-
-
 @pytest.mark.parametrize("name", ["test@fleurs", "contest"])
 def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
     """Another dataset's test split, and a split whose name contains "test", were shown."""
@@ -117,29 +105,38 @@ def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> N
     assert "<td>50.00</td>" in page
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "metrics/valid.jsonl", "cards/a.yaml"])
-def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> None:
-    before = (sweep / "a" / name).read_bytes()
-    with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
-        report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
-    assert (sweep / "a" / name).read_bytes() == before
+def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path) -> None:
+    file = sweep / "a" / "cards" / "a.yaml"
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"a/cards/a\.yaml (.|\n)*--csv"):
+        report_runs(sweep, csv=file, console=Console(file=io.StringIO()))
+    assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])
-def test_the_test_score_of_a_run_is_by_its_own_decoder_and_the_list_says_which(
-    tmp_path: Path, decoder: str, taken: str
+@pytest.mark.parametrize(
+    ("decoder", "places", "named"),
+    [
+        ("greedy", ["best/test"], False),
+        ("beam", ["best/test/beam"], False),
+        ("beam", ["best/test"], True),
+        ("greedy", ["last/test"], True),
+        ("greedy", ["best/test", "best/test/beam"], True),
+        ("beam", ["best/test/beam", "best/test"], True),
+    ],
+)
+def test_the_evaluation_of_a_test_score_is_named_unless_it_is_the_only_one_and_as_expected(
+    tmp_path: Path, decoder: str, places: list[str], named: bool
 ) -> None:
     run = make_run(tmp_path / "run", {"decoder": {"name": decoder, "config": {}}}, [9, 8, 7, 6])
     evaluated(run, "best/dev")
-    evaluated(run, "best/test")
-    evaluated(run, "best/test/beam", decoder={"name": "beam", "config": {}})
+    beam = {"decoder": {"name": "beam", "config": {}}}
+    taken, *_ = [str(evaluated(run, place, **beam if "beam" in place else {})) for place in places]
     output, table = io.StringIO(), tmp_path / "runs.csv"
     report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
-    file = str(run / "eval" / "best" / taken / "predictions.jsonl")
-    (line,) = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
-    assert f": {file} (" in line
+    said = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
+    assert [f": {taken} (" in line for line in said] == [True] * named
     (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
-    assert row["test_evaluation"] == file
+    assert row["test_evaluation"] == taken
 
 
 def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_so(

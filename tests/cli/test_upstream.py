@@ -1,0 +1,37 @@
+"""Upstream's command line of its recipes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from danish_asr.cli.upstream import run_as_upstream
+from danish_asr.recipe import entry
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run --config-file x.yaml --config-file y.yaml --config a=1 c=d --dataset . --dump-config",
+        "run --dump-config --dataset=. --config-file=x.yaml --config-file=y.yaml --config=a=1 c=d",
+    ],
+)
+def test_upstreams_command_line_asks_for_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[Any] = []
+    monkeypatch.setattr(entry, "run", lambda *arguments: asked.append(arguments))
+    monkeypatch.setattr("sys.argv", ["recipe", *line.split()])
+    for arguments in (line.split(), None):
+        with pytest.raises(SystemExit) as end:
+            run_as_upstream("evaluate", arguments)
+        assert not end.value.code
+    request = entry.Request(
+        output_dir=Path("run"),
+        config_files=[Path("x.yaml"), Path("y.yaml")],
+        dataset=Path(),
+        overrides=["a=1", "c=d"],
+        dump_config=True,
+    )
+    assert asked == [(entry.EVALUATE, request)] * 2
