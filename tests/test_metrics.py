@@ -54,8 +54,8 @@ def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
     reference: list[str], hypothesis: list[str]
 ) -> None:
     aligned = align_words(reference, hypothesis)
-    assert [word.reference for word in aligned if word.reference] == reference
-    assert [word.hypothesis for word in aligned if word.hypothesis] == hypothesis
+    assert [word.reference for word in aligned if word.reference != ""] == reference
+    assert [word.hypothesis for word in aligned if word.hypothesis != ""] == hypothesis
     tags = [word.tag for word in aligned]
     expected = align_counts(reference, hypothesis)
     assert expected == Counts(
@@ -68,6 +68,7 @@ def test_an_alignment_has_both_sides_in_order_and_exactly_the_counted_errors(
     [
         ("det er koldt", Counts(hits=3, insertions=2), [2 / 3, 2 / 5]),
         ("", Counts(insertions=5), [5, 1]),
+        (" \t\n ", Counts(insertions=5), [5, 1]),
     ],
 )
 def test_a_rate_is_over_the_reference_or_with_the_insertions(

@@ -42,14 +42,9 @@ def encode(container: str, codec: str, rate: int, channels: int = 1, hertz: floa
 
 
 FORMATS = [
-    ("ipod", "aac", 44_100, 1),
-    ("mp4", "aac", 48_000, 2),
-    ("webm", "libopus", 48_000, 1),
-    ("matroska", "libopus", 48_000, 2),
-    ("adts", "aac", 16_000, 1),
-    ("avi", "pcm_s16le", 48_000, 1),
-    ("ogg", "flac", 48_000, 2),
-    ("asf", "wmav2", 44_100, 1),
+    *(("ipod", "aac", 44_100, 1), ("mp4", "aac", 48_000, 2), ("webm", "libopus", 48_000, 1)),
+    *(("matroska", "libopus", 48_000, 2), ("adts", "aac", 16_000, 1), ("ogg", "flac", 48_000, 2)),
+    *(("avi", "pcm_s16le", 48_000, 1), ("asf", "wmav2", 44_100, 1)),
 ]
 
 
@@ -110,9 +105,10 @@ def without_tag(data: bytes) -> bytes:
     return data[data.index(data[:2], 100) :]
 
 
-@pytest.mark.parametrize("channels", [1, 2])
-@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100])
-@pytest.mark.parametrize("mode", ["VARIABLE", "CONSTANT"])
+@pytest.mark.parametrize(
+    ("rate", "channels", "mode"),
+    [(8_000, 1, "VARIABLE"), (16_000, 2, "CONSTANT"), (44_100, 1, "CONSTANT")],
+)
 def test_an_mp3_without_a_length_tag_is_decoded_to_its_end(
     rate: int, channels: int, mode: str
 ) -> None:

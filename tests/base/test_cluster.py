@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.base.cluster import usable_cpus, usable_gpus, wait_for_first_rank
+from danish_asr.base.cluster import usable_cpus, usable_gpus, use_granted_cpus, wait_for_first_rank
 
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE")
+VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE"),
+    *("CUDA_VISIBLE_DEVICES", "FAIRSEQ2_DEVICE", "OMP_NUM_THREADS"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,13 +27,21 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "gpus"),
-    [("", 0), ("-1", 0), ("NoDevFiles", 0), ("0,3", 2), ("GPU-8f3a,MIG-1", 2)],
+    ("name", "value", "gpus"),
+    [
+        *(("CUDA_VISIBLE_DEVICES", none, 0) for none in ("", "-1", "NoDevFiles")),
+        ("CUDA_VISIBLE_DEVICES", "0,3", 2),
+        ("CUDA_VISIBLE_DEVICES", "GPU-8f3a,MIG-1", 2),
+        ("SLURM_CPUS_ON_NODE", "8", 0),  # a job without GPUs, on a machine that has some
+        ("FAIRSEQ2_DEVICE", "cpu", 0),
+        ("OTHER", "", 3),
+    ],
 )
 def test_the_gpus_of_a_job_are_those_that_it_sees(
-    monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, gpus: int
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.setenv(name, value)
     assert usable_gpus() == gpus
 
 
@@ -55,10 +66,28 @@ def test_a_process_uses_its_part_of_the_cpus_that_the_job_was_granted(
     assert usable_cpus() == cpus
 
 
+def test_torch_computes_with_the_cpus_of_the_process_unless_their_number_was_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")
+    use_granted_cpus(None)
+    use_granted_cpus(4)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    use_granted_cpus(None)
+    assert chosen == [1]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("gpus", ["0,1", "5"])
 @pytest.mark.parametrize(
-    ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
+    ("gpus", "end", "status"),
+    [
+        ("0,1", "sys.exit(0)", 0),
+        ("0,1", "sys.exit(75)", 75),
+        ("0,1", "os.kill(os.getpid(), 9)", 1),
+        ("5", "sys.exit(75)", 75),
+    ],
 )
 def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str, end: str, status: int
@@ -68,9 +97,9 @@ def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
     (tmp_path / "job.py").write_text(f"import os, sys\nfrom pathlib import Path\n{record}\n{end}\n")
     command = [sys.executable, "-m", "danish_asr.base.cluster", "-m", "job"]
     ended = subprocess.run(command, cwd=tmp_path, check=False)
-    assert ended.returncode == (status if gpus == "0,1" or end[0] == "s" else -9)
-    ranks = {file.name: file.read_text() for file in tmp_path.glob("[0-9]")}
-    if status == 0:
+    assert ended.returncode == status
+    if gpus == "5" or status == 0:  # else the first that fails ends the others
+        ranks = {file.name: file.read_text() for file in tmp_path.glob("[0-9]")}
         assert ranks == dict.fromkeys("01" if gpus == "0,1" else "0", gpus)
 
 

@@ -21,8 +21,6 @@ pathlib.Path(__file__).with_suffix(".on").touch()
 for _ in range(6_000):  # a signal just before a long sleep would not end it
     time.sleep(0.01)
 """
-
-
 """A library whose import takes a minute."""
 
 
@@ -102,8 +100,6 @@ trap 'sleep 0.3; echo saved >{folder}/saved; exit 75' INT TERM USR1 USR2
 touch {folder}/began
 while :; do sleep 0.05; done
 """
-
-
 """A program that takes a while to save."""
 
 

@@ -1,81 +1,80 @@
 """The commands on datasets, around the work that they ask for."""
 
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from danish_asr.cli.app import app
 
+WORK = (
+    *("corpus.command.convert_command", "corpus.command.verify_command"),
+    *("corpus.command.check_faults", "report.dataset_page.check_page"),
+    "report.dataset_page.write_dataset_page",
+)
+
 
 @pytest.fixture
-def verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """What a dataset with these faults and splits lets the command do, and what it says."""
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The function that was called in place of each work, and its arguments."""
     monkeypatch.chdir(tmp_path)
+    calls: list[Any] = []
+    for path in WORK:
 
-    def verify(line: str, *, damage: tuple[str, ...] = (), splits: str = "") -> list[Any]:
-        hours = {(split, "dialect"): 1.0 for split in splits.split()}
-        result = SimpleNamespace(damage=damage, hours=hours)
-        calls: list[Any] = []
-        for path, returned in {
-            "corpus.command.verify_command": result,
-            "corpus.command.check_faults": None,
-            "report.dataset_page.check_page": None,
-            "report.dataset_page.write_dataset_page": None,
-        }.items():
+        def work(*arguments: Any, name: str = path.rpartition(".")[2], **_: Any) -> Any:
+            calls.append((name, *arguments))
+            return SimpleNamespace(damage=(), hours={})
 
-            def work(*_: Any, name: str = path, returned: Any = returned, **__: Any) -> Any:
-                calls.append(name.rpartition(".")[2])
-                return returned
+        monkeypatch.setattr(f"danish_asr.{path}", work)
+    return calls
 
-            monkeypatch.setattr(f"danish_asr.{path}", work)
-        run = CliRunner().invoke(app, ["verify", "ds", *line.split()], catch_exceptions=False)
-        return [run.exit_code, *calls, run.output]
 
-    return verify
+def run(line: str) -> Result:
+    return CliRunner().invoke(app, line.split(), catch_exceptions=False)
 
 
 def test_a_page_is_checked_before_the_work_and_written_of_a_dataset_without_damage(
-    verified: Callable[..., list[Any]],
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["check_page", "verify_command", "write_dataset_page", "check_faults"]
-    assert verified("--page x.html")[:-1] == [0, *names]
-    assert verified("--page x.html", damage=("x",))[:-1] == [0, *names[:2], names[3]]
-    assert verified("")[:-1] == [0, names[1], names[3]]
-    status, said = verified("--no-audio")
-    assert (status, "--page" in said) == (2, True)
+    for line, called in (("--page x.html", names), ("", names[1::2])):
+        run(f"verify ds {line}")
+        assert [name for name, *_ in asked] == called
+        asked.clear()
+    damaged = SimpleNamespace(damage=("x",), hours={})
+    monkeypatch.setattr("danish_asr.corpus.command.verify_command", lambda *_, **__: damaged)
+    run("verify ds --page x.html")
+    assert [name for name, *_ in asked] == [names[0], names[3]]
+    without_page = run("verify ds --no-audio")
+    assert (without_page.exit_code, "--page" in without_page.output) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("splits", "first", "following"),
+    ("splits", "following"),
     [
-        ("dev test train", False, "train outputs/first --dataset ds "),
-        ("dev train", True, "train OUTDIR --dataset ds "),
-        ("train test", False, "combine ds OTHER --name NAME --out DIR "),
+        ("dev test train", "train outputs/first --dataset ds "),
+        ("train test", "combine ds OTHER --name NAME --out DIR "),
     ],
 )
+@pytest.mark.usefixtures("asked")
 def test_a_verified_dataset_is_trained_on_if_it_has_train_and_dev(
-    verified: Callable[..., list[Any]], splits: str, first: bool, following: str
+    monkeypatch: pytest.MonkeyPatch, splits: str, following: str
 ) -> None:
-    if first:
-        Path("outputs", "first").mkdir(parents=True)
-    assert f"Next: danish-asr {following}" in verified("", splits=splits)[-1]
+    result = SimpleNamespace(damage=(), hours={(name, "x"): 1.0 for name in splits.split()})
+    monkeypatch.setattr("danish_asr.corpus.command.verify_command", lambda *_, **__: result)
+    assert f"Next: danish-asr {following}" in run("verify ds").output
+    Path("outputs", "first").mkdir(parents=True)
+    assert ("train OUTDIR --dataset" in run("verify ds").output) is following.startswith("train")
 
 
-def test_a_source_and_its_columns_reach_the_conversion_and_the_kinds_are_listed(
-    monkeypatch: pytest.MonkeyPatch, printed: Callable[[str], str]
+def test_columns_of_a_source_reach_the_conversion_and_its_kinds_are_listed(
+    asked: list[Any],
 ) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        "danish_asr.corpus.command.convert_command", lambda *arguments: asked.append(arguments)
-    )
-    assert "table" in printed("convert --list")
-    said = printed("convert in --name x --column text=a=b --column id=c --tier t --workers 3")
-    ((source, out, options),) = asked
+    assert "table" in run("convert --list").output
+    run("convert in --name x --column text=a=b --column id=c --tier t --workers 3")
+    ((_, source, out, options),) = asked
     assert (source, out) == ("in", Path("data/parquet"))
     assert options.columns == {"text": "a=b", "id": "c"}
     assert (options.tiers, options.workers, options.corpus) == (("t",), 3, None)
-    assert "Next: danish-asr verify data/parquet " in said

@@ -102,19 +102,21 @@ def test_a_row_whose_text_has_changed_is_not_judged_and_a_row_of_two_models_once
     assert "1 rows of the dataset have no prediction" in printed
 
 
-@pytest.mark.parametrize("corpus", [True, False])
-def test_the_page_has_the_audio_and_the_table_the_ids_and_kinds(
-    tmp_path: Path, dataset: Path, corpus: bool
+def test_an_evaluation_or_files_with_parts_of_it_are_judged_with_or_without_a_corpus(
+    tmp_path: Path, dataset: Path
 ) -> None:
-    run = a_run(tmp_path / "run", dataset, corpus=corpus)
-    for model in (run, run / "eval" / "best" / "train"):
-        rows, printed = audited(dataset, [model], tmp_path / "audit.html")
+    place = "eval/best/train"
+    with_corpus = a_run(tmp_path / "run", dataset) / place
+    without = a_run(tmp_path / "other", dataset, corpus=False) / place
+    lines = (without / "predictions.jsonl").read_text("utf-8").splitlines(keepends=True)
+    halves = [tmp_path / "even.jsonl", tmp_path / "odd.jsonl"]
+    for number, file in enumerate(halves):
+        file.write_text("".join(lines[number::2]), encoding="utf-8")
+    for models in ([with_corpus], [without], halves):
+        rows, printed = audited(dataset, models, tmp_path / "audit.html")
         assert {row["id"] for row in rows} == wrong_ids(dataset)
         assert {row["reason"] for row in rows} == {"another text"}
-        assert f"{WRONG} of " in printed
-    assert "rows of the dataset have no prediction" in printed
-    page = (tmp_path / "audit.html").read_text(encoding="utf-8")
-    assert page.count("data:audio/flac") == WRONG
+        assert f"{WRONG} of {len(lines)} judged" in printed
 
 
 def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(
@@ -136,17 +138,6 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_aud
     page = out.read_text(encoding="utf-8")
     assert "data:audio" not in page
     assert "--no-audio" not in page
-
-
-def test_two_models_judge_the_rows_that_each_of_them_has_transcribed(
-    tmp_path: Path, dataset: Path
-) -> None:
-    lines = (a_run(tmp_path / "run", dataset) / "eval/best/train/predictions.jsonl").read_text()
-    halves = [tmp_path / "even.jsonl", tmp_path / "odd.jsonl"]
-    for number, file in enumerate(halves):
-        file.write_text("".join(lines.splitlines(keepends=True)[number::2]))
-    rows, _ = audited(dataset, halves, tmp_path / "audit.html")
-    assert {row["id"] for row in rows} == wrong_ids(dataset)
 
 
 @pytest.mark.parametrize(

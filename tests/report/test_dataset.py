@@ -19,7 +19,7 @@ from danish_asr.report.components import audio_url
 from danish_asr.report.dataset import Clips, measure, read_rows
 from danish_asr.report.dataset_page import compared
 from tests.hostile import HOSTILE, _row
-from tests.shards import flac, write_shard
+from tests.shards import write_shard
 
 
 def test_a_row_is_found_by_corpus_and_id_and_by_the_id_alone_if_one_corpus_has_it(
@@ -107,22 +107,6 @@ def test_speakers_of_one_id_in_two_corpora_are_two_people(tmp_path: Path) -> Non
     (line,) = numbers.lines(rows_of_all.table, "dialect")
     assert (line.speakers, line.test_speakers) == (2, 1)
     assert "speakers" not in [leak.what for leak in leaks_of(compared(tmp_path, rows_of_all))]
-
-
-def test_leaks_are_speakers_sentences_and_audio_that_splits_share(dataset: Path) -> None:
-    speakers, sentences, audio = leaks_of(compared(dataset, read_rows(dataset)))
-    assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])
-    assert (sentences.rows, sentences.share, sentences.examples) == (1, 1 / 8, ["hej med dig"])
-    assert (audio.shared, audio.rows) == (1, 1)
-
-
-def test_identical_audio_is_found_without_a_common_speaker_or_text(tmp_path: Path) -> None:
-    audio = flac(8_000, 7)
-    for number, split in enumerate(("train", "test")):
-        row = _row(number, split, text=f"tekst {split}", speaker_id=split, audio_bytes=audio)
-        write_shard(tmp_path, [row], split=split)
-    (leak,) = leaks_of(compared(tmp_path, read_rows(tmp_path)))
-    assert (leak.what, leak.rows) == ("audio", 1)
 
 
 def test_words_and_characters_are_counted(dataset: Path) -> None:

@@ -113,17 +113,11 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_aud
     assert "--no-audio" not in page
 
 
-@needs_browser
-def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", name="radio")
-    text = _page(tmp_path / "ds", tmp_path / "page.html")
-    assert sha256_of(tmp_path / "ds" / "manifest.json") in text
-    script = """
-        return [document.title, ...[...document.querySelectorAll(".scroll")]
-          .filter((node) => node.scrollWidth > node.clientWidth)
-          .map((node) => node.getAttribute("aria-labelledby"))];
-        """
-    assert in_browser(tmp_path / "page.html", script, width=1280) == ["Speech dataset: radio"]
+def test_the_page_has_the_name_and_the_manifest_of_the_dataset(tmp_path: Path) -> None:
+    build_dataset(root := tmp_path / "ds", name="radio", train=2, dev=1, test=1)
+    text = _page(root, tmp_path / "page.html", sample=2)
+    assert sha256_of(root / "manifest.json") in text
+    assert "<title>Speech dataset: radio" in text
 
 
 @pytest.mark.parametrize("name", ["suspects.parquet", "version=0/page.html"])

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,7 @@ from rich.console import Console
 from danish_asr import compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.corpus.combine import combine
-from danish_asr.report.score import (
-    default_outputs,
-    parse_columns,
-    score_files,
-)
+from danish_asr.report.score import default_outputs, parse_columns, score_files
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -36,11 +33,19 @@ from tests.spoiled import change_manifest
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+def _file(folder: Path, rows: Iterable[Prediction] = (), **about: Any) -> Path:
+    """A file of predictions, `four_rows` or others, and what its evaluation says, if anything."""
+    file = folder / "predictions.jsonl"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_predictions(file, [*rows] or four_rows())
+    if about:
+        write_evaluation(file, **about)
+    return file
+
+
 @pytest.fixture
 def predictions(tmp_path: Path) -> Path:
-    path = tmp_path / "predictions.jsonl"
-    write_predictions(path, four_rows())
-    return path
+    return _file(tmp_path)
 
 
 def _shown(*paths: Path, **options: Any) -> tuple[Scores, str]:
@@ -56,10 +61,8 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
         for row in random_rows(1500)
         if row.gender and row.dialect in {"Fynsk", "Østjysk"} and len(row.reference.split()) == 6
     ]  # fmt: skip
-    path = tmp_path / "predictions.jsonl"
-    write_predictions(path, rows)
     outputs = [tmp_path / "scores.json", tmp_path / "scores.csv"]
-    _, shown = _shown(path, by=["dialect", "corpus,gender"], outputs=outputs)
+    _, shown = _shown(_file(tmp_path, rows), by=["dialect", "corpus,gender"], outputs=outputs)
     (tmp_path / "scores.txt").write_text(shown, encoding="utf-8")
     for name in ("scores.json", "scores.csv", "scores.txt"):
         text = (tmp_path / name).read_text(encoding="utf-8")
@@ -72,10 +75,7 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
 
 def test_a_file_rows_a_frame_dicts_and_a_run_have_the_same_scores(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    file = run / "eval" / "best" / "test" / "predictions.jsonl"
-    file.parent.mkdir(parents=True)
-    write_predictions(file, four_rows())
-    write_evaluation(file, rows_in_split={"test": 9})
+    file = _file(run / "eval" / "best" / "test", rows_in_split={"test": 9})
     expected, shown = _shown(file, by=["dialect"])
     assert "4 rows scored of 9 in the split" in shown
     assert "partial: 4 of 9 rows" in shown
@@ -109,12 +109,10 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
 
 
 def test_evaluations_say_which_corpora_share_people(tmp_path: Path) -> None:
-    files = [tmp_path / name / "predictions.jsonl" for name in "ab"]
-    for file, shared in zip(files, ([["a", "b"]], None), strict=True):
-        file.parent.mkdir()
-        rows = [prediction(file.parent.name, "ja nej", "ja", corpus=name) for name in "abc"]
-        write_predictions(file, rows)
-        write_evaluation(file, share_people=shared)
+    files = [
+        _file(tmp_path / own, [prediction(own, "ja", "", corpus=name) for name in "abc"], **about)
+        for own, about in (("a", {"share_people": [["a", "b"]]}), ("b", {}))
+    ]
     assert [score(file).overall.speakers for file in files] == [2, 3]
     assert score(files).overall.speakers == 2
     assert compare(files[0], files[0], by=None).table["speakers"].tolist() == [2, 2]
@@ -123,31 +121,21 @@ def test_evaluations_say_which_corpora_share_people(tmp_path: Path) -> None:
 def test_a_run_is_scored_under_its_own_profile(tmp_path: Path) -> None:
     """All were scored with CoRal's rules, which remove every Cyrillic letter."""
     rows = [prediction("a", "так", "так"), prediction("b", "ні", "ні ні")]
-    files = {}
-    for profile in ("plain", "raw"):
-        files[profile] = tmp_path / profile / "predictions.jsonl"
-        files[profile].parent.mkdir()
-        write_predictions(files[profile], rows)
-        write_evaluation(files[profile], score_profile=profile)
-    scores, shown = _shown(files["plain"])
+    plain, raw = (_file(tmp_path / name, rows, score_profile=name) for name in ("plain", "raw"))
+    scores, shown = _shown(plain)
     assert (scores.settings.profile, scores.overall.wer.value) == ("plain", 0.5)
     assert "profile plain" in shown
     with pytest.raises(PredictionsError, match="no word in the references"):
-        score(files["plain"], profile="coral")
+        score(plain, profile="coral")
     with pytest.raises(ConfigError, match="plain and raw; name one"):
-        compare(*files.values())
-    assert compare(*files.values(), profile="plain").settings.profile == "plain"
+        compare(plain, raw)
+    assert compare(plain, raw, profile="plain").settings.profile == "plain"
 
 
 def test_a_profile_in_an_evaluation_is_code_only_if_the_user_names_it(
     tmp_path: Path, foreign_code: ForeignCode
 ) -> None:
-    rows = [prediction("a", "ja", "nej")]
-    files = [tmp_path / name / "predictions.jsonl" for name in "ab"]
-    for file in files:
-        file.parent.mkdir()
-        write_predictions(file, rows)
-        write_evaluation(file, score_profile=NAME)
+    files = [_file(tmp_path / name, score_profile=NAME) for name in "ab"]
     for command in (score, lambda _: compare(*files)):
         with pytest.raises(ConfigError) as refused:
             command(files[0])
@@ -161,15 +149,12 @@ def test_a_profile_in_an_evaluation_is_code_only_if_the_user_names_it(
 
 def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     rows = list(random_rows(400, speakers=10))
-    files = [tmp_path / f"{number}" / "predictions.jsonl" for number in range(3)]
-    whole = tmp_path / "predictions.jsonl"
-    write_predictions(whole, rows)
-    write_evaluation(whole, rows_in_split={"test": 400}, model="x")
-    for number, file in enumerate(files):
-        file.parent.mkdir()
-        own = [row for row in rows if int(str(row.speaker_id)[-3:]) % 3 == number]
-        write_predictions(file, own)
-        write_evaluation(file, rows_in_split={"test": len(own)}, model="x", dataset=f"{number}")
+    whole = _file(tmp_path, rows, rows_in_split={"test": 400}, model="x")
+    files = []
+    for fold in range(3):
+        own = [row for row in rows if int(str(row.speaker_id)[-3:]) % 3 == fold]
+        about = {"rows_in_split": {"test": len(own)}, "dataset": f"{fold}"}
+        files.append(_file(tmp_path / f"{fold}", own, model="x", **about))
     page = tmp_path / "page.html"
     scores, _ = _shown(*files, outputs=[page])
     assert scores.to_dict() == score(whole).to_dict()
@@ -275,8 +260,7 @@ def test_an_output_may_be_beside_the_files_of_a_dataset_and_replace_itself(
 
 
 def _export(folder: Path, rows: list[Prediction], name: str, **options: Any) -> None:
-    write_predictions(folder / "predictions.jsonl", rows)
-    _shown(folder / "predictions.jsonl", by=[], outputs=[folder / name], **options)
+    _shown(_file(folder, rows), by=[], outputs=[folder / name], **options)
 
 
 def test_each_scored_utterance_is_a_row_with_counts_texts_and_alignment(tmp_path: Path) -> None:
