@@ -99,16 +99,10 @@ def test_a_line_without_what_the_work_needs_is_refused(
     ],
 )
 def test_a_plan_is_for_the_gpus_that_are_named_else_for_those_of_the_job(
-    asked: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    line: str,
-    visible: str,
-    job: str,
-    number: int,
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, cpus_of_job: str, number: int
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setenv("SLURM_CPUS_ON_NODE", job)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", cpus_of_job)
     run(line)
     ((name, _, _, gpus),) = asked
     assert (name, gpus) == ("show_plan", number)
@@ -145,12 +139,7 @@ def test_prepare_converts_a_corpus_whose_card_is_nowhere(
     ],
 )
 def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_which(
-    asked: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    line: str,
-    card: str | None,
-    names: list[str],
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, card: str | None, names: list[str]
 ) -> None:
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and card_of(card))
     (root := Path("mine")).mkdir()

@@ -12,7 +12,7 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.audit import audit
 from danish_asr.scoring.predictions import read_references, write_predictions
-from tests.browser import WIDTH, in_browser, needs_browser
+from tests.browser import faults_of, needs_browser
 from tests.builders import build_dataset
 from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import prediction, write_evaluation
@@ -181,7 +181,6 @@ def test_a_profile_in_an_evaluation_names_no_code(
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_page_fits_a_phone_and_a_screen(tmp_path: Path, dataset: Path, width: int) -> None:
+def test_the_page_is_whole_on_a_phone(tmp_path: Path, dataset: Path) -> None:
     audited(dataset, [a_run(tmp_path / "run", dataset)], tmp_path / "audit.html")
-    assert in_browser(tmp_path / "audit.html", WIDTH, width=width) <= width
+    assert faults_of(tmp_path / "audit.html") == []

@@ -36,32 +36,47 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", row_filter="coral", denominator="coral")
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
     rows.append(prediction("g", "!", ""))  # empty as its reference is
-    where = "age > 9"
-    scores = score_predictions(rows, settings=chosen, rows_in_split=9, about={"where": where})
+    scores = score_predictions(
+        rows,
+        settings=chosen,
+        rows_in_split=9,
+        about={"where": "age > 9", "rows_in_split": {"x": 9}},
+    )
     document = json.loads(json.dumps(scores.to_dict()))
-    expected = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
-    assert document["settings"] == expected | {"profile_version": 2}
+    settings = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
+    assert document["settings"] == settings | {"profile_version": 2}
     left_out = {"empty reference": 1, "10 s or longer": 1}
     of_rows = {"scored": 5, "in_file": 7, "in_split": 9, "left_out": left_out, "partial": True}
-    assert document["rows"] == of_rows | {
-        "empty_hypotheses": 1,
-        "splits": ["test"],
-        "where": where,
-    }
-    of_line = document["settings"] | {
-        "rows_scored": 5,
-        "rows_in_file": 7,
-        "rows_in_split": 9,
-        "where": where,
-        "left_out": "empty reference: 1; 10 s or longer: 1",
-    }
+    of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
+    assert document["rows"] == of_rows
+    of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
+    of_line |= {"splits": "x", "where": "age > 9"}
+    of_line["left_out"] = "empty reference: 1; 10 s or longer: 1"
     table = scores.to_pandas()
     assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
     for line in table.to_dict("records"):
         assert {key: line[key] for key in of_line} == of_line
-    for in_split, partial in ((8, True), (7, False), (None, False)):
-        assert score_predictions(rows, rows_in_split=in_split).rows.partial is partial
-    assert score_predictions([prediction("a", "ja", "", split=None)]).rows.of_split() == ""
+
+
+@pytest.mark.parametrize(
+    ("split", "in_split", "said", "partial"),
+    [
+        ("test", 2, " of 2 in the split test", False),
+        ("test", 3, " of 3 in the split test", True),
+        ("test", None, " of the split test", False),
+        ("dev\x1b", None, " of the splits dev\\x1b, test", False),
+        (None, 9_000, " of 9,000 in the split test", True),
+    ],
+)
+def test_rows_say_of_which_split_they_are_and_whether_some_lack(
+    split: str | None, in_split: int | None, said: str, *, partial: bool
+) -> None:
+    rows = [prediction("a", "ja", "", split=split), prediction("b", "ja", "ja")]
+    used = score_predictions(rows, rows_in_split=in_split).rows
+    assert (used.of_split(), used.partial) == (said, partial)
+    warnings = used.warnings("file")
+    assert all(line.startswith("file: ") for line in warnings)
+    assert len(warnings) == 1 + partial
 
 
 @pytest.mark.parametrize("denominator", get_args(Denominator))
