@@ -15,7 +15,7 @@ from danish_asr.base import values_pickle
 @pytest.mark.parametrize(
     "value",
     [
-        OrderedDict(step=4, rates=[0.5, None, "å", b"x"]),
+        OrderedDict(step=4, rates=[0.5, None, "å"]),
         {"dtype": torch.bfloat16, "size": torch.Size([2]), "device": torch.device("cpu")},
     ],
 )
