@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import random
 from pathlib import Path
@@ -160,18 +159,6 @@ def test_a_channel_and_a_part_are_the_samples_that_are_there(tmp_path: Path, cha
 def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
     with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))
-
-
-def test_a_flipped_bit_in_flac_is_detected() -> None:
-    flac = tone(0.05, format="FLAC")
-    samples, rate = decode(flac)
-    for place in {*range(len(flac))} - {*range(18, 26)}:  # without rate and length in the header
-        flipped = bytearray(flac)
-        flipped[place] ^= 1 << place % 8
-        with contextlib.suppress(AudioError):
-            found = decode(bytes(flipped), max_seconds=600)
-            assert found[1] == rate
-            assert np.array_equal(found[0], samples)
 
 
 @pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])

@@ -62,12 +62,6 @@ def test_a_media_file_is_decoded_at_its_own_rate(tmp_path: Path, arguments: Any)
     np.testing.assert_array_equal(part, mono[rate // 4 : rate // 4 + rate // 2])
 
 
-def test_amr_is_decoded() -> None:
-    # 25 frames of 12.2 kbit/s; PyAV has no encoder of AMR.
-    mono, rate = decode(b"#!AMR\n" + (b"\x3c" + bytes(31)) * 25)
-    assert (rate, len(mono)) == (8_000, 25 * 160)
-
-
 def test_a_damaged_or_long_media_file_is_refused_like_any_other(tmp_path: Path) -> None:
     content = encode("ipod", "aac", 44_100)
     (tmp_path / "half.m4a").write_bytes(content[: len(content) // 2])

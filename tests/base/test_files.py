@@ -152,6 +152,7 @@ def test_a_directory_is_written_until_the_process_that_holds_its_lock_ends(tmp_p
     assert not files.is_written(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 def test_a_live_process_on_another_host_keeps_its_lock_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -181,7 +182,7 @@ def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
         saved.set()
         other.release()
 
-    saves = Timer(2, save)
+    saves = Timer(1.3, save)  # `take` has looked twice then
     saves.start()
     with locked(tmp_path):
         assert saved.is_set()

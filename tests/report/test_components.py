@@ -39,21 +39,6 @@ def test_a_histogram_has_the_extremes_in_its_outer_bars_and_names_them() -> None
     assert _description(same) == "3 rows: lowest 2, median 2, highest 2 seconds"
 
 
-def test_curves_of_one_page_have_colours_of_the_page_and_no_common_ids() -> None:
-    curves = {name: pd.Series([1.0, 2.0], index=[1, 2]) for name in "abcde"}
-    chart = curves_chart(Panel("Rates", "%", curves))
-    assert {*re.findall(r"var\(--(\w+)\)", chart)} == {
-        "ink",
-        "muted",
-        "line",
-        "accent",
-        "second",
-        "third",
-    }
-    assert "#0102" not in chart
-    assert not re.findall(r' id="[a-z]+\d*_\d+"', chart)
-
-
 def test_clips_left_out_are_counted_by_reason_the_most_frequent_first() -> None:
     reasons = ["full", *["no FLAC"] * 1_200]
     assert left_out_lines(reasons) == [

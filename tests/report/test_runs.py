@@ -65,15 +65,6 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
 
 
-def test_a_narrow_terminal_keeps_state_and_scores_and_names_the_columns_left_out(
-    sweep: Path,
-) -> None:
-    output = io.StringIO()
-    report_runs(sweep, console=Console(file=output, force_terminal=True, width=52))
-    assert all(text in output.getvalue() for text in ("test WER %", "49.00", "50.00"))
-    assert ": hours, audio h/h, lr left out" in output.getvalue()
-
-
 def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {}, [90, 80])
     make_run(tmp_path / ".old" / "hidden", {}, [90])
@@ -82,14 +73,6 @@ def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_p
     (itself,) = find_runs(run)
     assert found.name == itself.name == "run"
     assert itself.step == 4, "the reports have more steps than the validations"
-
-
-@pytest.mark.parametrize("name", ["test@fleurs", "contest"])
-def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
-    """Another dataset's test split, and a split whose name contains "test", were shown."""
-    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
-    _evaluation(run, name, "ja")
-    assert Run(run).test is None
 
 
 def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> None:
@@ -137,20 +120,6 @@ def test_the_evaluation_of_a_test_score_is_named_unless_it_is_the_only_one_and_a
     assert [f": {taken} (" in line for line in said] == [True] * named
     (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
     assert row["test_evaluation"] == taken
-
-
-def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_so(
-    tmp_path: Path,
-) -> None:
-    run = make_run(tmp_path / "run", {}, [9, 8, 7, 6])
-    evaluated(run, "best/dev")
-    evaluated(run, "none/test")  # another model
-    output, table = io.StringIO(), tmp_path / "runs.csv"
-    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
-    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
-    assert row["test_wer"] == ""
-    assert f"run: test score not computed: {run}" in output.getvalue()
-    assert "best/dev/predictions.jsonl (dev, " in output.getvalue()
 
 
 def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Path) -> None:

@@ -72,14 +72,6 @@ def test_a_table_without_a_terminal_is_not_cut_and_explains_an_interval_that_lac
     assert (INTERVAL_NOTE in text) is noted
 
 
-def test_a_long_name_is_folded_in_a_terminal_and_its_numbers_are_whole() -> None:
-    output = io.StringIO()
-    console = Console(file=output, width=30, force_terminal=True)
-    print_table(light_table(["group", "WER"]), {"": [["a" * 40, "12,345.67"]]}, console)
-    assert "12,345.67" in output.getvalue()
-    assert output.getvalue().count("a") == 40
-
-
 def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
     assert grouping_title("age_group,gender") == "by age group and gender"
     assert in_grouping("age_group", "50+") == "age group: 50+"
