@@ -182,7 +182,7 @@ def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
         saved.set()
         other.release()
 
-    saves = Timer(1.3, save)  # `take` has looked twice then
+    saves = Timer(1.3, save)  # the first look takes 1 s
     saves.start()
     with locked(tmp_path):
         assert saved.is_set()
