@@ -9,44 +9,23 @@ from typer.testing import CliRunner, Result
 
 from danish_asr.cli.app import app
 
-WORK = (
-    *("corpus.command.convert_command", "corpus.command.verify_command"),
-    *("corpus.command.check_faults", "report.dataset_page.check_page"),
-    "report.dataset_page.write_dataset_page",
-)
-
-
-@pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The function that was called in place of each work, and its arguments."""
-    monkeypatch.chdir(tmp_path)
-    calls: list[Any] = []
-    for path in WORK:
-
-        def work(*arguments: Any, name: str = path.rpartition(".")[2], **_: Any) -> Any:
-            calls.append((name, *arguments))
-            return SimpleNamespace(damage=(), hours={})
-
-        monkeypatch.setattr(f"danish_asr.{path}", work)
-    return calls
-
 
 def run(line: str) -> Result:
     return CliRunner().invoke(app, line.split(), catch_exceptions=False)
 
 
 def test_a_page_is_checked_before_the_work_and_written_of_a_dataset_without_damage(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+    called: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = ["check_page", "verify_command", "write_dataset_page", "check_faults"]
-    for line, called in (("--page x.html", names), ("", names[1::2])):
+    for line, expected in (("--page x.html", names), ("", names[1::2])):
         run(f"verify ds {line}")
-        assert [name for name, *_ in asked] == called
-        asked.clear()
+        assert [name for name, *_ in called] == expected
+        called.clear()
     damaged = SimpleNamespace(damage=("x",), hours={})
     monkeypatch.setattr("danish_asr.corpus.command.verify_command", lambda *_, **__: damaged)
     run("verify ds --page x.html")
-    assert [name for name, *_ in asked] == [names[0], names[3]]
+    assert [name for name, *_ in called] == [names[0], names[3]]
     without_page = run("verify ds --no-audio")
     assert (without_page.exit_code, "--page" in without_page.output) == (2, True)
 
@@ -58,7 +37,7 @@ def test_a_page_is_checked_before_the_work_and_written_of_a_dataset_without_dama
         ("train test", "combine ds OTHER --name NAME --out DIR "),
     ],
 )
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("called")
 def test_a_verified_dataset_is_trained_on_if_it_has_train_and_dev(
     monkeypatch: pytest.MonkeyPatch, splits: str, following: str
 ) -> None:
@@ -70,11 +49,11 @@ def test_a_verified_dataset_is_trained_on_if_it_has_train_and_dev(
 
 
 def test_columns_of_a_source_reach_the_conversion_and_its_kinds_are_listed(
-    asked: list[Any],
+    called: list[Any],
 ) -> None:
     assert "table" in run("convert --list").output
     run("convert in --name x --column text=a=b --column id=c --tier t --workers 3")
-    ((_, source, out, options),) = asked
+    ((_, source, out, options),) = called
     assert (source, out) == ("in", Path("data/parquet"))
     assert options.columns == {"text": "a=b", "id": "c"}
     assert (options.tiers, options.workers, options.corpus) == (("t",), 3, None)

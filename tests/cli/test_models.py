@@ -43,14 +43,10 @@ def test_options_that_exclude_each_other_are_refused_by_name(
     ],
 )
 def test_a_language_model_needs_the_beam_and_a_text_gives_subtitles_and_textgrid(
-    monkeypatch: pytest.MonkeyPatch, line: str, formats: str | None, decoder: dict[str, Any]
+    called: list[Any], line: str, formats: str | None, decoder: dict[str, Any]
 ) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(
-        "danish_asr.inference.transcribe.transcribe", lambda *own: not asked.append(own)
-    )
     assert CliRunner().invoke(app, ["transcribe", "m", *line.split()]).exit_code == 0
-    ((_, request),) = asked
+    ((_, _, request),) = called
     assert request.formats == formats
     assert request.load == {"device": "auto", "int8": False, **decoder}
 
@@ -58,12 +54,9 @@ def test_a_language_model_needs_the_beam_and_a_text_gives_subtitles_and_textgrid
 @pytest.mark.parametrize(
     ("options", "following"), [("", "convert calls --split-by-speaker 80/10/10"), ("--out x", "")]
 )
-def test_texts_beside_a_folder_of_audio_lead_to_a_conversion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, following: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.usefixtures("called")
+def test_texts_beside_a_folder_of_audio_lead_to_a_conversion(options: str, following: str) -> None:
     Path("calls").mkdir()
-    monkeypatch.setattr("danish_asr.inference.transcribe.transcribe", lambda *_: True)
     output = CliRunner().invoke(app, f"transcribe m a.wav calls {options}".split()).output
     assert (f"Next: danish-asr {following}" in output) is bool(following)
 

@@ -14,37 +14,13 @@ from danish_asr.planning.gpus import card_of
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.entry import EVALUATE, TRAIN, Request
 
-WORK = (
-    *("corpus.command.convert_command", "planning.plan.check_machine", "planning.plan.show_plan"),
-    *("planning.sweep.run_sweep", "recipe.entry.run", "report.runs.report_runs"),
-    "report.score.score_files",
-)
-
-
-@pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The function that was called in place of each work, and its arguments."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("RANK", "SLURM_CPUS_ON_NODE", "LSB_MCPU_HOSTS", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: None)
-    calls: list[Any] = []
-    for path in WORK:
-
-        def work(*arguments: Any, name: str = path.rpartition(".")[2], **_: Any) -> bool:
-            calls.append((name, *arguments))
-            return True
-
-        monkeypatch.setattr(f"danish_asr.{path}", work)
-    return calls
-
 
 def run(line: str) -> Result:
     return CliRunner().invoke(app, line.split(), env={"COLUMNS": "500"}, catch_exceptions=False)
 
 
 def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+    called: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("train run a.b=1 -c x.yaml --config y.yaml c=d")
     files = [Path("x.yaml"), Path("y.yaml")]
@@ -55,8 +31,9 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     run("train run --dataset .")
     known = Request(output_dir=Path("run"), run_config=own)
     data = Request(output_dir=Path("run"), run_config=own, dataset=Path())
-    scored = ("score_files", [True])
-    assert asked == [("run", TRAIN, new), ("run", EVALUATE, known), scored, ("run", TRAIN, data)]
+    scored = called.pop(2)
+    assert called == [("run", TRAIN, new), ("run", EVALUATE, known), ("run", TRAIN, data)]
+    assert scored[0] == "score_files"
     monkeypatch.setenv("RANK", "1")  # the first one scores
     assert "Next:" not in run("evaluate run").output
     monkeypatch.delenv("RANK")
@@ -78,7 +55,7 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
     ],
 )
 def test_a_line_without_what_the_work_needs_is_refused(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, fault: str
+    called: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, fault: str
 ) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise ConfigError(["a: unknown"])
@@ -86,7 +63,7 @@ def test_a_line_without_what_the_work_needs_is_refused(
     monkeypatch.setattr("danish_asr.planning.plan.show_plan", refuse)
     monkeypatch.setattr("danish_asr.planning.sweep.run_sweep", refuse)
     result = run(line)
-    assert (result.exit_code, fault in result.output, asked) == (2, True, [])
+    assert (result.exit_code, fault in result.output, called) == (2, True, [])
 
 
 @pytest.mark.parametrize(
@@ -99,36 +76,36 @@ def test_a_line_without_what_the_work_needs_is_refused(
     ],
 )
 def test_a_plan_is_for_the_gpus_that_are_named_else_for_those_of_the_job(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, cpus_of_job: str, number: int
+    called: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, cpus_of_job: str, number: int
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", cpus_of_job)
     run(line)
-    ((name, _, _, gpus),) = asked
+    ((name, _, _, gpus),) = called
     assert (name, gpus) == ("show_plan", number)
 
 
 def test_a_plan_of_nothing_checks_this_machine(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+    called: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (run("plan").exit_code, asked) == (0, [("check_machine",)])
+    assert (run("plan").exit_code, called) == (0, [("check_machine",)])
     monkeypatch.setattr("danish_asr.planning.plan.check_machine", lambda: False)
     assert run("plan").exit_code == 1
 
 
 @pytest.mark.parametrize("place", [None, "data/parquet/cards", "extra/below"])
 def test_prepare_converts_a_corpus_whose_card_is_nowhere(
-    asked: list[Any], tmp_path: Path, place: str | None
+    called: list[Any], tmp_path: Path, place: str | None
 ) -> None:
     if place:
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "coral_v2_danish.yaml").touch()
     run("train a dataset.name=coral_v2_danish common.assets.extra_paths=[extra] --prepare")
-    assert [name for name, *_ in asked] == [*["convert_command"] * (place is None), "run"]
+    assert [name for name, *_ in called] == [*["convert_command"] * (place is None), "run"]
 
 
 @pytest.mark.parametrize(
-    ("line", "card", "names"),
+    ("line", "gpu", "names"),
     [
         ("train new", None, ["demo"]),
         ("train new", "12GB", ["standard", "lean"]),
@@ -139,15 +116,19 @@ def test_prepare_converts_a_corpus_whose_card_is_nowhere(
     ],
 )
 def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_which(
-    asked: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, card: str | None, names: list[str]
+    called: list[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    line: str,
+    card: str | None,
+    names: list[str],
 ) -> None:
-    monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: card and card_of(card))
+    monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: gpu and card_of(gpu))
     (root := Path("mine")).mkdir()
     facts = {"source_rows": 0, "dropped": [], "suspects": {}, "summary": [], "shards": []}
     facts |= dict.fromkeys(("name", "source", "key", "ledger_sha256", "suspects_sha256"), "mine")
     (root / "manifest.json").write_text(json.dumps(facts))
     said = run(f"{line} --dataset {root}").output
-    (request,) = [one for call in asked for one in call if isinstance(one, Request)]
+    (request,) = [one for call in called for one in call if isinstance(one, Request)]
     assert request.config_files == [Path("configs", f"{name}.yaml") for name in names]
     assert request.dataset == root
     assert all(str(file) in said for file in request.config_files)

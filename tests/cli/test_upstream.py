@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from danish_asr.cli.upstream import run_as_upstream
-from danish_asr.recipe import entry
+from danish_asr.recipe.entry import TRAIN, Request
 
 
 @pytest.mark.parametrize(
@@ -17,21 +17,18 @@ from danish_asr.recipe import entry
     ],
 )
 def test_upstreams_command_line_asks_for_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+    called: list[Any], monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    asked: list[Any] = []
-    monkeypatch.setattr(entry, "run", lambda *arguments: asked.append(arguments))
     monkeypatch.setattr("sys.argv", ["recipe", *line.split()])
     for arguments in (line.split(), None):
         with pytest.raises(SystemExit) as end:
-            run_as_upstream("evaluate", arguments)
+            run_as_upstream("train", arguments)
         assert not end.value.code
-    request = entry.Request(
+    request = Request(
         output_dir=Path("run"),
         config_files=[Path("x.yaml"), Path("y.yaml")],
         dataset=Path(),
         overrides=["a=1", "c=d"],
         dump_config=True,
     )
-    assert asked == [(entry.EVALUATE, request)] * 2
+    assert called == [("run", TRAIN, request)] * 2
