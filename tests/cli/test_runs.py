@@ -116,11 +116,7 @@ def test_prepare_converts_a_corpus_whose_card_is_nowhere(
     ],
 )
 def test_a_dataset_without_a_configuration_takes_the_preset_of_the_gpu_and_says_which(
-    called: list[Any],
-    monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    card: str | None,
-    names: list[str],
+    called: list[Any], monkeypatch: pytest.MonkeyPatch, line: str, gpu: str | None, names: list[str]
 ) -> None:
     monkeypatch.setattr("danish_asr.planning.gpus.here", lambda: gpu and card_of(gpu))
     (root := Path("mine")).mkdir()

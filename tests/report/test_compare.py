@@ -86,7 +86,8 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
     alike = [*wrong[:20], *rows[20:30], *right[30:50], *rows[50:]]
     others = {"better": right, "worse": wrong, "alike": alike, "same": rows}
     files = [f"{name}={_write(tmp_path / name, own)}" for name, own in others.items()]
-    _, shown = _shown([str(_write(tmp_path / "base", rows)), *files], by=[])
+    base = str(_write(tmp_path / "base", rows))
+    _, shown = _shown([base, *files], by=[])
     said = re.findall(r"^\w+: .* A\b.*", shown, re.MULTILINE)
     assert [line.split(" (p")[0] for line in said] == [
         "better: better than A",
@@ -94,6 +95,7 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
         "alike: no significant difference from A",
         "same: the difference from A is not resolvable: every speaker has the same value",
     ]
+    assert "p-values" in _shown([base, *files[:2]], by=[])[1]
 
 
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
@@ -101,15 +103,15 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     better = [
         replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
     ]
-    a, b, c = (
-        _write(tmp_path / f"{name}.jsonl", rows if name == "a" else better) for name in "abc"
-    )
+    seeds = {"a": rows, "b": better, "c": better[:-20] + rows[-20:]}
+    a, b, c = (_write(tmp_path / f"{name}.jsonl", own) for name, own in seeds.items())
     hostile = "@<b>|&_"
     runs = [str(a), f"{hostile}={b},{c}"]
     outputs = [tmp_path / f"out.{end}" for end in ("json", "csv", "tex", "svg", "pdf")]
-    _, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
+    comparison, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert f"{hostile}: better than A (p " in shown
-    assert "±0.00" in shown
+    assert f" ±{100 * comparison.table['wer_deviation'][1]:.2f} " in shown
+    assert comparison.table["wer_deviation"][1] > 0.01
     assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
     before = [path.read_bytes() for path in outputs]
     _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
