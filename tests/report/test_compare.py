@@ -103,7 +103,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     better = [
         replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
     ]
-    seeds = {"a": rows, "b": better, "c": better[:-20] + rows[-20:]}
+    seeds = {"a": rows, "b": better, "c": better[:-100] + rows[-100:]}
     a, b, c = (_write(tmp_path / f"{name}.jsonl", own) for name, own in seeds.items())
     hostile = "@<b>|&_"
     runs = [str(a), f"{hostile}={b},{c}"]
@@ -111,7 +111,7 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     comparison, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert f"{hostile}: better than A (p " in shown
     assert f" ±{100 * comparison.table['wer_deviation'][1]:.2f} " in shown
-    assert comparison.table["wer_deviation"][1] > 0.01
+    assert comparison.table["wer_deviation"][1] > 0.02
     assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
     before = [path.read_bytes() for path in outputs]
     _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
