@@ -131,7 +131,7 @@ def samples_or_reason(audio: bytes | Path, **part: Any) -> int | str:
             for name in ("/no/such/file.wav", "", "a\0b", "/dev/null", f"{__file__}/b.wav")
         ),
         (TWO[:32_000], "truncated audio"),
-        (tone(2.0, channels=2, format="MP3")[:9_000], "truncated audio"),
+        (tone(2.0, channels=2, format="MP3")[:5_000], "truncated audio"),
         (header_of(TWO, 32_000), "more audio than its header says"),
         *((header_of(TWO, length), 32_000) for length in (0, 0xFFFFFFFF, 0x7FFFFFFF)),
         (TWO + b"LIST" + (100).to_bytes(4, "little") + bytes(100), 32_000),

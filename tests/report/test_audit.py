@@ -11,6 +11,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.audit import audit
+from danish_asr.scoring.contradictions import KINDS
 from danish_asr.scoring.predictions import read_references, write_predictions
 from tests.browser import faults_of, needs_browser
 from tests.builders import build_dataset
@@ -117,6 +118,7 @@ def test_an_evaluation_or_files_with_parts_of_it_are_judged_with_or_without_a_co
         assert {row["id"] for row in rows} == wrong_ids(dataset)
         assert {row["reason"] for row in rows} == {"another text"}
         assert f"{WRONG} of {len(lines)} judged" in printed
+        assert [kind for kind in KINDS if kind in printed] == ["another text"]
 
 
 def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(

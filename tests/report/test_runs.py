@@ -24,6 +24,9 @@ def test_a_run_with_a_patience_is_finished_only_after_so_many_validations(tmp_pa
         folder = make_run(tmp_path / str(patience), {"regime": regime}, [90, 80, 85, 86])
         states.append(Run(folder).state)
     assert states == [COMPLETE, STOPPED]
+    for step in (2, 3):  # from the last of which it can continue
+        (tmp_path / "3" / "checkpoints" / f"step_{step}" / "trainer").mkdir(parents=True)
+    assert [Run(tmp_path / name).reached for name in "23"] == [4, 3]
 
 
 @pytest.fixture
