@@ -8,10 +8,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
+from danish_asr.base import cluster
 from danish_asr.base.cluster import usable_cpus, usable_gpus, use_granted_cpus, wait_for_first_rank
 
 VARIABLES = (
@@ -79,28 +82,66 @@ def test_torch_computes_with_the_cpus_of_the_process_unless_their_number_was_cho
     assert chosen == [1]
 
 
-@pytest.mark.slow
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the launcher would become, or let torchrun do; its stop signals stay as they are."""
+    calls: list[Any] = []
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(cluster, "Thread", lambda **_: Mock())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr("torch.distributed.run.run", calls.append)
+
+    def become(*command: Any) -> None:
+        calls.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setenv("OMP_NUM_THREADS", "")  # so that the value before comes back
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    return calls
+
+
 @pytest.mark.parametrize(
-    ("gpus", "end", "status"),
+    ("gpus", "options", "shared"),
     [
-        ("0,1", "sys.exit(0)", 0),
-        ("0,1", "sys.exit(75)", 75),
-        ("0,1", "os.kill(os.getpid(), 9)", 1),
-        ("5", "sys.exit(75)", 75),
+        ("0,1", "", ["2", "4"]),
+        ("", "--nproc-per-node 3", ["3", "2"]),
+        ("0,1", "--nnodes 2", ["2", "4"]),
     ],
 )
-def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str, end: str, status: int
+def test_torchrun_starts_a_process_per_gpu_which_share_the_cpus(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, gpus: str, options: str, shared: list[str]
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-    record = "Path(os.environ.get('RANK', '0')).write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
+    assert cluster.launch([*options.split(), "-m", "job", "1"]) == 0
+    (asked,) = started
+    assert [asked.nproc_per_node, os.environ["OMP_NUM_THREADS"]] == shared
+    assert asked.standalone is ("nnodes" not in options)
+    assert (asked.training_script, asked.training_script_args) == ("job", ["1"])
+
+
+def test_on_one_gpu_the_launcher_becomes_the_command(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(SystemExit):
+        cluster.launch(["-m", "job", "1"])
+    assert started == [(sys.executable, [sys.executable, "-m", "job", "1"])]
+    assert os.environ["OMP_NUM_THREADS"] == "8"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
+)
+def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
+    record = "Path(os.environ['RANK']).touch()"
     (tmp_path / "job.py").write_text(f"import os, sys\nfrom pathlib import Path\n{record}\n{end}\n")
-    command = [sys.executable, "-m", "danish_asr.base.cluster", "-m", "job"]
-    ended = subprocess.run(command, cwd=tmp_path, check=False)
+    command = ["danish_asr.base.cluster", "--nproc-per-node", "2", "-m", "job"]
+    ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
     assert ended.returncode == status
-    if gpus == "5" or status == 0:  # else the first that fails ends the others
-        ranks = {file.name: file.read_text() for file in tmp_path.glob("[0-9]")}
-        assert ranks == dict.fromkeys("01" if gpus == "0,1" else "0", gpus)
+    if status == 0:  # else the first that fails ends the others
+        assert {file.name for file in tmp_path.glob("[0-9]")} == {"0", "1"}
 
 
 SAVES = """
