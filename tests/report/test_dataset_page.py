@@ -72,6 +72,64 @@ def test_the_page_is_whole_on_a_phone_the_same_each_time_and_shows_hostile_texts
     assert found["dialects"][0].startswith(HOSTILE)
 
 
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the template of the page was given."""
+    values: dict[str, Any] = {}
+
+    def render(_: str, **given: Any) -> str:
+        values.update(given)
+        return ""
+
+    monkeypatch.setattr("danish_asr.report.dataset_page.render_template", render)
+    return values
+
+
+def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_lacks(
+    tmp_path: Path, shown: dict[str, Any]
+) -> None:
+    nobody = dict.fromkeys(("speaker_id", "dialect", "age_group", "gender"))
+    rows = [
+        _row(n, "train", text="å" * (10 + 3 * n % 8), audio_size=8_000 + 800 * (n % 5), **nobody)
+        for n in range(8)
+    ]
+    rows[3]["audio_bytes"] = b"no audio"
+    write_shard(tmp_path / "ds", rows)
+    _page(tmp_path / "ds", tmp_path / "page.html")
+    lengths = [row["audio_size"] / 16_000 for row in rows]
+    speeds = [len(row["text"]) / own for row, own in zip(rows, lengths, strict=True)]
+    for title, values, sign, form in (
+        ("Longest", lengths, -1, "{:.1f} s"),
+        ("Shortest", lengths, 1, "{:.2f} s"),
+        ("Fastest", speeds, -1, "{:.1f} characters per second"),
+        ("Slowest", speeds, 1, "{:.1f} characters per second"),
+    ):
+        order = sorted(range(8), key=lambda row, of=values, sign=sign: (sign * of[row], row))[:5]
+        found = [(entry["row"], entry["value"]) for entry in shown["extremes"][title]]
+        assert found == [(row, form.format(values[row])) for row in order], title
+    quiet = [entry["row"] for entry in shown["extremes"]["Quietest"]]
+    assert (len(quiet), 3 in quiet, shown["measured"]) == (5, False, 7)
+    about = ["speaker_id, dialect", "no test split", "manifest.json", "1 of the sampled rows"]
+    assert [part in line for part, line in zip(about, shown["warnings"], strict=True)] == [True] * 4
+
+
+def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
+    dataset: Path, tmp_path: Path, shown: dict[str, Any]
+) -> None:
+    _page(dataset, tmp_path / "page.html", sample=4)
+    assert {reason: len(rows) for reason, rows in shown["to_check"].items()} == {
+        "seconds of silence": 5
+    }
+    counts = {dialect: len(rows) for dialect, rows in shown["samples"].items()}
+    assert counts == {"Fynsk": 3, HOSTILE: 1, "unknown": 1, "Østjysk": 1}
+    assert (shown["measured"], shown["unit"], shown["ledger"]) == (
+        4,
+        ("minutes", 60),
+        [(HOSTILE, "unknown", 3)],
+    )
+    assert len(shown["warnings"]) == 1
+
+
 def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(
     tmp_path: Path,
 ) -> None:
