@@ -39,13 +39,13 @@ const all = (selector) => [...document.querySelectorAll(selector)];
 const target = (node) => node.getAttribute("href") ?? node.getAttribute("src");
 const label = (node) => document.getElementById(node.getAttribute("aria-labelledby"));
 const ids = all("[id]").map((node) => node.id);
-const foreign = /^(?!#|data:|[\\w/]+\\.html$)/;
+const foreign = /^(?!#|data:|[\\w/]+\\.(html|yaml)$)/;
 const faults = {
   links: all("[href], [src]").map(target).filter((link) => foreign.test(link)),
   images: all("img").length,
   nameless: all("table").filter((table) => !label(table)).length
     + all("audio:not([aria-label])").length,
-  charts: all("svg:not([aria-hidden])").length - all("svg[role=img] > title + desc").length,
+  charts: all("svg:not([role=img], [aria-hidden])").length,
   ids: ids.length - new Set(ids).size,
   beyond: document.documentElement.scrollWidth > window.innerWidth,
 };

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from danish_asr.base.errors import RunError
 from danish_asr.cli import main
-from danish_asr.cli.app import app
+from danish_asr.cli.app import app, say_next
 from danish_asr.scoring.predictions import write_predictions
 from tests.score_rows import four_rows
 
@@ -62,6 +62,11 @@ def test_help_loads_nothing_heavy(module: str) -> None:
 def test_the_version_is_printed_with_those_below() -> None:
     output = CliRunner().invoke(app, ["--version"]).output
     assert re.search(r"^danish-asr [\d.]+ \(fairseq2 \S+, torch \S+\)$", output)
+
+
+def test_the_next_command_is_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    say_next("verify", "my data", why="find faults")
+    assert capsys.readouterr().err.startswith("Next: danish-asr verify 'my data' ")
 
 
 @pytest.mark.parametrize(

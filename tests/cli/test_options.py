@@ -57,7 +57,10 @@ LINES = {
     "evaluate": ("RUN common.seed=5", "compare results OTHER"),
     "export": ("MODEL DEST --to onnx", ""),
     "fetch": ("MODEL", "plan model.name=MODEL"),
-    "harvest": ("AUDIO --model MODEL --out OUT", "convert table:OUT/utterances.csv --split train"),
+    "harvest": (
+        "AUDIO --model MODEL --out OUT",
+        "convert table:OUT/utterances.jsonl --split",
+    ),
     "lm build": ("TEXT --out OUT --model plain", "lm tune plain --lm OUT"),
     "lm build --profile": ("TEXT --out OUT --profile plain", "lm tune RUN --lm OUT"),
     "lm tune": ("RUN --lm LM", "transcribe RUN AUDIO --lm LM"),

@@ -19,8 +19,8 @@ from danish_asr.recipe.entry import TRAIN, Request
 def test_upstreams_command_line_asks_for_the_same(
     called: list[Any], monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["recipe", *line.split()])
-    for arguments in (line.split(), None):
+    for arguments, own in ((line.split(), []), (None, line.split())):
+        monkeypatch.setattr("sys.argv", ["recipe", *own])
         with pytest.raises(SystemExit) as end:
             run_as_upstream("train", arguments)
         assert not end.value.code

@@ -43,7 +43,7 @@ const cells = (row) => [...row.cells].map((cell) => cell.textContent);
 const rows = (id) =>
   [...document.querySelectorAll(`table[aria-labelledby^="${id}"] tbody tr`)].map(cells);
 return {
-  charts: document.querySelectorAll("svg[role=img]").length,
+  charts: document.querySelectorAll("svg[role=img] > title + desc").length,
   players: document.querySelectorAll("audio").length,
   ledger: rows("ledger"), suspects: rows("suspects"), leaks: rows("shared-by-splits"),
   dialects: rows("dialect").map((row) => row[0]),
