@@ -59,7 +59,8 @@ def test_text_json_and_yaml_are_written_as_people_read_them(tmp_path: Path) -> N
     tree = {"b": "x " * 100 + "å", "a": {"lr": 1e-05}}
     assert to_yaml(tree).count("\n") == 3
     assert from_yaml(to_yaml(tree)) == tree
-    assert from_yaml("lr: 1e-05") == {"lr": 1e-05}
+    read = from_yaml("lr: 1e-05")
+    assert (type(read), read) == (dict, {"lr": 1e-05})
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -195,9 +196,9 @@ def test_a_process_that_was_suspended_ends_if_another_one_has_taken_over(
 ) -> None:
     statuses: list[int] = []
     monkeypatch.setattr(os, "_exit", statuses.append)
-    with locked(tmp_path):
-        (tmp_path / "other").write_text((tmp_path / LOCK_FILE).read_text())
-        (tmp_path / "other").rename(tmp_path / LOCK_FILE)
+    with locked(run := tmp_path / "new" / "run"):
+        (run / "other").write_text((run / LOCK_FILE).read_text())
+        (run / "other").rename(run / LOCK_FILE)
         deadline = time.monotonic() + 60
         while not statuses and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from danish_asr import cli
 from danish_asr.base.errors import RunError
 from danish_asr.cli import main
 from danish_asr.cli.app import app, say_next
@@ -40,6 +42,29 @@ def test_help_has_examples_that_parse(path: str) -> None:
         name = path or example
         assert example.startswith(name)
         COMMANDS[name].make_context(name, shlex.split(example.removeprefix(name)))
+
+
+def test_every_group_shows_its_help_and_every_option_says_what_it_is_for() -> None:
+    for group in ([], ["lm"]):
+        assert "--help" in CliRunner().invoke(app, group).output
+    silent = [
+        f"{path} {parameter.name}"
+        for path, command in COMMANDS.items()
+        for parameter in command.params
+        if not (parameter.help or "completion" in parameter.name)
+    ]
+    assert not silent
+
+
+@pytest.mark.parametrize("word", ["train", "evaluate", "sweep", "score"])
+def test_a_stop_signal_ends_the_imports_of_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    prepared: list[bool] = []
+    monkeypatch.setattr("danish_asr.base.stops.exit_at_stops", lambda: prepared.append(True))
+    monkeypatch.setattr(sys, "argv", ["danish-asr", word])
+    runpy.run_path(str(cli.__file__))
+    assert bool(prepared) is (word != "score")
 
 
 HELP = """
@@ -74,21 +99,29 @@ def test_the_next_command_is_on_standard_error(capsys: pytest.CaptureFixture[str
     [
         (RunError("no run"), 1, "danish-asr: no run"),
         (PermissionError(errno.EACCES, "Permission denied", "x.csv"), 1, "x.csv: Permission"),
+        (OSError(errno.ENOSPC, "No space left"), 1, "the output: No space left"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (SystemExit(130), 130, "interrupted"),
         (SystemExit(2), 2, ""),
     ],
 )
 def test_an_error_is_a_message_and_a_status(
-    capsys: pytest.CaptureFixture[str], error: BaseException, status: int, message: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    status: int,
+    message: str,
 ) -> None:
     def command() -> None:
         raise error
 
+    discarded: list[bool] = []
+    monkeypatch.setattr("danish_asr.cli.discard_output", lambda: discarded.append(True))
     with pytest.raises(SystemExit) as stop:
         main(command)
     said = capsys.readouterr().err
     assert (stop.value.code, message in said, bool(said)) == (status, True, bool(message))
+    assert bool(discarded) is ("the output" in message)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ValueError("a bug")])
