@@ -48,6 +48,36 @@ def test_the_gpus_of_a_job_are_those_that_it_sees(
     assert usable_gpus() == gpus
 
 
+def test_a_process_is_the_first_of_one_unless_torchrun_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert cluster.rank_info() == (0, 1)
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert cluster.rank_info() == (3, 4)
+
+
+PARENT = """
+import subprocess, time
+from danish_asr.base.cluster import stop_with_parent
+print(subprocess.Popen(["sleep", "60"], preexec_fn=stop_with_parent).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_ends_when_the_one_that_started_it_is_killed() -> None:
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = Path("/proc", parent.stdout.readline().strip(), "stat")
+        assert child.exists()
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while child.exists() and ") Z " not in child.read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not child.exists() or ") Z " in child.read_text()
+
+
 HERE = socket.gethostname().partition(".")[0]
 
 
@@ -175,6 +205,7 @@ def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch)
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
+    wait_for_first_rank(1)  # of a process that torchrun did not start
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     with ThreadPoolExecutor() as pool:
         other = pool.submit(wait_for_first_rank, 1)

@@ -43,6 +43,11 @@ def test_an_error_arrives_from_another_process_as_it_was(kind: type[DanishAsrErr
     assert vars(arrived) == vars(error)
 
 
+def test_faults_are_counted_and_listed() -> None:
+    assert str(ConfigError(["a", "b"], where="x")) == "x has 2 faults:\n  - a\n  - b"
+    assert str(ConfigError(["a"], where="x")) == "x has one fault:\n  - a"
+
+
 def test_a_name_is_one_of_a_table_or_of_code() -> None:
     table = {"greedy": 1, "beam": 2}
     assert find_named("beam", table, "decoder.name") == 2

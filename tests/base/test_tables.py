@@ -48,6 +48,8 @@ def test_rows_are_read_with_their_lines(
     tmp_path: Path, name: str, content: bytes, lines: list[int]
 ) -> None:
     assert rows_of(tmp_path, name, content) == [*zip(lines, ROWS, strict=True)]
+    tabs = b"a,b;c,d\ttext\n1\tja\n"
+    assert rows_of(tmp_path, "b.tsv", tabs) == [(2, {"a,b;c,d": "1", "text": "ja"})]
 
 
 def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
