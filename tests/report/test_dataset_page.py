@@ -104,9 +104,9 @@ def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_la
         ("Fastest", speeds, -1, "{:.1f} characters per second"),
         ("Slowest", speeds, 1, "{:.1f} characters per second"),
     ):
-        order = sorted(range(8), key=lambda row, of=values, sign=sign: (sign * of[row], row))[:5]
+        ranks = sorted((sign * value, row) for row, value in enumerate(values))
         found = [(entry["row"], entry["value"]) for entry in shown["extremes"][title]]
-        assert found == [(row, form.format(values[row])) for row in order], title
+        assert found == [(row, form.format(values[row])) for _, row in ranks[:5]], title
     quiet = [entry["row"] for entry in shown["extremes"]["Quietest"]]
     assert (len(quiet), 3 in quiet, shown["measured"]) == (5, False, 7)
     about = ["speaker_id, dialect", "no test split", "manifest.json", "1 of the sampled rows"]

@@ -165,8 +165,8 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     again = files[0].parent / ".." / files[0].parent.name / files[0].name
     with pytest.raises(ConfigError, match=f"{again} is given twice|{files[0]} is given twice"):
         score([files[0], again])
-    about = score(files).about
-    assert (about["model"], "dataset" in about) == ("x", False)
+    common = score(files).about
+    assert (common["model"], "dataset" in common) == ("x", False)
     files[0].with_name("evaluation.json").unlink()
     assert score(files).rows.in_split is None
 

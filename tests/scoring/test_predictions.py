@@ -108,7 +108,7 @@ def test_a_duration_is_a_number_or_unknown(value: Any, seconds: float | None) ->
         ([{**ROW, "id": " "}], "row 1: the id is empty"),
         *(
             ([{**ROW, "duration": value}], "row 1: expected a duration")
-            for value in (nan, -0.1, inf, "x", [])
+            for value in (nan, -0.1, inf, "x", b"x")
         ),
         ([ROW, 5], "row 2: expected a dict .*, found int"),
         ({"id": ["a"]}, "found dict"),
