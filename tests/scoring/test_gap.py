@@ -99,7 +99,7 @@ def test_the_interval_of_a_gap_is_that_of_two_rates_with_the_pooled_error(larges
         ([3, 1], [0.1, 0.1], 1, None),  # that of the difference
         ([10, 1], [0.5, 0.1], 2, np.exp(-0.2) * (10 * np.exp(-2 * 0.26**0.5) - 1)),
         ([2.5, 1], [0, 1], 1, 0),  # the ratio is not resolved, and the difference is
-        ([np.e, 1], [0, 1], 1, 0),  # the ratio is just not resolved
+        ([2, 1], [0, 1], np.log(2), 0),  # the ratio is just not resolved
     ],
 )
 def test_limits_of_a_difference_are_above_zero_exactly_if_those_of_the_ratio_are_above_one(
