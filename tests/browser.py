@@ -34,7 +34,29 @@ frame.addEventListener("load", () => {{
 </script>
 """
 
-WIDTH = "return document.documentElement.scrollWidth;"
+_FAULTS = """
+const all = (selector) => [...document.querySelectorAll(selector)];
+const target = (node) => node.getAttribute("href") ?? node.getAttribute("src");
+const label = (node) => document.getElementById(node.getAttribute("aria-labelledby"));
+const ids = all("[id]").map((node) => node.id);
+const foreign = /^(?!#|data:|[\\w/]+\\.(html|yaml)$)/;
+const faults = {
+  links: all("[href], [src]").map(target).filter((link) => foreign.test(link)),
+  images: all("img").length,
+  nameless: all("table").filter((table) => !label(table)).length
+    + all("audio:not([aria-label])").length,
+  charts: all("svg:not([role=img], [aria-hidden])").length,
+  ids: ids.length - new Set(ids).size,
+  beyond: document.documentElement.scrollWidth > window.innerWidth,
+};
+return Object.entries(faults).filter(([_, found]) => found > 0 || found.length);
+"""
+
+
+def faults_of(page: Path, *, width: int = 390) -> Any:
+    """Return what a page has of elsewhere, without a name, or beyond the width of a phone."""
+    assert "default-src 'none'" in page.read_text(encoding="utf-8")
+    return in_browser(page, _FAULTS, width=width)
 
 
 def in_browser(page: Path, script: str, *, width: int = 1200) -> Any:

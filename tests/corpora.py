@@ -32,10 +32,10 @@ def rows_of(where: object, **values: Any) -> list[dict[str, Any]]:
     return read_rows(open_source(str(where), options(**{"split": "train"} | values)))
 
 
-def record(folder: Path, name: str = "anna.wav", seconds: float = 6.0, channels: int = 1) -> Path:
+def record(folder: Path, name: str = "anna.wav", seconds: float = 6.0) -> Path:
     """Write a recording; returns its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(tone(seconds, rate=16_000, channels=channels))
+    (folder / name).write_bytes(tone(seconds, rate=16_000))
     return folder
 
 

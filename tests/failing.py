@@ -1,10 +1,6 @@
-"""`danish-asr` with an error on one rank of two; a module, because the launcher takes one.
-
-Arguments: the rank, where it fails (a key of `_PLACES`), then those of the command.
-"""
+"""`danish-asr` with an error on one rank of two."""
 
 import os
-import sys
 import time
 from collections.abc import Callable
 from itertools import count
@@ -65,15 +61,13 @@ def wait_for_files(run: Path) -> None:
 
 
 def run_with_error(rank: str, place: str, command: str, arguments: list[str]) -> None:
-    """Run a command; saves are slow, except where each process has to finish one."""
+    """Run a command that fails in a place (a key of `_PLACES`); each file is saved slowly.
+
+    Not slowly where each process has to finish a checkpoint.
+    """
     if place != "reading":
         save_slowly()
     if os.environ["RANK"] == rank:
         run = Path(arguments[0])
         fail_in(place, lambda: wait_for_files(run) if place == "reading" else None)
     run_as_upstream(command, arguments)
-
-
-if __name__ == "__main__":
-    _rank, _place, _command = sys.argv[1:4]
-    run_with_error(_rank, _place, _command, sys.argv[4:])

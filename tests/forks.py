@@ -3,12 +3,17 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["danish_asr.recipe.train.training", "danish_asr.recipe.evaluate.recipe"]
+    [
+        *("danish_asr.recipe.train.training", "danish_asr.recipe.evaluate.recipe"),
+        # A start of either imports them; the first one imports wandb, where it is installed.
+        *("fairseq2.recipe.composition", "omnilingual_asr"),
+    ]
 )
 
 
@@ -35,9 +40,15 @@ def in_processes(
         ]
         for run in runs:
             run.start()
+        left, seconds = {run.sentinel: run for run in runs}, 300
+        while left and (ended := wait([*left], seconds)):
+            # As torchrun would end the others, which may wait for ever.
+            codes = [left.pop(sentinel).exitcode for sentinel in ended if isinstance(sentinel, int)]
+            if codes != [status] * len(codes):
+                seconds = 20
         for run in runs:
-            run.join(300)
             run.kill()
+            run.join()
         printed = output.read()
     assert [run.exitcode for run in runs] == [status] * count, printed
     return printed

@@ -23,11 +23,8 @@ def times(rows: Sequence[dict[str, Any]]) -> list[tuple[float, float, str]]:
     return [(row["start"], row["seconds"], row["text"]) for row in rows]
 
 
-def transcript(*, channels: bool = False) -> Transcript:
-    segments = [
-        Segment(start, end, [Word(text, start, end)], number % 2 if channels else None)
-        for number, (start, end, text) in enumerate(SAID)
-    ]
+def transcript() -> Transcript:
+    segments = [Segment(start, end, [Word(text, start, end)]) for start, end, text in SAID]
     return Transcript(6.0, segments, "interviews/anna.wav")
 
 

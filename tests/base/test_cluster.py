@@ -8,13 +8,19 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from danish_asr.base.cluster import usable_cpus, usable_gpus, wait_for_first_rank
+from danish_asr.base import cluster
+from danish_asr.base.cluster import usable_cpus, usable_gpus, use_granted_cpus, wait_for_first_rank
 
-VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE")
+VARIABLES = (
+    *("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE"),
+    *("CUDA_VISIBLE_DEVICES", "FAIRSEQ2_DEVICE", "OMP_NUM_THREADS"),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +30,52 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "gpus"),
-    [("", 0), ("-1", 0), ("NoDevFiles", 0), ("0,3", 2), ("GPU-8f3a,MIG-1", 2)],
+    ("name", "value", "gpus"),
+    [
+        *(("CUDA_VISIBLE_DEVICES", none, 0) for none in ("", "-1", "NoDevFiles")),
+        ("CUDA_VISIBLE_DEVICES", "0,3", 2),
+        ("CUDA_VISIBLE_DEVICES", "GPU-8f3a,MIG-1", 2),
+        ("SLURM_CPUS_ON_NODE", "8", 0),  # a job without GPUs, on a machine that has some
+        ("FAIRSEQ2_DEVICE", "cpu", 0),
+        ("OTHER", "", 3),
+    ],
 )
 def test_the_gpus_of_a_job_are_those_that_it_sees(
-    monkeypatch: pytest.MonkeyPatch, visible: str, gpus: int
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, gpus: int
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
+    monkeypatch.setenv(name, value)
     assert usable_gpus() == gpus
+
+
+def test_a_process_is_the_first_of_one_unless_torchrun_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert cluster.rank_info() == (0, 1)
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert cluster.rank_info() == (3, 4)
+
+
+PARENT = """
+import subprocess, time
+from danish_asr.base.cluster import stop_with_parent
+print(subprocess.Popen(["sleep", "60"], preexec_fn=stop_with_parent).pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_ends_when_the_one_that_started_it_is_killed() -> None:
+    command = [sys.executable, "-c", PARENT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        child = Path("/proc", parent.stdout.readline().strip(), "stat")
+        assert child.exists()
+        parent.kill()
+    deadline = time.monotonic() + 30
+    while child.exists() and ") Z " not in child.read_text() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not child.exists() or ") Z " in child.read_text()
 
 
 HERE = socket.gethostname().partition(".")[0]
@@ -55,23 +99,79 @@ def test_a_process_uses_its_part_of_the_cpus_that_the_job_was_granted(
     assert usable_cpus() == cpus
 
 
+def test_torch_computes_with_the_cpus_of_the_process_unless_their_number_was_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chosen: list[int] = []
+    monkeypatch.setattr("torch.set_num_threads", chosen.append)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1000")
+    use_granted_cpus(None)
+    use_granted_cpus(4)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    use_granted_cpus(None)
+    assert chosen == [1]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the launcher would become, or let torchrun do; its stop signals stay as they are."""
+    calls: list[Any] = []
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: None)
+    monkeypatch.setattr(cluster, "Thread", lambda **_: Mock())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr("torch.distributed.run.run", calls.append)
+
+    def become(*command: Any) -> None:
+        calls.append(command)
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setenv("OMP_NUM_THREADS", "")  # so that the value before comes back
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options", "shared"),
+    [
+        ("0,1", "", ["2", "4"]),
+        ("", "--nproc-per-node 3", ["3", "2"]),
+        ("0,1", "--nnodes 2", ["2", "4"]),
+    ],
+)
+def test_torchrun_starts_a_process_per_gpu_which_share_the_cpus(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch, gpus: str, options: str, shared: list[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
+    assert cluster.launch([*options.split(), "-m", "job", "1"]) == 0
+    (asked,) = started
+    assert [asked.nproc_per_node, os.environ["OMP_NUM_THREADS"]] == shared
+    assert asked.standalone is ("nnodes" not in options)
+    assert (asked.training_script, asked.training_script_args) == ("job", ["1"])
+
+
+def test_on_one_gpu_the_launcher_becomes_the_command(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    with pytest.raises(SystemExit):
+        cluster.launch(["-m", "job", "1"])
+    assert started == [(sys.executable, [sys.executable, "-m", "job", "1"])]
+    assert os.environ["OMP_NUM_THREADS"] == "8"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("gpus", ["0,1", "5"])
 @pytest.mark.parametrize(
     ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
 )
-def test_the_launcher_starts_a_process_per_gpu_and_ends_as_they_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str, end: str, status: int
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
-    record = "Path(os.environ.get('RANK', '0')).write_text(os.environ['CUDA_VISIBLE_DEVICES'])"
+def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
+    record = "Path(os.environ['RANK']).touch()"
     (tmp_path / "job.py").write_text(f"import os, sys\nfrom pathlib import Path\n{record}\n{end}\n")
-    command = [sys.executable, "-m", "danish_asr.base.cluster", "-m", "job"]
-    ended = subprocess.run(command, cwd=tmp_path, check=False)
-    assert ended.returncode == (status if gpus == "0,1" or end[0] == "s" else -9)
-    ranks = {file.name: file.read_text() for file in tmp_path.glob("[0-9]")}
-    if status == 0:
-        assert ranks == dict.fromkeys("01" if gpus == "0,1" else "0", gpus)
+    command = ["danish_asr.base.cluster", "--nproc-per-node", "2", "-m", "job"]
+    ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
+    assert ended.returncode == status
+    if status == 0:  # else the first that fails ends the others
+        assert {file.name for file in tmp_path.glob("[0-9]")} == {"0", "1"}
 
 
 SAVES = """
@@ -105,6 +205,7 @@ def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch)
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("MASTER_PORT", str(store.port))
+    wait_for_first_rank(1)  # of a process that torchrun did not start
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
     with ThreadPoolExecutor() as pool:
         other = pool.submit(wait_for_first_rank, 1)

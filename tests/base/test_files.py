@@ -15,8 +15,18 @@ import pytest
 from filelock import SoftFileLease
 
 from danish_asr.base import files
-from danish_asr.base.errors import EXIT_FAILED, DanishAsrError, RunError
-from danish_asr.base.files import LOCK_FILE, publish, publish_text, sweep
+from danish_asr.base.errors import EXIT_FAILED, ConfigError, DanishAsrError, RunError
+from danish_asr.base.files import (
+    LOCK_FILE,
+    from_yaml,
+    publish,
+    publish_json,
+    publish_text,
+    refuse_overwriting,
+    sha256_of,
+    sweep,
+    to_yaml,
+)
 from danish_asr.recipe.run.run_directory import locked
 
 
@@ -41,6 +51,18 @@ def test_a_link_and_a_device_stay_what_they_are(tmp_path: Path) -> None:
     assert Path(os.devnull).is_char_device()
 
 
+def test_text_json_and_yaml_are_written_as_people_read_them(tmp_path: Path) -> None:
+    publish_json(file := tmp_path / "a.json", {"å": ["1"]})
+    assert file.read_text(encoding="utf-8") == '{\n "å": [\n  "1"\n ]\n}\n'
+    publish_text(file, "abc")
+    assert sha256_of(file).startswith("ba7816bf8f01cfea")
+    tree = {"b": "x " * 100 + "å", "a": {"lr": 1e-05}}
+    assert to_yaml(tree).count("\n") == 3
+    assert from_yaml(to_yaml(tree)) == tree
+    read = from_yaml("lr: 1e-05")
+    assert (type(read), read) == (dict, {"lr": 1e-05})
+
+
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_error_leaves_only_the_old_file(tmp_path: Path, error: type[BaseException]) -> None:
     path = tmp_path / "file.txt"
@@ -56,6 +78,40 @@ def test_a_full_disk_is_an_error_with_the_place(tmp_path: Path) -> None:
     with pytest.raises(DanishAsrError, match=message), publish(tmp_path / "file.txt"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "refused"),
+    [
+        ("in/a.txt", True),
+        ("in/../in/a.txt", True),
+        ("link", True),
+        ("hard", True),
+        ("in", True),  # which holds an input
+        ("data/new/page.html", True),  # below an input
+        ("linked/page.html", True),
+        ("missing.txt", True),  # an input that is not there
+        ("in/b.txt", False),
+        ("data.html", False),
+    ],
+)
+def test_no_output_is_what_is_read_by_whatever_name(
+    tmp_path: Path, output: str, *, refused: bool
+) -> None:
+    for folder in ("in", "data"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "in" / "a.txt").write_text("a")
+    (tmp_path / "link").symlink_to(tmp_path / "in" / "a.txt")
+    (tmp_path / "hard").hardlink_to(tmp_path / "in" / "a.txt")
+    (tmp_path / "linked").symlink_to(tmp_path / "data")
+    inputs = [tmp_path / name for name in ("in/a.txt", "data", "missing.txt")]
+    refuse_overwriting([tmp_path / "other"], inputs)
+    if not refused:
+        refuse_overwriting([tmp_path / output], inputs)
+        return
+    with pytest.raises(ConfigError, match=rf"{output}(.|\n)*--csv") as found:
+        refuse_overwriting([tmp_path / "other", tmp_path / output], inputs, option="--csv")
+    assert len(found.value.faults) == 1
 
 
 @pytest.fixture
@@ -97,6 +153,7 @@ def test_a_directory_is_written_until_the_process_that_holds_its_lock_ends(tmp_p
     assert not files.is_written(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 def test_a_live_process_on_another_host_keeps_its_lock_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -126,7 +183,7 @@ def test_a_job_that_starts_again_waits_for_a_process_that_still_saves(
         saved.set()
         other.release()
 
-    saves = Timer(2, save)
+    saves = Timer(1.3, save)  # the first look takes 1 s
     saves.start()
     with locked(tmp_path):
         assert saved.is_set()
@@ -139,9 +196,9 @@ def test_a_process_that_was_suspended_ends_if_another_one_has_taken_over(
 ) -> None:
     statuses: list[int] = []
     monkeypatch.setattr(os, "_exit", statuses.append)
-    with locked(tmp_path):
-        (tmp_path / "other").write_text((tmp_path / LOCK_FILE).read_text())
-        (tmp_path / "other").rename(tmp_path / LOCK_FILE)
+    with locked(run := tmp_path / "new" / "run"):
+        (run / "other").write_text((run / LOCK_FILE).read_text())
+        (run / "other").rename(run / LOCK_FILE)
         deadline = time.monotonic() + 60
         while not statuses and time.monotonic() < deadline:
             time.sleep(0.02)

@@ -18,21 +18,10 @@ print(os.environ["CONDA_PREFIX"])
 """
 
 
-PURE = """
-import sys, danish_asr.metrics, danish_asr.text.profiles
-print({"torch", "fairseq2"} & set(sys.modules))
-"""
-
-
-def run(program: str, prefix: str) -> str:
-    environment = os.environ | {"CONDA_PREFIX": prefix}
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
-    )
-    return result.stdout.strip()
-
-
 @pytest.mark.parametrize("prefix", ["", "/nowhere/conda"])
 def test_libsndfile_comes_from_the_wheel_also_inside_conda(prefix: str) -> None:
     """TRAPS, install: fairseq2n looks for a system library, in Conda below its prefix only."""
-    assert run(PROBE, prefix) == prefix
+    environment = os.environ | {"CONDA_PREFIX": prefix}
+    command = [sys.executable, "-c", PROBE]
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
+    assert printed.decode().strip() == prefix

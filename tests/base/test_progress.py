@@ -1,16 +1,51 @@
+"""Progress in a log, and in a terminal."""
+
+import io
+
 import pytest
+from rich.console import Console
 
 from danish_asr.base import progress
-from danish_asr.base.progress import watch
+from danish_asr.base.progress import Progress, track, watch
 
 
 def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_INTERVAL", 0)
+    times = iter([0.0, *[10.0] * 100])
+    monkeypatch.setattr("time.monotonic", lambda: next(times))
     assert list(watch("converted", ["a" * 40, "b" * 50], len, 100, done=5))[1][0] == "b"
-    first, *_, last = capsys.readouterr().err.strip().splitlines()
-    assert "converted 45/100 rows" in first
-    assert "converted 95/100 rows" in last
+    first, second, last = capsys.readouterr().err.strip().splitlines()
+    assert first == "converted 45/100 rows  4 rows/s  45 %"
+    assert second == "converted 95/100 rows  9 rows/s  95 %"
+    assert last == "converted 95/100 rows  9 rows/s"
     assert list(watch("converted", [""][:0], len, 100, done=100)) == []
     assert capsys.readouterr().err.strip() == "converted 100/100 rows"
+
+
+@pytest.mark.parametrize(
+    ("interval", "total", "lines"),
+    [(0, 4, ["a  25 %", "b  50 %", "b  20 %"]), (0, None, ["a", "b", "b  20 %"]), (60, 4, [])],
+)
+def test_a_line_has_the_share_if_the_total_is_known_and_comes_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch, interval: float, total: float | None, lines: list[str]
+) -> None:
+    monkeypatch.setattr(progress, "_INTERVAL", interval)
+    console = Console(file=(printed := io.StringIO()))
+    with Progress("read", total, console=console) as shown:
+        shown.update(1, text="a")
+        shown.advance("b")
+        shown.update(total=10)
+    assert printed.getvalue().splitlines() == lines
+
+
+def test_a_terminal_gets_a_bar_that_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_INTERVAL", 0)
+    console = Console(file=(printed := io.StringIO()), force_terminal=True, width=60)
+    with Progress("read", 4, console=console) as shown:
+        shown.update(2)
+    assert "read" in printed.getvalue()
+    assert "50 %" not in printed.getvalue(), "a plain line"
+    assert printed.getvalue().endswith("\x1b[2K")
+    assert list(track("abc", "read", 3)) == [*"abc"]

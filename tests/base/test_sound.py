@@ -1,7 +1,5 @@
 """Any audio is heard as the same samples of 16 kHz, or refused with the reason."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

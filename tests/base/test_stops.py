@@ -21,17 +21,19 @@ pathlib.Path(__file__).with_suffix(".on").touch()
 for _ in range(6_000):  # a signal just before a long sleep would not end it
     time.sleep(0.01)
 """
-
-
 """A library whose import takes a minute."""
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["danish_asr train", "workflows.recipes.wav2vec2.asr.eval.recipe", "danish_asr.base.cluster"],
+    ("command", "number", "status"),
+    [
+        ("danish_asr train", signal.SIGINT, -signal.SIGINT),
+        ("workflows.recipes.wav2vec2.asr.eval.recipe", signal.SIGUSR1, EXIT_STOPPED),
+        ("danish_asr.base.cluster", signal.SIGUSR1, EXIT_STOPPED),
+    ],
 )
 def test_a_stop_signal_in_the_imports_ends_with_the_status_that_starts_a_job_again(
-    tmp_path: Path, command: str
+    tmp_path: Path, command: str, number: signal.Signals, status: int
 ) -> None:
     for library in ("torch", "typer", "ruamel"):
         (tmp_path / f"{library}.py").write_text(WAITS)
@@ -45,10 +47,10 @@ def test_a_stop_signal_in_the_imports_ends_with_the_status_that_starts_a_job_aga
     while not [*tmp_path.glob("*.on")]:
         assert process.poll() is None
         time.sleep(0.01)
-    process.send_signal(signal.SIGUSR1)
+    process.send_signal(number)
     _, printed = process.communicate(timeout=30)
-    assert process.returncode == EXIT_STOPPED
-    assert "SIGUSR1" in printed
+    assert process.returncode == status
+    assert ("SIGUSR1" if status > 0 else "interrupted") in printed
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -102,8 +104,6 @@ trap 'sleep 0.3; echo saved >{folder}/saved; exit 75' INT TERM USR1 USR2
 touch {folder}/began
 while :; do sleep 0.05; done
 """
-
-
 """A program that takes a while to save."""
 
 
@@ -123,3 +123,6 @@ def test_a_command_that_starts_a_process_passes_stop_signals_on_and_waits(
     Timer(0, stop).start()
     assert run_passing_on([str(saves)]) == (EXIT_STOPPED, number)
     assert (tmp_path / "saved").is_file()
+    with (tmp_path / "printed").open("wb") as output:
+        assert run_passing_on(["echo", "ja"], output) == (0, None)
+    assert (tmp_path / "printed").read_text() == "ja\n"

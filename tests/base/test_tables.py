@@ -48,6 +48,8 @@ def test_rows_are_read_with_their_lines(
     tmp_path: Path, name: str, content: bytes, lines: list[int]
 ) -> None:
     assert rows_of(tmp_path, name, content) == [*zip(lines, ROWS, strict=True)]
+    tabs = b"a,b;c,d\ttext\n1\tja\n"
+    assert rows_of(tmp_path, "b.tsv", tabs) == [(2, {"a,b;c,d": "1", "text": "ja"})]
 
 
 def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
@@ -85,6 +87,7 @@ def test_a_malformed_row_has_its_line_and_the_others_are_read(
         ("a.csv", b"\xff\xfei\0d\0"),
         ("a.csv", b'id,text\n1,"a" b\n'),
         ("a.csv", b'id,text\n1,"a\nb.wav,c\n2,b"\n'),
+        ("a.csv", b'"id" x,text\n1,a\n'),
         ("a.csv", b"PK\x03\x04"),
         ("a.json", b'[{"id": 1},'),
         ("a.jsonl.gz", gzip.compress(JSON, mtime=0)[:-9]),
@@ -112,6 +115,10 @@ def test_a_name_in_trn_has_the_speaker_before_its_first_hyphen_or_underscore(
 def test_lines_are_text_and_a_suffix_is_that_before_gz(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("å\nø".encode())
     assert [*read_lines(tmp_path / "a.txt", SourceError)] == ["å\n", "ø"]
+    for content, coding in ((b"\xff\xfei\0", "UTF-16"), (b"\xe5", "CP1252")):
+        (tmp_path / "a.txt").write_bytes(b"a\n" + content)
+        with pytest.raises(SourceError, match=rf"a\.txt:2: .*-f {coding} "):
+            list(read_lines(tmp_path / "a.txt", SourceError))
     assert [suffix_of(Path(name)) for name in ("A.CSV", "a.tsv.GZ", "a")] == [".csv", ".tsv", ""]
 
 

@@ -1,17 +1,23 @@
+"""Tasks in processes, here or on a Ray cluster, whatever ends one of them."""
+
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from danish_asr.base.audio import to_flac
-from danish_asr.base.errors import DanishAsrError, SourceError
-from danish_asr.base.workers import run_in_processes, uninterrupted
-from tests.builders import tone
+from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
+from danish_asr.base.workers import run_in_processes, run_on_ray, uninterrupted
+from danish_asr.corpus.convert import convert
+from tests.builders import build_source, tone, tree
+from tests.corpora import options
 
 
 def square(number: int) -> tuple[int, int]:
@@ -35,14 +41,24 @@ def die(number: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("count", "workers", "fresh", "most"), [(20, 2, False, 2), (4, 2, True, 4), (0, 2, True, 0)]
+    ("count", "workers", "fresh", "own", "others"),
+    [
+        (20, 2, False, 0, {1, 2}),
+        (4, 2, True, 0, {4}),
+        (1, 2, True, 0, {1}),
+        (1, 2, False, 1, {0}),  # one worker alone is this process
+        (4, 1, False, 1, {0}),
+        (0, 2, True, 0, {0}),
+    ],
 )
-def test_every_item_is_worked_on_once(count: int, workers: int, most: int, *, fresh: bool) -> None:
+def test_every_item_is_worked_on_once(
+    count: int, workers: int, own: int, others: set[int], *, fresh: bool
+) -> None:
     results = list(run_in_processes(square, range(count), workers, fresh=fresh))
     assert sorted(result for result, _ in results) == [number * number for number in range(count)]
     processes = {process for _, process in results}
-    assert len(processes) == most if fresh else len(processes) <= most
-    assert os.getpid() not in processes
+    assert len(processes & {os.getpid()}) == own
+    assert len(processes - {os.getpid()}) in others
 
 
 def test_errors_arrive_as_they_were_and_bugs_with_the_workers_traceback() -> None:
@@ -101,3 +117,38 @@ def test_a_signal_is_not_lost_in_a_decoder_or_an_encoder() -> None:
             timer.join()
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+needs_ray = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning")
+
+
+@pytest.mark.slow
+@needs_ray
+def test_ray_makes_the_same_bytes(tmp_path: Path) -> None:
+    source = build_source(tmp_path / "in", train=40)
+    for name, ray in (("here", None), ("ray", "local")):
+        convert(source, tmp_path / name, options(shard_rows=8, workers=2, ray=ray))
+    assert tree(tmp_path / "ray") == tree(tmp_path / "here")
+
+
+@pytest.mark.slow
+@needs_ray
+def test_errors_of_rays_tasks_arrive_and_a_killed_worker_is_reported() -> None:
+    with pytest.raises(SourceError, match=r"^the third is missing$"):
+        list(run_on_ray(fail, [3], address="local", workers=2))
+    with pytest.raises(DanishAsrError, match=r"lost a worker or a machine \(.*run the same"):
+        list(run_on_ray(die, [1], address="local", workers=2))
+
+
+def test_ray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"--ray needs the extra 'ray': pip install"):
+        list(run_on_ray(fail, [], address="local", workers=1))
+
+
+@pytest.mark.slow
+@needs_ray
+@pytest.mark.parametrize("address", ["auto", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_an_address_without_a_cluster_is_refused_soon(address: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--ray: no Ray cluster answers at {address} \("):
+        list(run_on_ray(fail, [], address=address, workers=1))

@@ -48,29 +48,35 @@ SIGNATURES = {
 }
 
 LINES = {
-    "audit": "DATASET --model MODEL",
-    "average": "RUN --last 3",
-    "combine": "PART OTHER --name NAME --out OUT",
-    "compare": "RUN=a OTHER=b",
-    "convert": "SOURCE --name NAME",
-    "demo": "common.seed=5",
-    "evaluate": "RUN common.seed=5",
-    "export": "MODEL DEST --to onnx",
-    "fetch": "MODEL",
-    "harvest": "AUDIO --model MODEL --out OUT",
-    "lm build": "TEXT --out OUT --model plain",
-    "lm build --profile": "TEXT --out OUT --profile plain",
-    "lm tune": "RUN --lm LM",
-    "plan": "common.seed=5",
-    "report": "RUNS",
-    "score": "PREDICTIONS",
-    "serve": "MODEL",
-    "sweep": "RUNS optimizer.name=adamw --over common.seed=1,2",
-    "train": "RUN dataset.name=coral_v2_danish",
-    "transcribe": "MODEL AUDIO",
-    "verify": "DATASET --page PAGE",
+    "audit": ("DATASET --model MODEL", "combine DATASET --without audit.csv --name clean"),
+    "average": ("RUN --last 3", "evaluate mean evaluator.split=dev"),
+    "combine": ("PART OTHER --name NAME --out OUT", "verify OUT"),
+    "compare": ("RUN=a OTHER=b", ""),
+    "convert": ("SOURCE --name NAME", "verify data/parquet"),
+    "demo": ("common.seed=5", ""),
+    "evaluate": ("RUN common.seed=5", "compare results OTHER"),
+    "export": ("MODEL DEST --to onnx", ""),
+    "fetch": ("MODEL", "plan model.name=MODEL"),
+    "harvest": (
+        "AUDIO --model MODEL --out OUT",
+        "convert table:OUT/utterances.jsonl --split",
+    ),
+    "lm build": ("TEXT --out OUT --model plain", "lm tune plain --lm OUT"),
+    "lm build --profile": ("TEXT --out OUT --profile plain", "lm tune RUN --lm OUT"),
+    "lm tune": ("RUN --lm LM", "transcribe RUN AUDIO --lm LM"),
+    "plan": ("common.seed=5 --dataset x -c y.yaml", "train OUTDIR --config y.yaml --dataset x"),
+    "report": ("RUNS", ""),
+    "score": ("PREDICTIONS", "compare PREDICTIONS OTHER"),
+    "serve": ("MODEL", ""),
+    "sweep": ("RUNS optimizer.name=adamw --over common.seed=1,2", ""),
+    "train": ("RUN dataset.name=coral_v2_danish", ""),
+    "transcribe": ("MODEL AUDIO", ""),
+    "verify": ("DATASET --page PAGE", "combine DATASET OTHER --name NAME --out DIR"),
 }
-"""A line of each command; an option that excludes one of its words has a line of its own."""
+"""A line of each command, and the command that it names as the next one.
+
+An option that excludes one of a line's words has a line of its own.
+"""
 
 VALUES = {
     "--by": "corpus",
@@ -152,11 +158,11 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, st
     return calls
 
 
-def _call(asked: list[tuple[str, str]], words: list[str]) -> set[tuple[str, str]]:
+def _call(asked: list[tuple[str, str]], words: list[str]) -> tuple[set[tuple[str, str]], str]:
     asked.clear()
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    return {*asked}
+    return {*asked}, result.output
 
 
 def _value(option: Any) -> str:
@@ -178,7 +184,7 @@ def test_each_option_reaches_the_work_under_its_name(
     asked: list[tuple[str, str]], path: str, option: Any
 ) -> None:
     flag = option.opts[0]
-    line = LINES.get(f"{path} {flag}", LINES.get(path, ""))
+    line, _ = LINES.get(f"{path} {flag}", LINES.get(path, ("", "")))
     if flag in PRINT_AND_STOP:
         value = PRINT_AND_STOP[flag]
         assert CliRunner().invoke(app, [*path.split(), flag, *filter(None, [value])]).output
@@ -186,20 +192,40 @@ def test_each_option_reaches_the_work_under_its_name(
         return
     words = [*path.split(), *line.split()]
     value = "" if option.is_flag else _value(option)
-    before = _call(asked, words)
-    changed = _call(asked, [*words, flag, *filter(None, [value])]) - before
+    before, _ = _call(asked, words)
+    changed = _call(asked, [*words, flag, *filter(None, [value])])[0] - before
     own = {option.name, flag.strip("-").replace("-", "_").removeprefix("no_")}
     names = {*own, *(f"{name}s" for name in own), OTHER_NAMES.get(f"{path} {flag}")}
     assert [place for place, _ in changed if names & {*place.split()}], changed
     assert value.rpartition("=")[2] in str(changed)
 
 
-@pytest.mark.parametrize("path", [path for path in LINES if "--" not in path])
-def test_each_word_of_a_command_line_reaches_the_work(
+@pytest.mark.parametrize("path", [*LINES])
+def test_each_word_of_a_command_line_reaches_the_work_and_the_next_command_is_named(
     asked: list[tuple[str, str]], path: str
 ) -> None:
-    _call(asked, [*path.split(), *LINES[path].split()])
-    said = str(asked)
-    words = [word for word in LINES[path].split() if not word.startswith("--")]
-    missing = [word for word in re.findall(r"[\w.]+", " ".join(words)) if word not in said]
+    line, following = LINES[path]
+    calls, output = _call(asked, [*path.partition(" --")[0].split(), *line.split()])
+    words = [word for word in line.split() if not word.startswith("-")]
+    missing = [word for word in re.findall(r"[\w.]+", " ".join(words)) if word not in str(calls)]
     assert not missing
+    assert (f"Next: danish-asr {following}" in output) is bool(following)
+
+
+@pytest.mark.parametrize(
+    ("work", "path", "status"),
+    [
+        ("inference.harvest.harvest", "harvest", 1),
+        ("inference.transcribe.transcribe", "transcribe", 1),
+        ("planning.plan.show_plan", "plan", 1),
+        ("planning.sweep.run_sweep", "sweep", 1),
+        ("report.audit.audit", "audit", 0),
+    ],
+)
+@pytest.mark.usefixtures("asked")
+def test_work_that_was_not_done_ends_with_one_and_nothing_comes_next(
+    monkeypatch: pytest.MonkeyPatch, work: str, path: str, status: int
+) -> None:
+    monkeypatch.setattr(f"danish_asr.{work}", lambda *_, **__: False)
+    result = CliRunner().invoke(app, [path, *LINES[path][0].split()])
+    assert (result.exit_code, "Next:" in result.output) == (status, False)

@@ -17,29 +17,8 @@ from hypothesis import strategies as st
 from danish_asr.base.files import from_yaml
 from danish_asr.base.schema import LEDGER_SCHEMA, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer, complete
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
-from tests.builders import build_dataset
+from danish_asr.corpus.shards import ShardEntry, read_inventory
 from tests.fairseq2_context import fairseq2_context
-from tests.forks import in_processes
-
-
-def load(args: list[str]) -> None:
-    from fairseq2 import init_fairseq2  # noqa: PLC0415 - in a new process
-    from fairseq2.assets import get_asset_store  # noqa: PLC0415
-    from fairseq2.data.tokenizers import load_tokenizer  # noqa: PLC0415
-
-    init_fairseq2()
-    metadata: Any = get_asset_store().retrieve_card(args[0]).metadata
-    tokenizer = load_tokenizer(metadata["tokenizer_ref"], progress=False)
-    print(metadata["dataset_config"]["data"])  # noqa: T201
-    print(tokenizer.create_decoder()(tokenizer.create_encoder()(args[1])))  # noqa: T201
-
-
-def test_fairseq2_finds_the_dataset_and_its_tokenizer_by_name(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", dev=0, test=0)
-    text, cards = "Åse drikker 3 kopper te", str(tmp_path / "ds" / "cards")
-    printed = in_processes(1, load, ["tiny", text], DANISH_ASR_ASSETS=cards)
-    assert printed.splitlines() == [str((tmp_path / "ds" / "version=0").resolve()), text]
 
 
 def shard(corpus: str, split: str, seconds: float, language: str = "dan_Latn") -> ShardEntry:
@@ -57,37 +36,35 @@ SHARDS = [
 ]
 
 
-def completed(root: Path, characters: str) -> Inventory:
-    """A dataset without shards, of which the counts of all are those of `SHARDS`."""
+@pytest.mark.parametrize("characters", ["", "abc"])
+def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) -> None:
     reasons = ["no audio", "empty text", "empty text"]
     known = {"source": "x", "corpus": "a", "split": "test", "id": "i", "value": 1.0}
     ledger = [known | {"row": n, "reason": reason} for n, reason in enumerate(reasons)]
     suspects = [known | {"reason": reason} for reason in ("z", "a", "z")]
-    return complete(
-        root,
+    values: dict[str, Any] = {"source": "there", "key": "k", "source_rows": 15, "summary": []}
+    inventory = complete(
+        tmp_path,
         ledger=pa.Table.from_pylist(ledger, LEDGER_SCHEMA),
         suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
         characters=characters,
         shards=SHARDS,
         name="x",
-        source="there",
-        key="k",
-        source_rows=15,
-        summary=[],
+        **values,
     )
-
-
-@pytest.mark.parametrize("characters", ["", "abc"])
-def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) -> None:
-    inventory = completed(tmp_path, characters)
     assert inventory == read_inventory(tmp_path)
     assert [*inventory.dropped.items()] == [("empty text", 2), ("no audio", 1)]
     assert [*inventory.suspects.items()] == [("a", 1), ("z", 2)]
     assert inventory.shards == sorted(SHARDS, key=lambda shard: shard.path)
-    names = {path.name for path in (tmp_path / "cards").iterdir()}
-    tokenizer = {"x_char.model", "x_char.yaml"} if characters else set()
-    assert names == {"x.yaml"} | tokenizer
-    assert ("tokenizer_ref" in (tmp_path / "cards" / "x.yaml").read_text()) == bool(characters)
+    cards = {path.name: from_yaml(path.read_text()) for path in tmp_path.glob("cards/*.yaml")}
+    own: dict[str, Any] = {"name": "x", "dataset_family": "mixture_parquet_asr_dataset"}
+    own["dataset_config"] = {"data": str((tmp_path / "version=0").resolve())}
+    if characters:
+        tokenizer = {"name": "x_char", "tokenizer_family": "char_tokenizer"}
+        own["tokenizer_ref"] = "x_char"
+        assert cards.pop("x_char.yaml") == tokenizer | {"tokenizer": "x_char.model"}
+    assert cards == {"x.yaml": own}
+    assert (tmp_path / "cards" / "x_char.model").is_file() == bool(characters)
     hours = (tmp_path / "language_distribution_0.tsv").read_text().splitlines()
     assert hours == [  # of train alone: sampling weights are made of them
         "corpus\tlanguage\thours",
@@ -103,13 +80,12 @@ def test_what_is_beside_the_shards_counts_them(tmp_path: Path, characters: str) 
 
 
 def test_hugging_face_datasets_loads_the_splits_of_a_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    build_dataset(tmp_path / "ds", train=3, dev=1, test=2)
-    loaded = datasets.load_dataset(str(tmp_path / "ds"), cache_dir=str(tmp_path))
-    rows = {split: len(dataset) for split, dataset in loaded.items()}
-    assert rows == {"train": 6, "dev": 2, "test": 4}
+    loaded = datasets.load_dataset(str(dataset), cache_dir=str(tmp_path))
+    rows = {split: len(own) for split, own in loaded.items()}
+    assert rows == {"train": 48, "dev": 12, "test": 16}
     row = loaded["test"].cast_column("audio_bytes", datasets.Audio(decode=False))[0]
     samples, rate = soundfile.read(io.BytesIO(row["audio_bytes"]["bytes"]))
     assert (len(samples), rate) == (row["audio_size"], 16_000)
@@ -144,15 +120,11 @@ def test_decoding_gives_the_text_back(tokenizer: Tokenizer, words: list[str]) ->
 
 
 @given(st.text())
-def test_no_text_gives_the_blank_or_another_special_symbol_but_unk(
-    tokenizer: Tokenizer, text: str
-) -> None:
+def test_no_text_gives_a_special_symbol_but_unk(tokenizer: Tokenizer, text: str) -> None:
     indices = tokenizer.create_encoder()(text)
     assert not torch.isin(indices, torch.tensor([0, 1, 2], dtype=indices.dtype)).any()
 
 
 @pytest.mark.parametrize("characters", [ALPHABET + "▁▅", ALPHABET + "\n\t\x00", ALPHABET[::-1] * 3])
-def test_order_and_characters_that_cannot_be_symbols_do_not_change_the_bytes(
-    characters: str,
-) -> None:
+def test_order_and_unprintable_characters_do_not_change_the_bytes(characters: str) -> None:
     assert build_char_tokenizer(characters) == build_char_tokenizer(ALPHABET)

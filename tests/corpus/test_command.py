@@ -1,76 +1,94 @@
+"""What convert and verify print, and the faults of their options."""
+
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from danish_asr.base.errors import ConfigError
-from danish_asr.cli import main
-from danish_asr.cli.app import app
-from danish_asr.corpus.command import check_faults, verify_command
-from tests.builders import coral_row, write_parquet
-from tests.spoiled import (
-    CARD,
-    LEDGER,
-    SECOND,
+from danish_asr.base.errors import ConfigError, DatasetError
+from danish_asr.corpus import command
+from danish_asr.corpus.command import (
+    check_faults,
+    combine_command,
+    convert_command,
+    print_sources,
+    verify_command,
 )
-
-runner = CliRunner()
-
-
-def invoke(*arguments: object) -> str:
-    result = runner.invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
-    assert result.exit_code == 0
-    return " ".join(result.stdout.split())
+from danish_asr.corpus.sources import SOURCES
+from danish_asr.corpus.verify import Leak, Verification
+from tests.builders import coral_row, write_parquet
+from tests.corpora import options
 
 
-def test_the_kinds_of_sources_are_listed() -> None:
-    output = invoke("convert", "--list")
-    for kind in ("parquet", "table", "pairs", "synthetic"):
-        assert re.search(rf"│ {kind} +│", output)
+def test_the_kinds_of_sources_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_sources()
+    assert {*SOURCES} <= {*capsys.readouterr().out.split()}
 
 
-def test_a_conversion_prints_rows_and_drops(tmp_path: Path) -> None:
-    rows = [coral_row(number, text=None if number == 3 else "ja") for number in range(10)]
+def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {3: None, 4: "<p>"}
+    rows = [coral_row(number, text=texts.get(number, "ja")) for number in range(10)]
     write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="færøsk")])
     out = tmp_path / "ds"
-    output = invoke("convert", tmp_path / "in", "--out", out, "--name", "x", "--max-drop", 0.1)
-    assert f"{tmp_path / 'in'}: read as parquet" in output
-    assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
-    assert "in the ledger: empty text (1 rows)" in output
-    assert "dialect: færøsk is read as no known dialect, kept as it is (1 rows)" in output
+    for end in ("complete", "complete, as before"):
+        convert_command(str(tmp_path / "in"), out, options(name="x", max_drop=0.1))
+        output = capsys.readouterr().out
+        assert f"{tmp_path / 'in'}: read as parquet: " in output
+        assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
+        assert "in the ledger: empty text (1 rows)" in output
+        assert re.search(r"suspect, .*markup.* \(1 rows\)", output)
+        assert "dialect: færøsk is read as no known dialect" in output
+        assert output.endswith(f"{out}: {end}\n")
+    combine_command([out], tmp_path / "all", name="all", without=None)
+    assert "all: 10 rows, 0.00 hours; 1 of 11 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("options", "faults"),
+    ("values", "faults"),
     [
-        ("x --name y/ --split val", ["--name: .*y/", "--split: .*val"]),
-        ("x --name y --split-by-speaker 0/10/10", ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
-        ("x --name y --split-by-speaker 80/10/11", ["--split-by-speaker: .*100.* 80/10/11"]),
-        ("x --name y --column text", ["--column: OURS=THEIRS, .* found text="]),
-        ("x --name y --column ord=x --split huge", ["--column: .*ord=x", "--split: .*huge"]),
-        ("x --name y --max-drop 50", ["--max-drop: .*50"]),
-        ("x --name y --language norsk", ["--language: .*nob_Latn.*norsk"]),
-        *((f"x --name {name}", ["--name: "]) for name in ("../y", "a:b", "-", "å", "y" * 101)),
+        ({"name": "y/", "split": "val"}, ["--name: .*y/", "--split: .*val"]),
+        ({"split_by_speaker": "0/10/10"}, ["--split-by-speaker: .*80/10/10.* 0/10/10"]),
+        ({"split_by_speaker": "80/10/11"}, ["--split-by-speaker: .*100.* 80/10/11"]),
+        ({"columns": {"text": ""}}, ["--column: OURS=THEIRS, .* found text="]),
+        ({"columns": {"ord": "x"}, "split": "huge"}, ["--column: .*ord=x", "--split: .*huge"]),
+        ({"max_drop": 50}, ["--max-drop: .*50"]),
+        ({"language": "norsk"}, ["--language: .*nob_Latn.*norsk"]),
+        *(({"corpus": name}, ["--corpus: "]) for name in ("../y", "a:b", "-", "å", "y" * 101)),
     ],
 )
-def test_all_faults_of_a_command_line_are_listed(options: str, faults: list[str]) -> None:
+def test_all_faults_of_the_options_are_listed(values: dict[str, Any], faults: list[str]) -> None:
     with pytest.raises(ConfigError) as error:
-        runner.invoke(app, ["convert", *options.split()], catch_exceptions=False)
+        options(**values)
     assert len(error.value.faults) == len(faults)
     for fault in faults:
         assert re.search(fault, str(error.value))
 
 
-def test_all_faults_are_in_one_list_with_status_1(
-    root: Path, capsys: pytest.CaptureFixture[str]
+def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [SECOND, LEDGER, "suspects.parquet", CARD]
-    for name in files:
-        (root / name).write_bytes(b"\xff\x00")
-    with pytest.raises(SystemExit) as stop:
-        main(lambda: check_faults(root, verify_command(root, workers=1, allow_shared=())))
-    assert stop.value.code == 1
-    output = capsys.readouterr().err
-    assert f"{root}: faults: {len(files)}" in output
-    assert [name for name in files if f"  - {name}: " not in output] == []
+    leak = Leak("audio", "train", "test", 1, 1, 0.5, ["a"])
+    hours = {("train", "Fynsk"): 1.0, ("train", None): 0.5, ("test", "Fynsk"): 0.25}
+    kept: dict[str, Any] = {"unchecked": [], "hours": hours}
+    found = Verification(**kept, damage=["a: is gone"], leaks=[leak], notes=["few", "allowed: x"])
+    monkeypatch.setattr(command, "verify", lambda *_, **__: found)
+    assert verify_command(Path("x"), workers=1, allow_shared=()) == found
+    output = capsys.readouterr().out
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines()]
+    assert [row for row in cells if row] == [
+        ["Fynsk", "1.000", "0.250"],
+        ["not given", "0.500", "0.000"],
+        ["all", "1.500", "0.250"],
+    ]
+    assert output.endswith("note: few\nallowed: x\n")
+    with pytest.raises(
+        DatasetError, match="--allow-shared speakers or sentences or audio"
+    ) as error:
+        check_faults(Path("x"), found)
+    lines = str(error.value).splitlines()
+    assert lines[:3] == ["x: faults: 2", "  - a: is gone", f"  - {leak}"]
+    with pytest.raises(DatasetError, match=r"convert the dataset again$"):
+        check_faults(Path("x"), Verification(**kept, damage=["a: is gone"], leaks=[], notes=[]))
+    check_faults(Path("x"), Verification(**kept, damage=[], leaks=[], notes=[]))
+    assert capsys.readouterr().out == "x: no faults\n"

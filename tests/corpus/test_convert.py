@@ -1,50 +1,33 @@
 """The plan of a conversion, what it keeps of an earlier one, and how many rows it may drop."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import DatasetError
+from danish_asr.base.files import is_written
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
 from danish_asr.corpus.rows import table_of
 from danish_asr.corpus.shards import read_inventory
-from danish_asr.corpus.verify import verify
-from tests.builders import build_dataset, build_source, coral_row, tone, tree, write_parquet
+from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
 
 convert_module: Any = package
 
 
-def run(source: Path, out: Path, **options: Any) -> None:
-    values: dict[str, Any] = {"name": "tiny", "shard_rows": 7} | options
-    convert(source, out, ConvertOptions(**values))
-
-
-def test_a_dataset_has_the_layout_of_the_contract(tmp_path: Path) -> None:
-    build_dataset(
-        tmp_path / "ds",
-        train=15,
-        dev=1,
-        test=0,
-        conversation=False,
-        options=ConvertOptions(name="tiny", shard_rows=7),
-    )
-    names = {path.relative_to(tmp_path / "ds").as_posix() for path in shards(tmp_path / "ds")}
-    train = "version=0/corpus=coral_read_aloud/split=train/language=dan_Latn"
-    assert {f"{train}/part-0000{n}-of-00003.parquet" for n in range(3)} <= names
+def test_a_dataset_has_the_layout_of_the_contract(pristine: Path) -> None:
+    shard = "version=0/corpus=coral_read_aloud/split={}/language=dan_Latn/part-{}.parquet"
+    assert [path.relative_to(pristine).as_posix() for path in shards(pristine)] == [
+        shard.format("test", "00000-of-00001"),
+        *(shard.format("train", f"0000{number}-of-00003") for number in range(2)),  # 2: dropped
+    ]
     others = "README.md language_distribution_0.tsv ledger.parquet manifest.json suspects.parquet"
-    assert {path.name for path in (tmp_path / "ds").iterdir()} == {
-        "cards",
-        "version=0",
-        *others.split(),
-    }
+    names = {"cards", "version=0", *others.split()}
+    assert {path.name for path in pristine.iterdir()} == names
 
 
 def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
@@ -57,19 +40,27 @@ def test_a_finished_dataset_is_left_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("theirs", ["README.md", "version=0/corpus=mls/x"])
 def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
-    source = build_source(tmp_path / "in")
-    (tmp_path / "ds" / theirs).parent.mkdir(parents=True)
-    (tmp_path / "ds" / theirs).write_text("theirs")
-    with pytest.raises(DatasetError, match=f"{theirs.partition('/')[0]}; .* another --out"):
-        run(source, tmp_path / "ds")
-    assert (tmp_path / "ds" / theirs).read_text() == "theirs"
+    (tmp_path / theirs).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / theirs).write_text("theirs")
+    expected = f"holds {theirs.partition('/')[0]}; .* another --out"
+    with pytest.raises(DatasetError, match=expected), claimed(tmp_path, "one"):
+        pass
+    assert (tmp_path / theirs).read_text() == "theirs"
 
 
 def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt), claimed(tmp_path / "ds", "one"):
+    def stop() -> None:
+        with claimed(tmp_path, "one"):
+            assert is_written(tmp_path)  # which another process is told
+            (tmp_path / ".part-00000.parquet.17.partial").touch()
             raise KeyboardInterrupt
-    with pytest.raises(DatasetError, match="unfinished"), claimed(tmp_path / "ds", "other"):
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            stop()
+    assert not is_written(tmp_path)
+    assert not [*tmp_path.glob("*.partial")]
+    with pytest.raises(DatasetError, match="unfinished"), claimed(tmp_path, "other"):
         pass
 
 
@@ -79,45 +70,22 @@ def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
     rows = [coral_row(number, text=text, audio=audio) for number, text in enumerate(texts)]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
     with pytest.raises(DatasetError, match=r"29 of the first \d+; --max-drop allows 28 .* row 0"):
-        run(tmp_path / "in", tmp_path / "ds", max_drop=0.28)
+        convert(tmp_path / "in", tmp_path / "ds", options(max_drop=0.28))
     assert not (tmp_path / "ds" / "manifest.json").exists()
-    run(tmp_path / "in", tmp_path / "ds", max_drop=0.29)
-    assert read_inventory(tmp_path / "ds").dropped_rows == 29
+    assert convert(tmp_path / "in", tmp_path / "ds", options(max_drop=0.29)).dropped_rows == 29
 
 
-def test_a_manifest_source_is_converted_with_cuts_from_long_files(tmp_path: Path) -> None:
-    (tmp_path / "long.wav").write_bytes(tone(3.0, rate=44_100))
-    rows = [
-        {"audio_filepath": "long.wav", "text": "ja tak", "offset": 0.5, "duration": 1.0},
-        {"audio_filepath": "long.wav", "text": "nej tak", "offset": 1.5, "duration": 0.25},
-        {"audio_filepath": "gone.wav", "text": "hvor er den"},
-        {"audio_filepath": "long.wav", "text": "ja", "offset": 2.5, "duration": 5.0},
-        {"audio_filepath": "long.wav", "text": "ja", "offset": 2.5, "duration": 0.55},
-    ]
-    (tmp_path / "train.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    run(tmp_path / "train.jsonl", tmp_path / "ds", max_drop=0.5)
-    table = pq.read_table(shards(tmp_path / "ds")[0])
-    assert table["audio_size"].to_pylist() == [16_000, 4_000, 8_000]
-    reasons = [entry["reason"] for entry in table_in(tmp_path / "ds", "ledger")]
-    assert reasons == ["audio file missing", "past the end of its audio"]
-
-
-def test_another_language_is_in_the_paths_the_tokenizer_and_the_statistics(tmp_path: Path) -> None:
+def test_another_language_is_in_the_paths_the_summary_and_the_tokenizer(tmp_path: Path) -> None:
     rows = [coral_row(0, text="Ðað er GÓÐUR dagur", dialect="suðuroy", country_birth="FO")]
     write_parquet(tmp_path / "in" / "train.parquet", rows)
-    root = tmp_path / "ds"
-    run(tmp_path / "in", root, language="fao_Latn")
-    (path,) = shards(root)
-    assert path.parent.name == "language=fao_Latn"
-    assert not any("is read as" in line for line in read_inventory(root).summary)
-    assert "ó".encode() in (root / "cards" / "tiny_char.model").read_bytes()  # a capital, spoken
-    assert "\tfao_Latn\t" in (root / "language_distribution_0.tsv").read_text()
-    assert verify(root).damage == []
+    inventory = convert(tmp_path / "in", tmp_path / "ds", options(language="fao_Latn"))
+    assert inventory.shards[0].partition("language") == "fao_Latn"
+    assert not any("is read as" in line for line in inventory.summary)
+    tokenizer = (tmp_path / "ds" / "cards" / "own_char.model").read_bytes()
+    assert "ó".encode() in tokenizer  # a capital, spoken
 
 
 File = tuple[str, list[str], list[list[str]]]
-
-
 """Corpus, the splits of its rows in turn, and the ids of its groups."""
 
 
@@ -148,9 +116,7 @@ IDS = [str(number) for number in range(20_000)]
         ([250, 10], 100, [83, 83, 94]),
     ],
 )
-def test_tasks_are_of_whole_groups_that_fit_and_many(
-    groups: list[int], limit: int, sizes: list[int]
-) -> None:
+def test_tasks_are_whole_groups_and_many(groups: list[int], limit: int, sizes: list[int]) -> None:
     rows = table([("a", ["train"], [IDS[:size] for size in groups])])
     tasks = plan_tasks(rows, options(shard_rows=limit))
     assert [len(task.rows) for task in tasks] == sizes
@@ -175,30 +141,28 @@ def test_files_of_the_same_corpora_and_splits_share_tasks() -> None:
     assert tasks[1].paths["a", "dev"].endswith("part-00001-of-00002.parquet")
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "is_other"),
-    [
-        *(("max_seconds", 5.0, True), ("language", "nob_Latn", True), ("channel", 1, True)),
-        *(("max_drop", 0.5, False), ("workers", 3, False), ("ray", "local", False)),
-        ("without", Path("x"), False),
-    ],
-)
-def test_a_key_is_of_all_that_decides_the_bytes(name: str, value: Any, *, is_other: bool) -> None:
+def test_a_key_is_of_all_that_decides_the_bytes() -> None:
     rows = table([("a", ["train"], [["1", "2"]])])
     key = key_of(rows, options())
-    assert (key_of(rows, options(**{name: value})) != key) == is_other
-    assert key_of(rows.slice(1), options()) != key == key_of(rows, options())
+    for other in ({"max_seconds": 5.0}, {"language": "nob_Latn"}, {"channel": 1}):
+        assert key_of(rows, options(**other)) != key
+    assert key_of(rows.slice(1), options()) != key
+    same = {"max_drop": 0.5, "workers": 3, "ray": "local", "without": Path("x")}
+    assert key_of(rows, options(**same)) == key
 
 
-def test_listed_rows_are_left_out_beside_those_that_max_drop_allows(tmp_path: Path) -> None:
-    rows = [{"path": "a.wav", "text": f"nr {n}", "id": n} for n in range(4)]
-    rows = [row | {"start": n / 10, "end": n / 10 + 0.1} for n, row in enumerate(rows)]
-    path = write_lines(tmp_path / "in" / "train.jsonl", rows)
-    record(path.parent, "a.wav")
-    wrong = tmp_path / "wrong.csv"
-    wrong.write_text("corpus,id\nown,1\nother,2\n")
-    inventory = convert(path, tmp_path / "out", options(without=wrong, max_drop=0))
+def test_rows_are_left_out_and_divided_as_the_options_say(tmp_path: Path) -> None:
+    """What is listed does not count among those that ``max_drop`` allows."""
+    rows = [{"path": f"{n}.wav", "text": "ja", "id": n, "speaker": n} for n in range(4)]
+    folder = write_lines(tmp_path / "in" / "train.jsonl", rows).parent
+    for n in range(4):
+        record(folder, f"{n}.wav", seconds=1)
+    (tmp_path / "wrong.csv").write_text("corpus,id\nown,1\nother,2\n")
+    values = {"without": tmp_path / "wrong.csv", "max_drop": 0, "split_by_speaker": "60/0/40"}
+    inventory = convert(folder, tmp_path / "out", options(**values))
     assert inventory.dropped == {"listed in wrong.csv": 1}
+    splits = [(shard.partition("split"), shard.rows) for shard in inventory.shards]
+    assert splits == [("test", 1), ("train", 2)]
 
 
 def test_corpora_of_a_conversion_share_people_and_corals_always(tmp_path: Path) -> None:
@@ -211,53 +175,30 @@ def test_corpora_of_a_conversion_share_people_and_corals_always(tmp_path: Path) 
 
 
 @pytest.fixture
-def tasks_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """The numbers of the tasks that a conversion works on; it may be stopped before one."""
+def worked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the tasks that conversions work on."""
+    numbers: list[int] = []
+    original = convert_module.convert_task
 
-    def convert_and_watch(*arguments: Any, stop: int | None = None) -> list[int]:
-        numbers: list[int] = []
-        original = convert_module.convert_task
+    def watched(task: Any, **values: Any) -> Any:
+        numbers.append(task.number)
+        return original(task, **values)
 
-        def watched(task: Any, **values: Any) -> Any:
-            if task.number == stop:
-                raise KeyboardInterrupt
-            numbers.append(task.number)
-            return original(task, **values)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(convert_module, "convert_task", watched)
-            try:
-                convert(*arguments)
-            except (KeyboardInterrupt, DatasetError):
-                assert not (arguments[1] / "manifest.json").exists()
-        return numbers
-
-    return convert_and_watch
+    monkeypatch.setattr(convert_module, "convert_task", watched)
+    return numbers
 
 
-def sentences(folder: Path, texts: str) -> Path:
-    """A source of a task for each text, of a letter or a blank."""
-    rows = [coral_row(number, text=text * 3) for number, text in enumerate(texts)]
-    write_parquet(folder / "train.parquet", rows, row_group_size=1)
-    return folder
-
-
-def test_a_conversion_goes_on_where_it_was_stopped(
-    tmp_path: Path, tasks_of: Callable[..., list[int]]
-) -> None:
-    source, one_each = sentences(tmp_path / "in", "abcd"), options(shard_rows=1)
-    assert tasks_of(source, tmp_path / "out", one_each, stop=2) == [0, 1]
-    assert tasks_of(source, tmp_path / "out", one_each) == [2, 3]
-    assert tasks_of(source, tmp_path / "out", one_each) == []
-    convert(source, tmp_path / "whole", one_each)
-    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
-
-
-def test_tasks_that_dropped_rows_are_done_again_once_too_many_were_dropped(
-    tmp_path: Path, tasks_of: Callable[..., list[int]]
-) -> None:
-    source, out = sentences(tmp_path / "in", "a bc  d"), tmp_path / "out"
-    most = options(shard_rows=1, max_drop=0.3)
-    assert tasks_of(source, out, most) == [0, 1, 2, 3, 4, 5]
-    assert tasks_of(source, out, options(shard_rows=1, max_drop=0.5)) == [1, 4, 5, 6]
+def test_only_tasks_that_dropped_rows_are_done_again(tmp_path: Path, worked: list[int]) -> None:
+    rows = [coral_row(number, text=text * 3) for number, text in enumerate("a bc  d")]
+    write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=1)
+    out, most = tmp_path / "out", options(shard_rows=1, max_drop=0.5)
+    with pytest.raises(DatasetError):
+        convert(tmp_path / "in", out, options(shard_rows=1, max_drop=0.3))
+    assert worked == [0, 1, 2, 3, 4, 5]
+    assert not (out / "manifest.json").exists()
+    for _ in range(2):  # the second time it is finished
+        convert(tmp_path / "in", out, most)
+        assert worked[6:] == [1, 4, 5, 6]
     assert [row["row"] for row in table_in(out, "ledger")] == [1, 4, 5]
+    convert(tmp_path / "in", tmp_path / "whole", most)
+    assert tree(out) == tree(tmp_path / "whole")

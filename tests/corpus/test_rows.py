@@ -11,6 +11,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
     ROWS,
+    Source,
     check_recordings,
     check_splits,
     is_alone,
@@ -45,30 +46,6 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "start", "seconds", "uncut"),
-    [
-        ({"start": 1.5, "end": 4}, 1.5, 2.5, False),
-        ({"end": 4}, 0.0, 4.0, False),
-        ({"start": 0}, 0.0, None, False),
-        ({"seconds": 2}, 0.0, 2.0, True),  # how long it is, and not where
-        ({"start": 1, "end": 3, "seconds": 9}, 1.0, 2.0, False),
-        ({"start": 1, "end": 1}, 1.0, 0.0, False),
-        ({"start_ms": 1500, "end_ms": "4000"}, 1.5, 2.5, False),
-        ({"start": "1:02:03,5", "end": "01:02:04.25"}, 3723.5, 0.75, False),
-        ({"start": " 2:03 ", "end": "2:04,5"}, 123.0, 1.5, False),
-        ({"start": "1,5", "end": " "}, 1.5, None, False),
-        ({"start": math.nan}, 0.0, None, True),
-    ],
-)
-def test_times_cut_the_audio(
-    values: dict[str, Any], start: float, seconds: float | None, *, uncut: bool
-) -> None:
-    found = row(**values)
-    assert [found[name] for name in ("start", "seconds", "uncut")] == [start, seconds, uncut]
-    assert found["refused"] is None
-
-
-@pytest.mark.parametrize(
     ("values", "reason"),
     [
         ({"start": 2, "end": 1.5}, "end before its start"),
@@ -80,19 +57,32 @@ def test_times_cut_the_audio(
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
         ({"age": [30], "text": ["ja"]}, "malformed age"),
-        ({"validated": " Rejected", "text": ["ja"]}, "rejected"),
+        ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
     ],
 )
-def test_a_row_is_refused_for_the_first_thing_that_is_wrong(
-    values: dict[str, Any], reason: str
-) -> None:
+def test_a_row_is_refused_for_its_first_fault(values: dict[str, Any], reason: str) -> None:
     assert row(**values)["refused"] == reason
+
+
+def cut(start: float, seconds: float | None) -> dict[str, Any]:
+    return {"start": start, "seconds": seconds, "uncut": False}
 
 
 @pytest.mark.parametrize(
     ("values", "read"),
     [
+        ({"start": 1.5, "end": 4}, cut(1.5, 2.5)),
+        ({"end": 4}, cut(0.0, 4.0)),
+        ({"start": 0}, cut(0.0, None)),
+        ({"seconds": 2}, cut(0.0, 2.0) | {"uncut": True}),  # how long it is, and not where
+        ({"start": 1, "end": 3, "seconds": 9}, cut(1.0, 2.0)),
+        ({"start": 1, "end": 1}, cut(1.0, 0.0)),
+        ({"start_ms": 1500, "end_ms": "4000"}, cut(1.5, 2.5)),
+        ({"start": "1:02:03,5", "end": "01:02:04.25"}, cut(3723.5, 0.75)),
+        ({"start": " 2:03 ", "end": "2:04,5"}, cut(123.0, 1.5)),
+        ({"start": "1,5", "end": " "}, cut(1.5, None)),
+        ({"start": math.nan}, cut(0.0, None) | {"uncut": True}),
         ({"id": 7}, {"id": "7"}),
         ({"id": " "}, {"id": "a.csv:0"}),
         ({"id": ("c1", 2)}, {"id": "c1_2"}),
@@ -112,7 +102,7 @@ def test_a_row_is_refused_for_the_first_thing_that_is_wrong(
         ({"validated": "maybe"}, {"refused": None}),
     ],
 )
-def test_values_have_one_form(values: dict[str, Any], read: dict[str, Any]) -> None:
+def test_times_and_values_have_one_form(values: dict[str, Any], read: dict[str, Any]) -> None:
     assert row(**values).items() >= ({"refused": None} | read).items()
 
 
@@ -159,8 +149,7 @@ def test_a_split_is_that_of_the_options_else_of_the_row_else_of_the_file(
 def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
     splits: list[str | None], chosen: dict[str, Any], message: str | None
 ) -> None:
-    rows = table(*({"file": "a.csv"} for _ in splits))
-    rows = rows.set_column(rows.column_names.index("split"), "split", pa.array(splits, pa.string()))
+    rows = table(*({"split": split} for split in splits))
     if message is None:
         check_splits(rows, options(**chosen))
     else:
@@ -173,6 +162,11 @@ def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     rows = table(*({"corpus": corpus, "id": own} for corpus, own in names))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
+
+
+def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
+    source = Source(name="x", rows=table({}), fetch=iter, versions=pa.nulls)
+    assert (source.columns, source.ignored, source.counts) == ({}, (), {})
 
 
 def test_a_refused_row_keeps_its_reason() -> None:
@@ -201,30 +195,30 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "third", "is_refused"),
+    ("second", "third", "other"),
     [
-        ({"text": "nej"}, {}, True),
-        ({"text": "ja"}, {}, False),
-        ({"text": " "}, {}, False),
-        ({"text": "nej", "start": 1}, {}, False),
-        ({"text": "nej", "channel": 2}, {}, False),
-        ({"text": "nej", "refused": "x"}, {}, False),
-        ({"text": "nej", "audio": "b.wav"}, {}, False),
-        ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, False),
-        ({"text": "ja"}, {"text": "nej", "line": 9}, True),
+        ({"text": "nej"}, {}, "row 1"),
+        ({"text": "nej"}, {"audio": "b.wav"}, "row 1"),
+        ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
+        ({"text": "ja"}, {}, None),
+        ({"text": " "}, {}, None),
+        ({"text": "nej", "start": 1}, {}, None),
+        ({"text": "nej", "channel": 2}, {}, None),
+        ({"text": "nej", "refused": "x"}, {}, None),
+        ({"text": "nej", "audio": "b.wav"}, {}, None),
+        ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, None),
     ],
 )
 def test_a_recording_of_several_texts_and_no_times_is_refused(
-    second: dict[str, Any], third: dict[str, Any], *, is_refused: bool
+    second: dict[str, Any], third: dict[str, Any], other: str | None
 ) -> None:
     whole = {"audio": "a.wav", "text": "ja"}
     rows = table(whole, whole | second, whole | third)
-    if is_refused:
-        other = "line 9" if third else "row 1"
+    if other is None:
+        check_recordings(rows)
+    else:
         with pytest.raises(SourceError, match=rf"^1 recordings .* a\.wav .*row 0 and .*{other}\."):
             check_recordings(rows)
-    else:
-        check_recordings(rows)
 
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:

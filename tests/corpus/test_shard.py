@@ -3,7 +3,6 @@
 import math
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +11,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from danish_asr.base.audio import decode
+from danish_asr.base.audio import Recording, decode
+from danish_asr.base.decoders import ForwardDecoder
 from danish_asr.base.errors import AudioError
 from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.rows import Audio, table_of
 from danish_asr.corpus.shard import (
+    FILLED,
     Record,
     Task,
     convert_task,
     examine,
     oddities,
     read_record,
-    record_path,
+    to_row,
 )
 from danish_asr.corpus.shards import read_inventory
-from tests.builders import build_dataset, coral_row, encode, tone, write_parquet
+from tests.builders import coral_row, encode, tone, write_parquet
 from tests.corpora import options, shards, table_in, write_lines
+from tests.media import noise, recording
 from tests.spoiled import read_rows
 
 
-def test_rows_carry_text_audio_and_metadata(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=1, dev=0, test=0, conversation=False)
-    row = read_rows(shards(tmp_path / "ds")[-1])[0]
+def test_rows_carry_text_audio_and_metadata(dataset: Path) -> None:
+    row = read_rows(shards(dataset)[-1])[0]
     audio = row.pop("audio_bytes")
     assert audio.startswith(b"fLaC")
     assert row.pop("encoded_size") == len(audio)
@@ -78,8 +79,9 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
     assert [(entry["row"], entry["reason"]) for entry in entries] == [
         (number, reason) for number, (reason, _) in enumerate(BAD_ROWS, 1)
     ]
-    assert {entry["source"] for entry in entries} == {"train.parquet"}
-    assert (entries[0]["id"], entries[0]["dialect"]) == ("rec_train_1", "Sjællandsk")
+    about = "source", "corpus", "id", "dialect"
+    known = ["train.parquet", "coral_read_aloud", "rec_train_1", "Sjællandsk"]
+    assert [entries[0][name] for name in about] == known
     written = [row for shard in shards(tmp_path / "ds") for row in read_rows(shard)]
     assert [row["text"] for row in written] == [coral_row(0)["text"], "en bil 🚗 kører"]
     manifest = read_inventory(tmp_path / "ds")
@@ -97,13 +99,9 @@ def test_a_row_group_ends_with_its_rows_or_its_bytes(
     write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=130)
     convert(tmp_path / "in", tmp_path / "ds", options())
     (path,) = shards(tmp_path / "ds")
-    with pq.ParquetFile(path) as parquet:
-        footer = parquet.metadata
-        rows_of_groups = [
-            footer.row_group(group).num_rows for group in range(footer.num_row_groups)
-        ]
-        assert parquet.read(["id"])["id"].to_pylist() == [row["id_recording"] for row in rows]
-    assert rows_of_groups == sizes
+    footer = pq.read_metadata(path)
+    found = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+    assert found == sizes
 
 
 def sounds(*parts: tuple[float, float]) -> bytes:
@@ -126,8 +124,6 @@ REST: list[tuple[dict[str, Any], list[tuple[float, float]], float | None]] = [
     ({"duration": 1, "channel": 1}, [(12.0, 0.3)], 12.0),
     ({}, [(0.5, 0.3)], None),
 ]
-
-
 """Times of a recording's only row, what follows its first second, and what the times leave out."""
 
 
@@ -151,21 +147,48 @@ def test_sound_after_the_given_end_of_a_recordings_only_row_is_a_suspect(tmp_pat
     assert f" {len(left_out)} rows" in line
 
 
-@pytest.mark.parametrize("as_column", [True, False])
-def test_a_channel_is_chosen_for_all_rows_or_by_a_column(
-    tmp_path: Path, *, as_column: bool
-) -> None:
+@pytest.mark.parametrize(
+    ("own", "chosen", "peak"), [(None, None, 0.375), (None, 2, 0.5), (1, 2, 0.25), (2, None, 0.5)]
+)
+def test_a_channel_is_chosen_for_a_row(own: int | None, chosen: int | None, peak: float) -> None:
     wave = np.sin(np.arange(8_000) / 5)
-    (tmp_path / "a.wav").write_bytes(encode(np.stack([wave / 4, wave / 2], axis=1), 16_000))
-    rows = [{"audio": "a.wav", "text": "ja", "side": 1.0 + number % 2} for number in range(4)]
-    write_lines(tmp_path / "train.jsonl", [*rows, rows[0] | {"side": 3}])
-    columns = {"channel": "side"} if as_column else {}
-    convert(tmp_path, tmp_path / "out", options(channel=2, max_drop=0.5, columns=columns))
-    written = pq.read_table(tmp_path / "out" / "version=0").to_pylist()
-    peaks = [decode(row["audio_bytes"])[0].max() for row in written]
-    assert peaks == pytest.approx([0.25, 0.5] * 2 if as_column else [0.5] * 5, abs=1e-2)
-    ledger = table_in(tmp_path / "out", "ledger")
-    assert [row["reason"] for row in ledger] == (["no channel 3"] if as_column else [])
+    audio = encode(np.stack([wave / 4, wave / 2], axis=1), 16_000)
+    record = {"file": "x", "row": 0, "text": "ja", "channel": own}
+    (row,) = table_of([record], options()).to_pylist()
+    with Recording(audio) as recording:
+        written, _, rate = to_row(row, recording, options(channel=chosen))
+    assert decode(written["audio_bytes"])[0].max() == pytest.approx(peak, abs=1e-2)
+    assert rate == 16_000
+
+
+def test_a_recording_is_opened_once_whatever_the_order_of_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = (0, noise(4, SECOND)), (6, noise(4, SECOND))  # and nothing between
+    (tmp_path / "long.mka").write_bytes(recording("matroska", "flac", *pieces, rate=SECOND))
+    (tmp_path / "short.wav").write_bytes(encode(noise(2, SECOND), SECOND))
+    rows = ["long.mka,7,2", "long.mka,1,2", "short.wav,0,2", "long.mka,3,4", "long.mka,2.5,1"]
+    lines = [f"{row},ja tak det er {number}" for number, row in enumerate(rows)]
+    (tmp_path / "rows.csv").write_text("\n".join(["path,start,duration,text", *lines]))
+    opened: list[ForwardDecoder] = []
+    open_it = ForwardDecoder._open
+
+    def open_and_count(decoder: ForwardDecoder) -> None:
+        opened.append(decoder)
+        open_it(decoder)
+
+    monkeypatch.setattr(ForwardDecoder, "_open", open_and_count)
+    convert(tmp_path / "rows.csv", tmp_path / "out", options(split="train", workers=1))
+    table = pq.ParquetFile(shards(tmp_path / "out")[0]).read()
+    assert [text[-1] for text in table["text"].to_pylist()] == ["0", "1", "2", "3", "4"]
+    assert table["audio_size"].to_pylist() == [2 * SECOND] * 3 + [4 * SECOND, SECOND]
+    assert len(opened) == 1
+    for row, (_, wave) in ((1, pieces[0]), (0, pieces[1])):
+        heard, _ = decode(table["audio_bytes"][row].as_py())
+        np.testing.assert_allclose(heard, wave[SECOND : 3 * SECOND], atol=1e-4)
+    suspects = table_in(tmp_path / "out", "suspects")
+    filled = [(one["id"], one["value"]) for one in suspects if one["reason"] == FILLED]
+    assert filled == [(table["id"][3].as_py(), 2.0)]
 
 
 SECOND = 16_000
@@ -215,9 +238,7 @@ FINDINGS: list[tuple[Any, int, dict[str, float]]] = [
 
 
 @pytest.mark.parametrize(("wave", "letters", "expected"), FINDINGS)
-def test_what_is_odd_about_an_utterance_is_measured(
-    wave: Any, letters: int, expected: dict[str, float]
-) -> None:
+def test_what_is_odd_is_measured(wave: Any, letters: int, expected: dict[str, float]) -> None:
     found = dict(examine(wave.astype(np.float32), "å" * letters + " ,.!"))
     assert found == {reason: pytest.approx(value, rel=0.01) for reason, value in expected.items()}
 
@@ -277,12 +298,12 @@ ROWS = [
 ]
 
 
-def a_task() -> Task:
+def a_task(number: int = 3, version: str = "v") -> Task:
     rows = table_of(({"file": "x", "row": n} | row for n, row in enumerate(ROWS)), options())
-    versions = pa.array([f"v{n}" for n in range(len(ROWS))])
+    versions = pa.array([version, *map(str, range(1, len(ROWS)))])
     rows = rows.set_column(rows.column_names.index("version"), "version", versions)
     paths = {("own", split): f"{split}.parquet" for split in ("train", "dev", "test")}
-    return Task(3, rows, paths)
+    return Task(number, rows, paths)
 
 
 def fetch(rows: pa.Table) -> Iterator[Audio]:
@@ -312,35 +333,17 @@ def test_a_record_counts_what_a_task_wrote_and_dropped(tmp_path: Path) -> None:
     assert {*"Åh 3åtreja du"} == {*record.characters}  # as they are, and as they are spoken
 
 
-def spoil_shard(root: Path, task: Task) -> Task:
-    (root / "dev.parquet").write_bytes(b"x")
-    return task
-
-
-def lose_shard(root: Path, task: Task) -> Task:
-    (root / "dev.parquet").unlink()
-    return task
-
-
-def cut_record(root: Path, task: Task) -> Task:
-    record_path(root, task.number).write_text("{")
-    return task
-
-
-def replace_recording(_: Path, task: Task) -> Task:
-    place = task.rows.column_names.index("version")
-    versions = ["v9", *task.rows["version"].to_pylist()[1:]]
-    return replace(task, rows=task.rows.set_column(place, "version", pa.array(versions)))
-
-
-@pytest.mark.parametrize("change", [spoil_shard, lose_shard, cut_record, replace_recording])
-def test_a_task_is_finished_while_its_shards_and_recordings_are_the_same(
-    tmp_path: Path, change: Any
-) -> None:
+@pytest.mark.parametrize("file", ["dev.parquet", ".convert/task-000003.json"])
+@pytest.mark.parametrize("damaged", ["{", None])
+def test_a_task_that_changed_is_done_again(tmp_path: Path, file: str, damaged: str | None) -> None:
     record = converted(tmp_path)
     assert read_record(tmp_path, a_task()) == record
-    assert read_record(tmp_path, replace(a_task(), number=4)) is None
-    assert read_record(tmp_path, change(tmp_path, a_task())) is None
+    assert read_record(tmp_path, a_task(number=4)) is None
+    assert read_record(tmp_path, a_task(version="v9")) is None
+    (tmp_path / file).unlink()
+    if damaged:
+        (tmp_path / file).write_text(damaged)
+    assert read_record(tmp_path, a_task()) is None
 
 
 def test_a_task_takes_its_own_rows_to_a_process() -> None:

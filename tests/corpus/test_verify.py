@@ -10,15 +10,7 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.command import check_faults, verify_command
-from danish_asr.corpus.verify import (
-    COMPARED,
-    Leak,
-    gaps_of_test,
-    leaks_of,
-    repeated_ids,
-    verify,
-)
+from danish_asr.corpus.verify import COMPARED, Leak, gaps_of_test, leaks_of, repeated_ids, verify
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import run_facts
 from danish_asr.recipe.data.index import DanishAsrDataset
@@ -42,9 +34,8 @@ from tests.spoiled import (
 )
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_converted_dataset_has_no_faults(root: Path, workers: int) -> None:
-    result = verify(root, workers=workers)
+def test_a_converted_dataset_has_no_faults(root: Path) -> None:
+    result = verify(root)
     assert result.faults == []
     assert result.hours == {
         ("train", "Fynsk"): pytest.approx((0.5 * 8 + 0.1 * 13) / 3600),
@@ -63,22 +54,22 @@ def same_audio(root: Path) -> None:
     write_rows(root, train, FIRST)
 
 
-FAULTS: list[tuple[Spoil, str]] = [
-    (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
-    (lambda root: (root / SECOND).unlink(), f"{SECOND}: .*manifest.json"),
-    (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
-    (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
-    (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
-    (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
-    (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to'"),
-    (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
-    (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
-    (text(CARD, "{: ["), f"{CARD}: cannot be read"),
-    (lambda root: (root / CARD).unlink(), f"{CARD}: cannot be read"),
-]
-
-
-@pytest.mark.parametrize(("spoil", "fault"), FAULTS)
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
+        (lambda root: (root / SECOND).unlink(), f"{SECOND}: .*manifest.json"),
+        (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
+        (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
+        (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
+        (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
+        (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to"),
+        (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
+        (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
+        (text(CARD, "{: ["), f"{CARD}: cannot be read"),
+        (lambda root: (root / CARD).unlink(), f"{CARD}: cannot be read"),
+    ],
+)
 def test_every_fault_is_found(root: Path, spoil: Spoil, fault: str) -> None:
     spoil(root)
     assert re.search(fault, faults_of(root), re.MULTILINE), faults_of(root)
@@ -103,8 +94,9 @@ def test_a_damaged_file_never_stops_the_check_with_another_error(root: Path) -> 
 
 def test_what_splits_share_can_be_allowed(root: Path) -> None:
     row(text="test sætning nummer 2")(root)
-    assert verify(root, allow_shared=["sentences"]).faults == []
-    assert any("allowed: " in note for note in verify(root, allow_shared=["sentences"]).notes)
+    allowed = verify(root, allow_shared=["sentences"])
+    assert allowed.faults == []
+    assert [note for note in allowed.notes if note.startswith("allowed: train and test share 1 ")]
 
 
 @pytest.mark.parametrize(("profile", "shared"), [("coral", True), ("raw", False)])
@@ -114,21 +106,15 @@ def test_the_card_names_the_profile_of_sentences(root: Path, profile: str, share
     assert ("sentences" in faults_of(root)) == shared
 
 
-def test_a_card_names_no_code_and_everything_else_is_compared(
-    root: Path, foreign_code: ForeignCode, capsys: pytest.CaptureFixture[str]
-) -> None:
-    row(text="test sætning nummer 2")(root)
-    found = verify(root)
+def test_a_card_that_names_code_stops_no_other_check(root: Path, foreign_code: ForeignCode) -> None:
+    row(text="test sætning nummer 2", speaker_id="spe_test_0")(root)
     card(text_profile=NAME)(root)
-    unknown = verify_command(root, workers=1, allow_shared=())
+    found = verify(root)
     assert not foreign_code.ran
-    assert [leak for leak in found.leaks if leak.what != "sentences"] == unknown.leaks
-    assert len(found.leaks) > len(unknown.leaks)
-    assert (unknown.damage, unknown.hours) == (found.damage, found.hours)
-    assert "Hours" in capsys.readouterr().out
-    with pytest.raises(DatasetError) as refused:
-        check_faults(root, unknown)
-    assert all(text in str(refused.value) for text in (CARD, NAME, "not computed"))
+    assert [leak.what for leak in found.leaks] == ["speakers"]
+    (fault,) = found.unchecked
+    assert CARD in fault
+    assert NAME in fault
 
 
 def compared(split: str, **values: Any) -> dict[str, Any]:
@@ -165,9 +151,7 @@ def test_a_leak_counts_values_rows_and_their_share_of_the_split() -> None:
         (0, 0, ["no row has a speaker"]),
     ],
 )
-def test_too_few_test_speakers_are_announced_before_the_training(
-    tested: int, others: int, said: list[str]
-) -> None:
+def test_too_few_test_speakers_are_announced(tested: int, others: int, said: list[str]) -> None:
     rows = [compared("test", person=f"s{n}") for n in range(tested)]
     rows += [compared("train", person=f"s{n}") for n in range(others)] + [compared("test")]
     notes = [*gaps_of_test(pa.Table.from_pylist(rows, COMPARED))]
@@ -191,12 +175,9 @@ def test_ids_are_repeated_within_a_corpus() -> None:
 
 STRAY = TEST.replace("00000-of-00001", "copied")
 
-
 READERS: dict[str, Callable[[Path], object]] = {
     "train": lambda root: DanishAsrDataset(root).read_index("train"),
-    "train, by the card's path": lambda root: DanishAsrDataset(root / "version=0").read_index(
-        "train"
-    ),
+    "train, by the path": lambda root: DanishAsrDataset(root / "version=0").read_index("train"),
     "score": lambda root: read_references(root, "test"),
     "lm build": lambda root: build_language_model(
         [], root.with_name("lm"), dataset=root, profile="coral"
@@ -208,15 +189,9 @@ READERS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("place", [STRAY, SECOND])
-def test_a_shard_too_many_or_too_few_stops_every_reader(
-    root: Path, reader: str, place: str
-) -> None:
+def test_a_shard_too_many_or_too_few_stops_every_reader(root: Path, reader: str) -> None:
     READERS[reader](root)
     shutil.rmtree(root.with_name("lm"), ignore_errors=True)
-    if place == STRAY:
-        shutil.copy(root / FIRST, root / STRAY)
-    else:
-        (root / SECOND).unlink()
-    with pytest.raises(DatasetError, match=f"{place}: .*manifest.json"):
+    (root / SECOND).rename(root / STRAY)
+    with pytest.raises(DatasetError, match=f"(?s){STRAY}: .*{SECOND}: "):
         READERS[reader](root)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from fairseq2.data.tokenizers import Tokenizer

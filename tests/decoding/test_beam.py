@@ -14,15 +14,6 @@ from tests.documented import script
 from tests.foreign_code import NAME, ForeignCode
 
 
-def test_a_language_model_decides_where_the_model_hesitates(
-    tokenizer: Tokenizer, arpa: Path
-) -> None:
-    logits = logits_of("en ko", tokenizer, noise=0)
-    logits[-2, symbols(tokenizer).index("å")] += 4.5
-    assert BeamDecoder(tokenizer)([logits]) == ["en kå"]
-    assert BeamDecoder(tokenizer, arpa)([logits]) == ["en ko"]
-
-
 def test_words_that_the_language_model_lacks_remain_possible(
     tokenizer: Tokenizer, arpa: Path
 ) -> None:

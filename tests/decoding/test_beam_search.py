@@ -1,6 +1,8 @@
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +10,11 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
+from danish_asr.base.errors import LanguageModelError
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.beam_search import NgramScorer, load
+from danish_asr.decoding.beam_settings import search_settings
+from tests.decoding_inputs import ARPA, logits_of
 
 EXACT: dict[str, Any] = {"beam": 10_000, "beam_prune": -1e9, "symbol_prune": -30.0}
 
@@ -36,3 +42,50 @@ def test_it_finds_the_most_probable_text_of_short_inputs(tokenizer: Tokenizer, s
     )
     (text,) = BeamDecoder(tokenizer, **EXACT)([logits.log_softmax(-1)])
     assert truth[text] == pytest.approx(max(truth.values()), rel=1e-5)
+
+
+def test_a_language_model_decides_where_the_model_hesitates(
+    tokenizer: Tokenizer, arpa: Path
+) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)
+    logits[-2, symbols(tokenizer).index("å")] += 4.5
+    assert BeamDecoder(tokenizer)([logits]) == ["en kå"]
+    assert BeamDecoder(tokenizer, arpa)([logits]) == ["en ko"]
+
+
+def test_a_word_costs_what_the_language_model_says_and_more_if_it_is_unknown(arpa: Path) -> None:
+    settings = search_settings({"lm": arpa, "alpha": 0.5, "beta": 1.5})
+    scorer = NgramScorer(replace(settings, hotwords=("hest og vogn",)))
+    begin = scorer.get_start_state()
+    _, after_en = scorer.score(begin, "en")
+    for state, word, is_last, log10 in (
+        (begin, "en", False, -0.1),
+        (after_en, "ko", False, -0.1),
+        (after_en, "ko", True, -0.2),  # and the end of the sentence
+        (begin, "malkeko", False, -0.3 - 2 - 10),
+        (begin, "vogn", False, -0.3 - 2),
+    ):
+        score, _ = scorer.score(state, word, is_last)
+        assert score == pytest.approx(0.5 * log10 * math.log(10) + 1.5)
+    beginnings = {"e": 0, "ko": 0, "x": -10, "malkeko": -10 * 7 / 6}
+    scores = {text: scorer.score_partial_token(text) for text in beginnings}
+    assert scores == pytest.approx(beginnings)
+    assert scorer.order == 2
+
+
+def test_a_file_without_unknown_words_forbids_none_and_a_broken_one_is_refused(arpa: Path) -> None:
+    arpa.write_text(ARPA.replace("-2.0\t<unk>\n", "").replace("1=5", "1=4"), encoding="utf-8")
+    scorer = NgramScorer(search_settings({"lm": arpa, "alpha": 1.0, "beta": 0.0}))
+    score, _ = scorer.score(scorer.get_start_state(), "malkeko")
+    assert score == pytest.approx((-10 - 10) * math.log(10))
+    broken = arpa.with_name("broken.arpa")
+    broken.write_text("no language model")
+    with pytest.raises(LanguageModelError, match=str(broken)):
+        load(str(broken))
+
+
+def test_hotwords_count_and_an_utterance_without_frames_has_no_text(tokenizer: Tokenizer) -> None:
+    logits = logits_of("en ko", tokenizer, noise=0)
+    logits[-2, symbols(tokenizer).index("å")] = 3.5
+    decoder = BeamDecoder(tokenizer, hotwords=["kå"], hotword_weight=2.0)
+    assert decoder([logits, logits[:0]]) == ["en kå", ""]

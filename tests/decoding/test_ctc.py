@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from fairseq2.data.tokenizers import Tokenizer
 
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.decoding.ctc import BLANK, GreedyDecoder, confidences, ctc_nats, per_token
 from danish_asr.recipe.models.cards import open_tokenizer
+from tests.decoding_inputs import log_probs_of
 
 LOG_PROBS = torch.randn(5, 4, generator=torch.manual_seed(0)).log_softmax(dim=-1)
 
@@ -32,6 +34,14 @@ def test_a_text_that_needs_more_frames_has_no_loss() -> None:
     nats = ctc_nats([LOG_PROBS, LOG_PROBS[:4], LOG_PROBS[:0]], texts)
     assert nats.tolist() == [alone, torch.inf, torch.inf]
     assert per_token(nats, texts)[1:] == [None, None]
+    assert len(ctc_nats([], [])) == 0
+
+
+def test_the_greedy_text_has_no_repeats_blanks_and_special_symbols(tokenizer: Tokenizer) -> None:
+    rows = [log_probs_of(path, tokenizer) for path in ("_hh_e__jj", "al_le", "___", "ab_c")]
+    rows[3][2, tokenizer.vocab_info.eos_idx] = 0.0
+    assert GreedyDecoder(tokenizer)(rows) == ["hej", "alle", "", "abc"]
+    assert GreedyDecoder(tokenizer)([]) == []
 
 
 def test_confidence_is_high_where_the_model_is_sure_of_its_text(tmp_path: Path) -> None:

@@ -1,13 +1,11 @@
 """What fails in the code of users becomes a message that says where."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor
 
 from danish_asr.base.errors import ConfigError, ExtensionError
-from danish_asr.decoding.decoders import decode, find_decoder, make_decoder
+from danish_asr.decoding.decoders import decode, find_decoder, log_probs_of, make_decoder
 
 
 class Faulty:
@@ -36,6 +34,14 @@ Faulty.__module__ = "users_module"
 def test_a_faulty_decoder_is_a_message(result: object, message: str) -> None:
     with pytest.raises(ExtensionError, match=message):
         decode(Faulty(None, result), [torch.zeros(3, 4), torch.zeros(2, 4)])  # type: ignore[arg-type]
+
+
+def test_a_decoder_gets_the_frames_of_each_utterance_and_gives_its_texts() -> None:
+    logits = torch.randn(2, 5, 3)
+    rows = log_probs_of(logits, [5, 2])
+    assert [len(row) for row in rows] == [5, 2]
+    assert torch.allclose(rows[1], logits[1, :2].log_softmax(dim=-1))
+    assert decode(Faulty(None, ["a", "b"]), rows) == ["a", "b"]  # type: ignore[arg-type]
 
 
 def test_a_decoders_parameters_are_checked_before_it_is_made() -> None:

@@ -22,7 +22,7 @@ def build(texts: list[Path], out: Path, **options: Any) -> dict[str, Any]:
 
 TEXTS = {
     "train": ["Hun går en tur.", "Jeg bor i Ribe ved åen", "Vi ses i morgen"],
-    "dev": ["Jeg bor i Ribe, ved åen.", "Ja!"],
+    "dev": ["Jeg bor i Ribe, ved åen.", "Ja!", "Køb kun to åen", "vi ses snart"],
     "test": ["Prisen er f.eks. 20 kroner i Ribe"],
 }
 
@@ -43,19 +43,22 @@ def dataset(tmp_path: Path) -> Path:
         ("Det regner. Og så: jeg bor. I Ribe? Ved åen! Det sner.", 0),
         ("hun sagde prisen er for eksempel tyve kroner i ribe mindst", 0),
         ("ja", 0),
+        ("han sagde køb kun to åen i dag", 0),  # four words
+        ("hej vi ses snart igen", 1),  # three
         ("Ja, det er det.", 1),
         ("jeg bor i Ribe", 1),
     ],
 )
 @pytest.mark.parametrize("profile", ["coral", "raw"])
 def test_no_sentence_of_dev_and_test_is_left_whatever_its_form(
-    dataset: Path, tmp_path: Path, line: str, kept: int, profile: str
+    dataset: Path, tmp_path: Path, capfd: Any, *, line: str, kept: int, profile: str
 ) -> None:
     (tmp_path / "web.txt").write_text(line, encoding="utf-8")
     saved = build([tmp_path / "web.txt"], tmp_path / "lm", dataset=dataset, profile=profile)
     assert saved["sentences"]["kept"] == 2 + kept
     counts = saved["sentences"]
     assert counts["held_out"] == counts["sentences"] - counts["duplicates"] - 2 - kept
+    assert "warning: " not in capfd.readouterr().err
     words = set(find_language_model(tmp_path / "lm").words())
     assert {"tur", "tur."} & words
     assert not {"åen", "åen.", "kroner"} & words
@@ -70,14 +73,18 @@ def test_only_the_text_column_of_a_table_is_read(tmp_path: Path) -> None:
         build([tmp_path / "b.tsv"], tmp_path / "other")
 
 
-def test_text_comes_from_several_kinds_of_files_once(tmp_path: Path) -> None:
+def test_text_comes_from_several_kinds_of_files_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     files = [tmp_path / name for name in ("a.txt", "b.txt.gz", "c.jsonl", "d.parquet")]
-    files[0].write_text("En ko.\nEn hest! En ko.\n\n", encoding="utf-8")
+    files[0].write_text("En ko.\nEn hest! En ko.\n\n??", encoding="utf-8")
     files[1].write_bytes(gzip.compress("et får\nen ko".encode()))
     files[2].write_text(json.dumps({"text": "en gås\nen and"}) + "\n", encoding="utf-8")
     pq.write_table(pa.table({"text": ["en ulv", None], "n": [1, 2]}), files[3])
     saved = build(files, tmp_path / "lm")
-    assert (saved["sentences"]["kept"], saved["sentences"]["duplicates"]) == (6, 2)
+    counts = {"sentences": 9, "kept": 6, "duplicates": 2, "held_out": 0, "empty": 1, "words": 12}
+    assert saved["sentences"] == counts
+    assert "warning: " in capfd.readouterr().err  # as no dataset was named
     words = (tmp_path / "lm" / "unigrams.txt").read_text("utf-8").split()
     assert sorted(words) == sorted(["en", "ko", "hest", "et", "får", "gås", "and", "ulv"])
     written = {path.name for path in (tmp_path / "lm").iterdir()}

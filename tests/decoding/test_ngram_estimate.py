@@ -8,6 +8,7 @@ import kenlm
 import numpy as np
 import pytest
 
+from danish_asr.decoding import ngram_estimate
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 
 SENTENCES = [
@@ -44,6 +45,22 @@ def test_probabilities_after_any_context_sum_to_one(tmp_path: Path, order: int) 
             scores = [model.BaseScore(state, word, kenlm.State()) for word in [*"abcdefgh", "</s>"]]
             unknown = model.BaseScore(state, "x", kenlm.State())
             assert sum(10**score for score in [*scores, unknown]) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("times", "discounts"),
+    [
+        ([8, 4, 2, 1], [0, 0.5, 1.25, 2]),  # y is 0.5
+        ([9, 3, 2, 1], [0, 0.6, 0.8, 1.8]),  # y is 0.6
+        ([8, 4, 2, 0], [0, 0.5, 1, 1.5]),  # no n-gram is there 4 times
+        ([2, 1, 4, 1], [0, 0.5, 1, 1.5]),  # the second one would be -4
+    ],
+)
+def test_discounts_come_from_how_many_counts_are_1_to_4(
+    times: list[int], discounts: list[float]
+) -> None:
+    counts = np.repeat([1, 2, 3, 4], times)
+    assert ngram_estimate._discounts(counts) == pytest.approx(discounts)
 
 
 def test_it_equals_a_calculation_by_hand(tmp_path: Path) -> None:

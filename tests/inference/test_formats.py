@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import csv
 import io
 import itertools
@@ -86,23 +84,25 @@ def test_a_cue_has_two_lines_of_42_characters_and_7_seconds(
     assert [len(cue.lines) for cue in make_cues(transcript((None, words)))] == cues
 
 
-def test_cues_break_at_a_pause() -> None:
-    cues = make_cues(transcript((None, [*spoken("vi ses"), *spoken("ja det gør vi", 1.8)])))
-    assert [cue.lines for cue in cues] == [("vi ses",), ("ja det gør vi",)]
+def test_two_lines_are_about_as_long() -> None:
+    (cue,) = make_cues(transcript((None, spoken(TEXT[:70], pace=0.1))))
+    assert cue.lines == (TEXT[:34], TEXT[35:70])
 
 
-def test_a_long_segment_is_cut_at_its_longest_pause() -> None:
-    words = [*spoken("en to tre fire fem seks"), *spoken("syv otte ni ti elleve tolv tretten", 2.8)]
-    words += spoken("fjorten femten seksten", 6.0)
-    assert [" ".join(cue.lines) for cue in make_cues(transcript((None, words)))] == [
-        "en to tre fire fem seks",
-        "syv otte ni ti elleve tolv tretten fjorten femten seksten",
-    ]
-
-
-def test_a_short_cue_stays_for_a_second_unless_the_next_one_comes() -> None:
-    two = transcript((None, spoken("ja")), (None, spoken("nej", 0.6)))
-    assert [(cue.start, cue.end) for cue in make_cues(two)] == [(0, 0.6), (0.6, 1.6)]
+@pytest.mark.parametrize(
+    ("start", "times"),
+    [
+        (0.55, [(0, 1)]),
+        (0.95, [(0, 0.95), (0.95, 1.95)]),  # a pause; the first one stays until the second
+        (2.0, [(0, 1), (2, 3)]),  # or for a second
+        (0.31, [(0, 1)]),
+    ],
+)
+def test_a_cue_ends_at_a_pause_and_stays_for_a_second_unless_the_next_one_comes(
+    start: float, times: list[tuple[float, float]]
+) -> None:
+    words = [*spoken("ja"), *spoken("nej", start)]
+    assert [(cue.start, cue.end) for cue in make_cues(transcript((None, words)))] == times
 
 
 def test_srt_numbers_its_cues_and_names_speakers() -> None:
@@ -154,45 +154,33 @@ def test_csv_has_a_row_per_word() -> None:
     assert [row["confidence"] for row in rows] == ["0.2500", ""]
 
 
-def tiers_of(textgrid: str) -> dict[str, list[tuple[float, float, str]]]:
-    """The intervals of Praat's short format, by the name of their tier."""
-    lines = iter(textgrid.splitlines()[3:])
-    assert [next(lines) for _ in range(3)][::2] == ["0", "<exists>"]
-    tiers = {}
-    for _ in range(int(next(lines))):
-        kind, name, begin, end, size = (next(lines) for _ in range(5))
-        assert (kind, begin) == ('"IntervalTier"', "0")
-        tiers[name[1:-1]] = [
-            (float(next(lines)), float(next(lines)), next(lines)[1:-1].replace('""', '"'))
-            for _ in range(int(size))
-        ]
-        assert tiers[name[1:-1]][-1][1] == float(end)
-    assert not list(lines)
-    return tiers
-
-
-def test_the_tiers_of_a_textgrid_cover_all_time_and_hold_all_words() -> None:
-    spoken = babble(1)
-    tiers = tiers_of(FORMATS["textgrid"](spoken))
-    names = ["Speaker 1 segments", "Speaker 1 words", "Speaker 2 segments", "Speaker 2 words"]
-    assert list(tiers) == names
-    for tier in tiers.values():
-        assert tier[0][0] == 0
-        assert tier[-1][1] == 700
-        assert all(a[1] == b[0] and a[0] < a[1] for a, b in itertools.pairwise(tier))
-    said = [label for _, _, label in tiers["Speaker 2 words"] if label]
-    assert said == [word.text for s in spoken.segments if s.channel for word in s.words]
-
-
-def test_spans_that_overlap_follow_each_other_in_a_textgrid() -> None:
-    words = [Word("a", 0, 0.5), Word("b", 0.4, 0.6), Word("c", 0.45, 0.6), Word("d", 0.6, 90)]
-    tier = tiers_of(FORMATS["textgrid"](transcript((None, words))))["words"]
-    assert tier == [(0, 0.5, "a"), (0.5, 0.6, "b"), (0.6, 90, "d")]
-
-
-def test_a_textgrid_doubles_quotation_marks() -> None:
-    tiers = tiers_of(FORMATS["textgrid"](transcript((None, spoken('sig "ja"')))))
-    assert [label for _, _, label in tiers["words"] if label] == ["sig", '"ja"']
+@pytest.mark.parametrize(
+    ("spoken", "duration", "segments", "words"),
+    [
+        ([], 3, '0 3 1 0.0 3 ""', '0 3 1 0.0 3 ""'),
+        ([], 0, '0 0.001 1 0.0 0.001 ""', '0 0.001 1 0.0 0.001 ""'),
+        (
+            [Word("a", 0.2, 0.5), Word('"b"', 0.4, 0.6), Word("c", 0.45, 0.6), Word("d", 0.7, 9)],
+            60,
+            '0 60 3 0.0 0.2 "" 0.2 9 "a ""b"" c d" 9 60 ""',
+            '0 60 6 0.0 0.2 "" 0.2 0.5 "a" 0.5 0.6 """b""" 0.6 0.7 "" 0.7 9 "d" 9 60 ""',
+        ),
+        ([Word("a", 0, 9.5)], 9, '0 9.5 1 0 9.5 "a"', '0 9.5 1 0 9.5 "a"'),  # longer than the audio
+    ],
+    ids=["silence", "nothing", "words that overlap, and quotation marks", "to the end"],
+)
+def test_the_tiers_of_a_textgrid_cover_all_time(
+    spoken: list[Word], duration: float, segments: str, words: str
+) -> None:
+    """In Praat's short format, in which values may also be on one line."""
+    channels: list[tuple[int | None, Sequence[Word]]] = [(None, spoken)] if spoken else []
+    end = segments.split()[1]
+    expected = (
+        f'File type = "ooTextFile" Object class = "TextGrid" 0 {end} <exists> 2 '
+        f'"IntervalTier" "segments" {segments} "IntervalTier" "words" {words}'
+    )
+    written = FORMATS["textgrid"](transcript(*channels, duration=duration))
+    assert written.split() == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -201,8 +189,6 @@ def test_a_textgrid_doubles_quotation_marks() -> None:
 def test_silence_gives_an_empty_document(name: str, expected: str | None) -> None:
     written = FORMATS[name](EMPTY)
     assert written == expected or len(written.splitlines()) == 1
-    silent = {"segments": [(0, 3, "")], "words": [(0, 3, "")]}
-    assert tiers_of(FORMATS["textgrid"](EMPTY)) == silent
 
 
 def test_formats_are_listed_with_commas_in_any_case() -> None:

@@ -1,7 +1,5 @@
 """A model as Python users load and call it."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import tracemalloc
@@ -11,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
-from fairseq2.nn import BatchLayout
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
@@ -21,15 +17,11 @@ from danish_asr.cli.app import app
 from danish_asr.decoding.transcript import Transcript, Word
 from danish_asr.inference.loose_text import Line, Text
 from danish_asr.inference.model import Heard, Model, load_model
-from danish_asr.inference.on_cpu import prepare_for_cpu
-from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.cards import open_model
 from tests.builders import encode
 from tests.foreign_code import NAME, ForeignCode
 
 RATE = 16_000
-
-
 FAINT = np.random.default_rng(0).normal(size=20 * RATE) * 1e-4
 
 
@@ -51,35 +43,6 @@ def bounds(transcript: Transcript) -> list[tuple[float, float]]:
     return [(segment.start, segment.end) for segment in transcript.segments]
 
 
-def test_the_forward_pass_of_a_cpu_gives_the_same_as_that_of_fairseq2() -> None:
-    with torch.random.fork_rng():
-        torch.manual_seed(1)
-        module = create_wav2vec2_asr_model(tiny()).eval()
-        waveforms = torch.randn(2, 30_000)
-    layout = BatchLayout.of(waveforms, [30_000, 11_111])
-    with torch.inference_mode():
-        expected, _ = module(waveforms, layout)
-        names = module.state_dict().keys()
-        prepare_for_cpu(module, int8=False)
-        computed, _ = module(waveforms, layout)
-    assert torch.allclose(computed, expected, atol=1e-4)
-    assert module.state_dict().keys() == names
-
-
-def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
-    model: Model, model_directory: Path, speech: NDArray[np.float32]
-) -> None:
-    int8 = load_model(model_directory, device="cpu", int8=True)
-    waveforms = [speech, speech[: 2 * RATE], speech[::-1]]
-    expected, rounded = model.log_probs(waveforms), int8.log_probs(waveforms)
-    best = [log_probs.argmax(dim=-1) for log_probs in expected]
-    for right, log_probs, waveform in zip(best, rounded, waveforms, strict=True):
-        assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
-        assert torch.equal(log_probs, int8.log_probs([waveform])[0])
-    assert not torch.equal(expected[0], rounded[0])
-    assert int8.transcribe(speech, rate=RATE).about["int8"] is True
-
-
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
     with pytest.raises(ConfigError, match="omniASR_CTC_300M_v2"):
         load_model("omniASR_CTC_300")
@@ -91,6 +54,14 @@ def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory:
         load_model(model_directory, device="tpu")
     with pytest.raises(RunError, match="int8 is for a CPU"):
         load_model(model_directory, device="meta", int8=True)
+
+
+def test_int8_changes_what_a_cpu_computes(
+    model: Model, model_directory: Path, speech: NDArray[np.float32]
+) -> None:
+    (exact,), int8 = model.log_probs([speech]), load_model(model_directory, device="cpu", int8=True)
+    assert not torch.equal(int8.log_probs([speech])[0], exact)
+    assert (int8.about["int8"], "int8" in model.about) == (True, False)
 
 
 def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
@@ -190,58 +161,33 @@ def test_options_that_do_not_fit_are_refused(model: Model) -> None:
 
 
 def test_memory_does_not_grow_with_the_recording(model: Model, speech: NDArray[np.float32]) -> None:
-    long = np.tile(speech, 40)
+    long = np.tile(speech, 16)
     peaks = []
     tracemalloc.start()
     for _ in model.stream(long, rate=RATE, batch_seconds=8.0):
         peaks.append(tracemalloc.get_traced_memory()[1])  # noqa: PERF401 - of this moment
     tracemalloc.stop()
-    assert len(peaks) == 80
-    assert peaks[-1] < peaks[20] + speech.nbytes
+    assert len(peaks) == 32
+    assert peaks[-1] < peaks[8] + speech.nbytes
 
 
-@pytest.mark.parametrize("level", [-40, -60])
-def test_quiet_speech_is_transcribed_like_loud_speech(
-    sure: Model, speech: NDArray[np.float32], level: float
+def test_the_card_of_a_model_names_no_code(
+    model_directory: Path, foreign_code: ForeignCode, tmp_path: Path
 ) -> None:
-    quiet = sure.transcribe(speech * 10 ** (level / 20), rate=RATE)
-    assert np.allclose(bounds(quiet), bounds(sure.transcribe(speech, rate=RATE)), atol=0.1)
-
-
-@pytest.fixture
-def with_foreign_profile(model_directory: Path, tmp_path: Path) -> Path:
-    """A copy of the model whose card says that its texts were normalised by code."""
+    """Not for hotwords, a text to align or a language model; the user may name a profile."""
     folder = shutil.copytree(model_directory, tmp_path / "tiny_model")
     with (folder / "cards" / "tiny_model.yaml").open("a", encoding="utf-8") as card:
         card.write(f"danish_asr: {{text_profile: '{NAME}'}}\n")
-    return folder
-
-
-def test_the_card_of_a_model_names_no_code_for_hotwords(
-    with_foreign_profile: Path, foreign_code: ForeignCode
-) -> None:
-    beam = partial(load_model, with_foreign_profile, device="cpu", decoder="beam")
+    beam = partial(load_model, folder, device="cpu", decoder="beam")
     assert beam().text_profile == NAME
     with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)decoder_config=.*text_profile"):
         beam(decoder_config={"hotwords": ["kat"]})
     beam(decoder_config={"hotwords": ["kat"], "text_profile": "coral"})
-    assert not foreign_code.ran
-
-
-def test_the_card_of_a_model_names_no_code_for_a_text_to_align(
-    with_foreign_profile: Path, foreign_code: ForeignCode
-) -> None:
     with pytest.raises(ConfigError, match=r"tiny_model(?s:.*)card"):
-        Text([Line("en kat")], load_model(with_foreign_profile, device="cpu"))
-    assert not foreign_code.ran
-
-
-def test_the_card_of_a_model_names_no_code_for_a_language_model(
-    with_foreign_profile: Path, foreign_code: ForeignCode, tmp_path: Path
-) -> None:
+        Text([Line("en kat")], load_model(folder, device="cpu"))
     (tmp_path / "a.txt").write_text("en kat og en ko\n" * 3)
     words = ["lm", "build", str(tmp_path / "a.txt"), "--out", str(tmp_path / "lm")]
-    result = CliRunner().invoke(app, [*words, "--model", str(with_foreign_profile)])
+    result = CliRunner().invoke(app, [*words, "--model", str(folder)])
     assert "--profile" in str(result.exception)
     assert not foreign_code.ran
     assert not (tmp_path / "lm").exists()

@@ -1,18 +1,13 @@
-from __future__ import annotations
-
 import io
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
+from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.progress import Progress
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
-from danish_asr.inference.transcribe import Request, transcribe
-from tests.builders import tone
 
 
 def tree(root: Path, *names: str) -> Path:
@@ -45,20 +40,21 @@ def test_transcripts_are_beside_the_audio_or_in_a_tree_like_the_folders() -> Non
     assert targets([Path("in/a/x.y.mp3")], Path("out")) == ["out/x.y"]
 
 
-def test_two_recordings_with_one_transcript_are_refused() -> None:
-    tree(Path(), "x/a.wav", "y/a.wav", "z/b.mp3", "z/b.wav")
-    for folders, message in (("xy", r"x/a\.wav and y/a\.wav"), ("z", r"z/b\.mp3 and z/b\.wav")):
-        with pytest.raises(DanishAsrError, match=message):
-            targets([Path(name) for name in folders], Path("out"))
-
-
 @pytest.mark.parametrize(
-    ("path", "message"), [("none", "none: no such file"), ("text", "text: no audio file")]
+    ("paths", "message"),
+    [
+        (["x", "y"], r"x/a\.wav and y/a\.wav"),
+        (["z"], r"z/b\.mp3 and z/b\.wav"),
+        (["none"], "none: no such file"),
+        (["text"], "text: no audio file"),
+    ],
 )
-def test_a_missing_path_and_a_folder_without_audio_are_refused(path: str, message: str) -> None:
-    tree(Path("text"), "notes.txt")
+def test_two_recordings_with_one_transcript_and_paths_without_any_are_refused(
+    paths: list[str], message: str
+) -> None:
+    tree(Path(), "x/a.wav", "y/a.wav", "z/b.mp3", "z/b.wav", "text/notes.txt")
     with pytest.raises(DanishAsrError, match=message):
-        find_recordings([Path(path)])
+        targets([Path(path) for path in paths], Path("out"))
 
 
 def test_links_to_a_recording_are_that_recording_and_broken_ones_end_no_folder() -> None:
@@ -69,26 +65,28 @@ def test_links_to_a_recording_are_that_recording_and_broken_ones_end_no_folder()
     assert targets([Path("in"), Path("in/real.wav")]) == names
 
 
-def test_what_fails_at_a_recording_is_named_once_and_the_others_go_on() -> None:
+def test_what_fails_at_a_recording_is_named_once_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tree(Path("in"), "a.wav", "b.wav", "c.wav", "d.wav")
     faults = {"b": DanishAsrError("in/b.wav: broken"), "c": ValueError("odd")}
-    done = []
+    done, shown = list[str](), list[float]()
 
     def work(recording: Recording, show: Callable[[float, float | None], None]) -> None:
-        show(1.0, None)
-        show(3.0, 2.0)
+        for total in (None, 4.0, 0.5):
+            show(1.0, total)
         if fault := faults.get(recording.name.name):
             raise fault
         done.append(recording.name.name)
 
-    printed = io.StringIO()
-    console = Console(file=printed, force_terminal=True)
-    first, second = work_through(find_recordings([Path("in")]), work, console)
+    monkeypatch.setattr(Progress, "update", lambda _, number, **__: shown.append(number))
+    first, second = work_through(find_recordings([Path("in")]), work, Console(stderr=True))
     assert done == ["a", "d"]
     assert first == "in/b.wav: broken"
     assert second.startswith("in/c.wav: ")
     assert "ValueError: odd" in second
-    assert "3/4 recordings" in printed.getvalue()
+    # Of each recording: its start, an unknown share, a quarter, and all of it.
+    assert shown == [n + share for n in range(4) for share in (0, 0, 0.25, 1)]
 
 
 def test_a_fault_of_the_model_ends_the_work() -> None:
@@ -102,79 +100,3 @@ def test_a_fault_of_the_model_ends_the_work() -> None:
     with pytest.raises(RunError):
         work_through(find_recordings([Path("in")]), work, Console(file=io.StringIO()))
     assert len(tried) == 1
-
-
-_RUN = """
-import sys
-from danish_asr.cli import main
-try:
-    main()
-finally:
-    assert not {"torch", "fairseq2"} & sys.modules.keys()
-"""
-
-
-@pytest.mark.parametrize(
-    ("command", "status", "message"),
-    [
-        ("transcribe gone/model a.wav", 1, "gone/model"),
-        ("transcribe . gone.wav", 1, "gone.wav"),
-        ("transcribe . a.wav --format txt", 0, "skipped"),
-        ("transcribe . gone.wav --text a.txt", 1, "gone.wav"),
-    ],
-)
-def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(
-    command: str, status: int, message: str
-) -> None:
-    tree(Path(), "a.wav")
-    Path("a.txt").write_text("hej")
-    result = subprocess.run(
-        [sys.executable, "-c", _RUN, *command.split()], capture_output=True, text=True, check=False
-    )
-    assert result.returncode == status, result.stderr
-    assert message in result.stderr
-    assert "AssertionError" not in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("read", "name", "format_"),
-    [
-        ("hotwords", "words.txt", "txt"),
-        ("lm", "unigrams.txt", "txt"),
-        ("lm", "lm.json", "json"),
-        ("speakers", "turns.txt", "txt"),
-        ("model", "config.yaml", "txt"),
-        ("model", "vocab.json", "json"),
-        ("audio", "a.txt", "txt"),
-    ],
-)
-def test_no_transcript_replaces_what_is_read(
-    tmp_path: Path, read: str, name: str, format_: str
-) -> None:
-    """The transcript of words.wav is words.txt, which may be a list of hotwords."""
-    file = tmp_path / name
-    file.write_text("{}")
-    audio = [tmp_path / Path(name).with_suffix(".wav")]
-    audio[0].write_bytes(tone())
-    out = audio[0].with_suffix(f".{format_}")
-    if not out.exists():
-        out.symlink_to(file)
-    if read == "audio":
-        audio = [file]
-    decoding = {"hotwords": file} if read == "hotwords" else {}
-    if read == "lm":
-        decoding = {"lm": tmp_path}
-    speakers = None
-    if read == "speakers":
-        file.write_text("SPEAKER turns 1 0 9 <NA> <NA> anna <NA> <NA>\n")
-        speakers = file
-    request = Request(
-        model=str(tmp_path if read == "model" else "unknown-model"),
-        load={"decoder_config": decoding},
-        options={},
-        formats=format_,
-        overwrite=True,
-        speakers=speakers,
-    )
-    with pytest.raises(ConfigError, match=f"would overwrite {file}, "):
-        transcribe(audio, request)

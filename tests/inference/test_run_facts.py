@@ -1,30 +1,22 @@
-"""What a reader of the hub learns from an export's README.md."""
+"""What a reader of the hub learns from an export's README.md, and the rows of a run's dataset."""
 
-from __future__ import annotations
-
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from huggingface_hub import ModelCard
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.inference.export import Format, model_card
 from danish_asr.inference.model import load_model
-from danish_asr.inference.run_facts import facts_of
+from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
 from danish_asr.recipe.run.run_directory import weights_digest
-from danish_asr.scoring.predictions import write_predictions
 from danish_asr.text.profiles import PROFILES
 from tests.foreign_code import NAME, ForeignCode
-from tests.random_models import build_model
-from tests.score_rows import prediction, write_evaluation
+from tests.score_rows import evaluated
 from tests.shards import utterance, write_shard
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a model with random weights. Not to be changed."""
-    return build_model(tmp_path_factory.mktemp("models") / "random")
 
 
 @pytest.fixture
@@ -43,54 +35,66 @@ def run(tmp_path: Path) -> Path:
         "regime": {"num_steps": 4},
     }
     (run / "config.yaml").write_text(to_yaml(config))
-    for name, digest, text in (("best", weights_digest(run, 4), "det er"), ("old", "x", "nej")):
-        folder = run / "eval" / name / "test"
-        folder.mkdir(parents=True)
-        row = prediction("1", "det er så koldt", text)
-        write_predictions(folder / "predictions.jsonl", [row])
-        about = {"weights": digest, "rows_in_split": {"test": 1}, "score_profile": "danish"}
-        write_evaluation(folder / "predictions.jsonl", **about)
+    evaluated(run, "best/test", weights=weights_digest(run, 4), score_profile="raw")
+    evaluated(run, "old/test", weights="x", score_profile="danish")
+    evaluated(run, "best/dev", weights=weights_digest(run, 4), where="age_group = '50+'")
     return run
 
 
 @pytest.mark.parametrize("to", ["hf", "onnx"])
 def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint(
-    run: Path, model: Path, to: Format
+    run: Path, special: Path, to: Format
 ) -> None:
     """It once said "Danish" over data of any language."""
-    card = ModelCard(model_card(load_model(model, device="cpu"), str(run), to, "it is equal"))
+    loaded = load_model(special, device="cpu")
+    loaded.text_profile = "coral"
+    card = ModelCard(model_card(loaded, str(run), to, "it is equal"))
     about = card.data.to_dict()  # type: ignore[no-untyped-call]
     assert about["language"] == ["nob"]
     for text in (
         "fine-tuned from omniASR_CTC_300M",
         "Apache 2.0",
-        "test: WER 50.00 %, CER 60.00 %, 1 rows, text profile danish",
+        "test: WER 58.33 %, CER 54.35 %, 4 rows, text profile raw",
+        PROFILES["coral"].about,
         "it is equal",
         "## Limits",
     ):
         assert text in card.text
-    assert "100.00" not in card.text
+    assert card.text.count("WER") == 1
     assert "Danish" not in card.text
 
 
 def test_an_evaluation_names_no_code_for_the_scores_of_the_card(
     run: Path, foreign_code: ForeignCode
 ) -> None:
-    predictions = run / "eval" / "best" / "test" / "predictions.jsonl"
-    about = {"weights": weights_digest(run, 4), "rows_in_split": {"test": 1}}
-    write_evaluation(predictions, **about, score_profile=NAME)
+    evaluated(run, "best/test", weights=weights_digest(run, 4), score_profile=NAME)
     (line,) = facts_of(str(run)).scores
     assert line.startswith("test: not computed")
     assert NAME in line
     assert not foreign_code.ran
 
 
-def test_the_card_says_what_the_text_profile_is(run: Path, model: Path) -> None:
-    loaded = load_model(model, device="cpu")
-    loaded.text_profile = "coral"
-    assert PROFILES["coral"].about in model_card(loaded, str(run), "hf", "")
+def test_of_a_directory_that_is_no_run_only_its_name_is_known(run: Path, special: Path) -> None:
+    facts = facts_of(str(special))
+    assert (facts.name, facts.languages, facts.scores) == (special.name, (), ())
+    with pytest.raises(ConfigError, match=r"checkpoints/step_<n>"):
+        run_of(special)
+    for place in (run, run / "checkpoints" / "step_4"):
+        assert run_of(place)[0] == run
+    shutil.rmtree(run / "checkpoints")
+    assert not facts_of(str(run)).scores
 
 
-def test_of_a_directory_that_is_no_run_only_its_name_is_known(model: Path) -> None:
-    facts = facts_of(str(model))
-    assert (facts.name, facts.languages, facts.scores) == (model.name, (), ())
+def test_a_dataset_is_found_by_its_name(dataset: Path) -> None:
+    assets = {"extra_paths": [str(dataset / "cards")]}
+    assert dataset_of({"dataset": {"name": "tiny"}, "common": {"assets": assets}}) == dataset
+
+
+def test_rows_are_read_at_even_distances_over_all_splits(tmp_path: Path) -> None:
+    for split in ("dev", "test"):
+        rows = [utterance(n, split=split, text=f"{split} {n}") for n in range(5)]
+        write_shard(tmp_path, rows, split=split)
+    read = [*read_rows(tmp_path, ["dev", "test"], 4)]
+    assert [row.text for row in read] == ["dev 0", "dev 2", "test 0", "test 2"]
+    assert [len(row.waveform) for row in read] == [utterance(n)["audio_size"] for n in (0, 2) * 2]
+    assert len([*read_rows(tmp_path, ["dev"], 100)]) == 5

@@ -1,7 +1,5 @@
 """Turns of RTTM files, given to the words of a transcript."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 from unicodedata import normalize
@@ -48,30 +46,23 @@ def test_a_segment_is_divided_where_its_speaker_changes() -> None:
     assert Turns([]).divide(transcript) == transcript
 
 
-@pytest.mark.parametrize(
-    ("name", "speaker", "end"),
-    [
-        ("anna", "speaker_1", " <NA> <NA>"),
-        ("møde 3 maj", "Mette Øst", ""),
-        ("1 2 3", "speaker 2", " 0.93 <NA>"),
-        ("a", "<NA> x", " <NA> <NA>"),
-    ],
-)
-def test_names_of_recordings_and_speakers_may_have_spaces(
-    tmp_path: Path, name: str, speaker: str, end: str
+def test_rttm_has_turns_of_several_recordings_whose_names_and_speakers_may_have_spaces(
+    tmp_path: Path,
 ) -> None:
-    path = tmp_path / "a.rttm"
-    lines = (f"SPEAKER {name} 1 {at}.5 2 <NA> <NA> {speaker}{end}\n" for at in (1, 3))
-    path.write_text("".join(lines), encoding="utf-8")
-    assert read_rttm(path) == {name: [Turn(1.5, 3.5, speaker), Turn(3.5, 5.5, speaker)]}
-
-
-def test_rttm_has_turns_of_several_recordings_and_lines_of_other_types(tmp_path: Path) -> None:
-    path = rttm(tmp_path, "all.rttm", ("a", 0.5, 2, "x"), ("b", 1, 1, "y"), ("a", 0, 0.25, "z"))
-    more = ";; comment\n\nSPKR-INFO a 1 <NA> <NA> <NA> unknown x <NA>\n"
-    path.write_text(more + path.read_text(), encoding="utf-8")
-    expected = {"a": [(0.5, 2.5, "x"), (0, 0.25, "z")], "b": [(1, 2, "y")]}
-    assert read_rttm(path) == expected
+    path = tmp_path / "all.rttm"
+    path.write_text(
+        ";; comment\n\nSPKR-INFO a 1 <NA> <NA> <NA> unknown x <NA>\n"
+        "SPEAKER a 1 0.5 2 <NA> <NA> speaker_1 <NA> <NA>\n"
+        "SPEAKER møde 3 maj 1 1. 1 <NA> <NA> Mette Øst\n"
+        "SPEAKER 1 2 3 1 0 1.5 <NA> <NA> speaker 2 0.93 <NA>\n"
+        "SPEAKER a <NA> 0 0.25 <NA> <NA> <NA> x <NA> <NA>\n",
+        encoding="utf-8",
+    )
+    assert read_rttm(path) == {
+        "a": [(0.5, 2.5, "speaker_1"), (0, 0.25, "<NA> x")],
+        "møde 3 maj": [(1, 2, "Mette Øst")],
+        "1 2 3": [(0, 1.5, "speaker 2")],
+    }
 
 
 def recordings(*names: str) -> list[Recording]:
@@ -91,10 +82,7 @@ def test_a_recording_has_the_turns_of_its_name_or_of_its_file(tmp_path: Path) ->
     rttm(folder, "c.rttm", ("waveform", 0, 1, "z"))
     assert speakers(folder, "a", "day1/c") == ["x", "z"]
     assert speakers(folder / "c.rttm", "c") == ["z"]
-    rttm(folder, "nobody.rttm")
-    transcript = Transcript(1, [Segment(0, 1, words(0))])
-    (turns,) = read_speakers(folder, recordings("nobody")).values()
-    assert turns.divide(transcript) == transcript
+    assert len(read_speakers(rttm(folder, "nobody.rttm"), recordings("nobody"))) == 1
 
 
 def test_recordings_of_equal_names_have_the_turns_of_their_folders(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
-"""`danish-asr transcribe` as its users run it, on spoken audio and a model of four steps."""
-
-from __future__ import annotations
+"""`danish-asr transcribe` as its users run it, on spoken audio and a model of random weights."""
 
 import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,12 +14,12 @@ import soundfile
 from numpy.typing import NDArray
 from torch import Tensor
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.cli import main
-from danish_asr.corpus.sources.voices import SyntheticSpeaker
 from danish_asr.decoding.transcript import Segment, Word
 from danish_asr.inference import transcribe as command
 from danish_asr.inference.transcribe import Request
-from tests.speech import speak
+from tests.builders import tone
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -36,15 +35,8 @@ class Fixed:
 
 
 FIXED = ("--decoder", f"{__name__}:Fixed")
-
-
-@pytest.fixture(scope="module")
-def speech() -> NDArray[np.float32]:
-    """A sentence and a second of silence, at 16 kHz."""
-    speaker = SyntheticSpeaker({}, "da+f2", 170, 50, 50, 60, 0)
-    (spoken,) = speak(("Jeg vil gerne have rødgrød med fløde", speaker))
-    samples = np.append(0.5 * spoken / np.abs(spoken).max(), np.zeros(16_000))
-    return samples.astype(np.float32)
+SAID = "en to\nen to\n"
+"""The text of two sentences."""
 
 
 @pytest.fixture
@@ -61,12 +53,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, speech: NDArray[np.flo
 
 @pytest.fixture
 def transcribe(
-    finished_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    model_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
     """Return status, standard output and standard error of the command."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        argv = ["danish-asr", "transcribe", str(finished_run), *arguments]
+        argv = ["danish-asr", "transcribe", str(model_directory), *arguments]
         monkeypatch.setattr(sys, "argv", argv)
         with pytest.raises(SystemExit) as end:
             main()
@@ -79,12 +71,12 @@ def transcribe(
 def test_the_text_of_a_single_file_is_printed_and_nothing_is_written(
     transcribe: Run, here: Path
 ) -> None:
-    assert transcribe("in/a.wav", *FIXED)[:2] == (0, "en to\n")
+    assert transcribe("in/a.wav", *FIXED)[:2] == (0, SAID)
     assert len(list((here / "in").iterdir())) == 4
 
 
 def test_a_segment_is_printed_before_the_next_one_is_found(
-    here: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, model_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, printed = io.BytesIO(), list[bytes]()
 
@@ -96,7 +88,7 @@ def test_a_segment_is_printed_before_the_next_one_is_found(
 
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8"))
     monkeypatch.setattr("danish_asr.inference.model.load_model", lambda _: Model())
-    request = Request(model=str(finished_run), load={}, options={"channels": "mix"})
+    request = Request(model=str(model_directory), load={}, options={"channels": "mix"})
     assert command.transcribe([here / "in" / "a.wav"], request)
     assert printed == [b"en\n", b"en\nto\n"]
 
@@ -109,12 +101,11 @@ def test_the_transcript_of_standard_input_is_printed(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(content))
 
     pipe()
-    assert transcribe("-", *FIXED)[:2] == (0, "en to\n")
+    assert transcribe("-", *FIXED)[:2] == (0, SAID)
     pipe()
     status, printed, _ = transcribe("-", "--format", "srt", *FIXED)
     assert (status, printed.splitlines()[2]) == (0, "en to")
     for wrong in (("-", "in/a.wav"), ("-", "--out", "out"), ("-", "--format", "srt,txt")):
-        pipe()
         status, _, report = transcribe(*wrong, *FIXED)
         assert (status, "standard input" in report) == (1, True)
 
@@ -123,17 +114,17 @@ def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
     transcribe: Run, here: Path
 ) -> None:
     assert transcribe("in/a.wav", "--format", "json", "--out", "times", *FIXED)[0] == 0
-    ((_, second),) = [
-        segment["words"] for segment in json.loads(Path("times/a.json").read_text())["segments"]
-    ]
+    segments = json.loads(Path("times/a.json").read_text())["segments"]
+    change = segments[0]["words"][1]["start"]
     turn = "SPEAKER a 1 {} {} <NA> <NA> {} <NA> <NA>\n"
-    turns = turn.format(0, second["start"], "anna") + turn.format(second["start"], 9, "bo")
+    turns = turn.format(0, change, "anna") + turn.format(change, 9, "bo")
     (here / "a.rttm").write_text(turns, "utf-8")
-    assert transcribe("in/a.wav", "--speakers", "a.rttm", *FIXED)[:2] == (0, "anna: en\nbo: to\n")
+    printed = transcribe("in/a.wav", "--speakers", "a.rttm", *FIXED)
+    assert printed[:2] == (0, "anna: en\nbo: to\nbo: en to\n")
     command = ("in/a.wav", "--format", "json", "--out", "out", *FIXED)
     assert transcribe(*command, "--speakers", str(here))[0] == 0
     written = json.loads((here / "out" / "a.json").read_text("utf-8"))
-    assert [segment["speaker"] for segment in written["segments"]] == ["anna", "bo"]
+    assert [segment["speaker"] for segment in written["segments"]] == ["anna", "bo", "bo"]
     assert written["about"]["speakers"] == str(here)
     status, _, report = transcribe("in", "--out", "new", "--speakers", "a.rttm", *FIXED)
     assert (status, "none of" in report, Path("new/a.txt").exists()) == (1, True, False)
@@ -151,17 +142,20 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     Path("in/gone.wav").unlink()
     written = sorted(str(path.relative_to("out")) for path in Path("out").rglob("[!.]*.*"))
     assert written == ["a.json", "a.txt", "c.json", "c.txt", "sub/b.json", "sub/b.txt"]
-    assert Path("out/sub/b.txt").read_text() == "en to\n"
+    assert Path("out/sub/b.txt").read_text() == SAID
     (here / "in" / "broken.mp3").unlink()
     Path("out/a.txt").unlink()
     Path("out/a.json").write_text("edited")
     status, _, report = transcribe(*command)
     assert status == 0
+    assert "skipped, transcripts exist: 2 recordings" in report
     assert "transcribed 1 of 1 files" in report
-    assert Path("out/a.txt").read_text() == "en to\n"
+    assert Path("out/a.txt").read_text() == SAID
     assert Path("out/a.json").read_text() == "edited"
     assert "transcribed 3 of 3 files" in transcribe(*command, "--overwrite")[2]
     assert Path("out/a.json").read_text() != "edited"
+    status, _, report = transcribe(*command)
+    assert (status, "transcribed" in report) == (0, False)
 
 
 def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> None:
@@ -170,3 +164,85 @@ def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> Non
     assert status == 0
     assert re.search(r"no speech found: 1\n\s+in/silent\.wav\n", report)
     assert Path("out/silent.txt").read_text() == ""
+    status, printed, report = transcribe("in/silent.wav", *FIXED)
+    assert (status, printed, "no speech" in report) == (0, "", True)
+
+
+def test_a_given_text_is_timed_beside_the_audio_and_fails_if_it_is_hardly_heard(
+    transcribe: Run, here: Path
+) -> None:
+    Path("text.txt").write_text("a b c d e f g h i j k l m n o p q r s t")
+    command = ("in/a.wav", "--text", "text.txt")  # the model has random weights
+    status, _, report = transcribe(*command)
+    assert (status, "of 20 words have" in report) == (1, True)
+    assert "-->" in (here / "in" / "a.srt").read_text("utf-8")
+    assert '"t"' in (here / "in" / "a.TextGrid").read_text("utf-8")
+    status, _, report = transcribe(*command)
+    assert (status, "--overwrite" in report) == (0, True)
+
+
+_RUN = """
+import sys
+from danish_asr.cli import main
+for command in sys.argv[1:]:
+    sys.argv = ["danish-asr", *command.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print(end.code or 0)
+    assert not {"torch", "fairseq2"} & sys.modules.keys()
+"""
+
+
+def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(tmp_path: Path) -> None:
+    for name in ("a.wav", "a.txt"):
+        (tmp_path / name).write_text("hej")
+    commands = {
+        "transcribe gone/model a.wav": "1",
+        "transcribe . gone.wav": "1",
+        "transcribe . a.wav --format txt": "0",
+        "transcribe . gone.wav --text a.txt": "1",
+    }
+    run = [sys.executable, "-c", _RUN, *commands]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [*commands.values()]
+    messages = [line for line in done.stderr.splitlines() if re.search("gone|skipped", line)]
+    assert len(messages) == len(commands)
+
+
+@pytest.mark.parametrize(
+    ("read", "name"),
+    [
+        ("hotwords", "words.txt"),
+        ("lm", "unigrams.txt"),
+        ("lm", "lm.json"),
+        ("speakers", "turns.txt"),
+        ("model", "config.yaml"),
+        ("text", "text.txt"),
+        ("audio", "a.txt"),
+    ],
+)
+def test_no_transcript_replaces_what_is_read(tmp_path: Path, read: str, name: str) -> None:
+    """The transcript of words.wav is words.txt, which may be a list of hotwords."""
+    file = tmp_path / name
+    audio = file if read == "audio" else file.with_suffix(".wav")
+    for written in (audio, file):
+        written.write_bytes(tone())
+    if read == "speakers":
+        file.write_text("SPEAKER turns 1 0 9 <NA> <NA> anna <NA> <NA>\n")
+    format_ = "json" if file.suffix == ".json" else "txt"
+    transcript = audio.with_suffix(f".{format_}")
+    if transcript != file:
+        transcript.symlink_to(file)
+    decoding = {"hotwords": {"hotwords": file}, "lm": {"lm": tmp_path}}.get(read, {})
+    request = Request(
+        model=str(tmp_path if read == "model" else "unknown-model"),
+        load={"decoder_config": decoding},
+        options={},
+        formats=format_,
+        overwrite=True,
+        speakers=file if read == "speakers" else None,
+        text=file if read == "text" else None,
+    )
+    with pytest.raises(ConfigError, match=f"would overwrite {file}, "):
+        command.transcribe([audio], request)

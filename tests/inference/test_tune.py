@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
@@ -20,16 +18,8 @@ from danish_asr.inference.tune import tune_language_model
 from danish_asr.recipe.run.run_directory import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
+from tests.decoding_inputs import logits_of
 from tests.running import evaluate
-
-
-def nearly_spoken(text: str, labels: list[str | None], seed: int) -> Tensor:
-    """Log-probabilities, (S, V), that nearly give a text."""
-    noise = torch.randn(2 * len(text), len(labels), generator=torch.Generator().manual_seed(seed))
-    for at, character in enumerate(text):
-        noise[2 * at, labels.index(character)] += 6
-        noise[2 * at + 1, 0] += 6
-    return noise.log_softmax(dim=-1)
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +42,9 @@ def _sure(monkeypatch: pytest.MonkeyPatch, texts: list[str]) -> None:
 
     def load(model: Path, **options: Any) -> Any:
         loaded = load_model(model, device="cpu", **options)
-        labels, spoken = symbols(loaded.tokenizer), iter(enumerate(texts))
-
-        def log_probs(waveforms: list[Any]) -> list[Tensor]:
-            own = [next(spoken) for _ in waveforms]
-            return [nearly_spoken(text, labels, seed) for seed, text in own]
-
-        monkeypatch.setattr(loaded, "log_probs", log_probs)
+        heard = (logits_of(text, loaded.tokenizer, seed) for seed, text in enumerate(texts))
+        spoken = ((1.6 * logits).log_softmax(dim=-1) for logits in heard)
+        monkeypatch.setattr(loaded, "log_probs", lambda rows: [next(spoken) for _ in rows])
         return loaded
 
     monkeypatch.setattr(tune, "load_model", load)
@@ -83,10 +69,8 @@ def test_the_values_with_the_fewest_errors_are_kept_and_used(
     monkeypatch.setattr(tune, "_merit", remember)
     chosen = run_tune(finished_run, lm)
     best = min(tried, key=lambda trial: trial.errors.words.errors)
-    assert (chosen.settings.alpha, chosen.settings.beta) == (
-        best.settings.alpha,
-        best.settings.beta,
-    )
+    assert chosen.settings.alpha == best.settings.alpha
+    assert chosen.settings.beta == best.settings.beta
     settings = json.loads((lm / "lm.json").read_text())
     assert settings["order"] == 2
     assert settings["tuned"]["splits"] == ["dev"]

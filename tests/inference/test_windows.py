@@ -1,7 +1,5 @@
 """A stream is cut into windows of speech that a model can take, wherever its blocks end."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 

@@ -1,17 +1,16 @@
 """The thread of `serve`: recordings take turns, and what nobody waits for is given up."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
 from typing import Any
 
 import pytest
 
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.worker import GivenUpError, Worker
+from danish_asr.inference.worker import GivenUpError, Transcription, Worker
 
 SPOKEN = Segment.of([Word("ja", 0, 1)])
 
@@ -36,82 +35,76 @@ class Endless:
         yield SPOKEN
 
 
-def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    return asyncio.run(asyncio.wait_for(coroutine, 20))
+def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    @wraps(test)
+    def run() -> None:
+        asyncio.run(asyncio.wait_for(test(), 20))
+
+    return run
 
 
-def test_segments_come_as_they_end_and_then_their_transcript() -> None:
+async def rest(transcription: Transcription) -> list[Segment | Transcript]:
+    return [item async for item in transcription.items()]
+
+
+@in_a_loop
+async def test_segments_come_as_they_end_and_then_their_transcript() -> None:
     model = Endless()
-
-    async def ask() -> list[Segment | Transcript]:
-        with Worker(model).transcription() as transcription:
-            transcription.start(b"endless")
-            items = transcription.items()
-            first = await anext(items)
-            model.ended.set()
-            return [first, *[item async for item in items]]
-
-    assert run(ask()) == [SPOKEN, SPOKEN, Transcript(2.0, [SPOKEN, SPOKEN], about=model.about)]
+    with Worker(model).transcription() as transcription:
+        transcription.start(b"endless")
+        assert await anext(transcription.items()) == SPOKEN
+        model.ended.set()
+        transcript = Transcript(2.0, [SPOKEN, SPOKEN], about=model.about)
+        assert await rest(transcription) == [SPOKEN, transcript]
 
 
-def test_recordings_take_turns_and_one_that_is_left_before_its_turn_is_never_heard() -> None:
+@in_a_loop
+async def test_recordings_take_turns_and_one_that_is_left_before_its_turn_is_never_heard() -> None:
     model = Endless()
-
-    async def ask() -> None:
-        worker = Worker(model)
-        with worker.transcription() as first, worker.transcription() as third:
-            first.start(b"endless")
-            items = first.items()
-            await anext(items)
-            with worker.transcription() as second:
-                second.start(b"left")
-            third.start(b"third")
-            await asyncio.sleep(0.2)
-            assert model.heard == [b"endless"]
-            model.ended.set()
-            assert [item async for item in items][-1].words
-            assert len([item async for item in third.items()]) == 3
-        worker.join()
-
-    run(ask())
+    worker = Worker(model)
+    with worker.transcription() as first, worker.transcription() as third:
+        first.start(b"endless")
+        await anext(first.items())
+        with worker.transcription() as second:
+            second.start(b"left")
+        third.start(b"third")
+        await asyncio.sleep(0.2)
+        assert model.heard == [b"endless"]
+        model.ended.set()
+        assert len(await rest(first)) == 2
+        assert len(await rest(third)) == 3
+    worker.join()
     assert model.heard == [b"endless", b"third"]
 
 
-def test_one_that_is_left_makes_way_for_the_next() -> None:
-    async def ask() -> list[Segment | Transcript]:
-        worker = Worker(Endless())
-        with worker.transcription() as left:
-            left.start(b"endless")
-            await anext(left.items())
-        with worker.transcription() as following:
-            following.start(b"following")
-            return [item async for item in following.items()]
-
-    assert len(run(ask())) == 3
+@in_a_loop
+async def test_one_that_is_left_makes_way_for_the_next() -> None:
+    worker = Worker(Endless())
+    with worker.transcription() as left:
+        left.start(b"endless")
+        await anext(left.items())
+    with worker.transcription() as following:
+        following.start(b"following")
+        assert len(await rest(following)) == 3
 
 
-def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
-    async def ask() -> None:
-        worker = Worker(Endless())
-        with worker.transcription() as one, worker.transcription() as other:
-            one.start(b"endless")
-            await anext(one.items())
-            worker.stop()
-            for transcription in (one, other):
-                with pytest.raises(GivenUpError):
-                    await anext(transcription.items())
-            await asyncio.to_thread(worker.join)
-
-    run(ask())
+@in_a_loop
+async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
+    worker = Worker(Endless())
+    with worker.transcription() as one, worker.transcription() as other:
+        one.start(b"endless")
+        await anext(one.items())
+        worker.stop()
+        for transcription in (one, other):
+            with pytest.raises(GivenUpError, match="stopped"):
+                await rest(transcription)
+        await asyncio.to_thread(worker.join)
 
 
-def test_what_the_model_raises_is_raised_after_what_it_heard() -> None:
-    async def ask() -> None:
-        with Worker(Endless()).transcription() as transcription:
-            transcription.start(b"broken")
-            items = transcription.items()
-            assert await anext(items) == SPOKEN
-            with pytest.raises(TranscriptionError, match="broken"):
-                await anext(items)
-
-    run(ask())
+@in_a_loop
+async def test_what_the_model_raises_is_raised_after_what_it_heard() -> None:
+    with Worker(Endless()).transcription() as transcription:
+        transcription.start(b"broken")
+        assert await anext(transcription.items()) == SPOKEN
+        with pytest.raises(TranscriptionError, match="broken"):
+            await rest(transcription)

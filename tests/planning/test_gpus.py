@@ -31,6 +31,33 @@ def test_the_preset_is_that_of_the_memory(gib: float | None, names: list[str]) -
     assert gib is None or f"{gib:.1f}" in reason
 
 
+SOLD_WITH = {
+    "v100-32": 32,
+    "t4": 16,
+    "l4": 24,
+    "a10": 24,
+    "a40": 48,
+    "l40s": 48,
+    "a100-40": 40,
+    "a100-80": 80,
+    "h100": 80,
+    "h200": 141,
+    "b200": 192,
+    "rtx3060-12": 12,
+    "rtx3060ti": 8,
+    "rtx3090": 24,
+    "rtx4070": 12,
+    "rtx4090": 24,
+    "rtx5090": 32,
+}
+
+
+def test_a_card_has_a_little_less_memory_than_it_is_sold_with() -> None:
+    shares = {name: CARDS[name].gib / size for name, size in SOLD_WITH.items()}
+    assert shares.keys() == CARDS.keys()
+    assert not {name: share for name, share in shares.items() if not 0.9 < share < 1}
+
+
 def test_a_card_is_named_or_has_a_size() -> None:
     assert card_of("RTX3090") == CARDS["rtx3090"]
     assert card_of("12.5 GB") == Card("12.5 GB", 12.5 * 0.97)

@@ -75,6 +75,12 @@ def test_a_technique_reduces_the_part_that_it_is_for(
     assert after / before == pytest.approx(share, rel=0.02)
 
 
+def test_what_never_learns_has_no_gradients() -> None:
+    plan = planned({"trainer": {"freeze_encoder_layers": 12}})
+    assert plan.memory["gradients"] == 4 * plan.learning
+    assert plan.learning / plan.parameters == pytest.approx(0.5, abs=0.1)
+
+
 def test_fsdp_divides_what_ddp_copies() -> None:
     ddp, fsdp = (
         planned({"trainer": {"data_parallelism": name}}, gpus=4).memory for name in ("ddp", "fsdp")

@@ -10,14 +10,9 @@ import pytest
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
 from danish_asr.planning.sweep import combinations, run_sweep
 from danish_asr.recipe.entry import Request
-from tests.running import CONFIG, arguments, same_weights, train
-
-ROOT = Path(__file__).parents[2]
-
+from tests.running import CONFIG, ROOT, arguments, same_weights
 
 DEMO = [ROOT / "configs" / "demo.yaml"]
-
-
 RATES = "optimizer.config.lr=1e-3,2e-3"
 
 
@@ -92,41 +87,31 @@ def test_a_sweep_that_is_stopped_starts_no_other_run(
     assert len([*(tmp_path / "out").glob("*.log")]) == 1
 
 
-def sweep(out: Path, dataset: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def sweep(out: Path, dataset: Path, *options: str) -> str:
     command = ["sweep", str(out), "-c", str(CONFIG), *arguments(out, dataset)[4:], *options]
-    return subprocess.run(
+    ended = subprocess.run(
         [sys.executable, "-m", "danish_asr", *command],
         env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
 
 
 @pytest.mark.slow
-def test_a_sweep_goes_on_after_a_failure_and_a_run_learns_as_if_it_were_alone(
+def test_a_sweep_goes_on_after_a_failure_and_its_runs_learn_as_if_alone_and_only_once(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    out = tmp_path / "out"
-    ended = sweep(out, dataset, "--over", "dataset.train_split=none,train")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    log = (out / "train_split_none.log").read_text(encoding="utf-8")
-    assert "dataset.train_split" in log
-    assert "train_split_none: failed with status 2" in ended.stdout
-    assert same_weights(out / "train_split_train", finished_run)
-    assert "train_split_train" in ended.stdout
-
-
-@pytest.mark.slow
-def test_a_sweep_does_not_train_a_finished_run_of_models_only_again(
-    tmp_path: Path, dataset: Path
-) -> None:
-    out, models = tmp_path / "out", "regime.save_model_only=true"
-    run = out / "seed_1"
-    assert train(run, dataset, models, "common.seed=1") == 0
+    out, run = tmp_path / "out", tmp_path / "out" / "train_split_train"
+    options = ("regime.save_model_only=true", "--over", "dataset.train_split=none,train")
+    printed = sweep(out, dataset, *options)
+    assert "train_split_none: failed with status 2" in printed
+    assert run.name in printed
+    assert "dataset.train_split" in (out / "train_split_none.log").read_text(encoding="utf-8")
+    assert same_weights(run, finished_run)
     # Training again would give the same weights in new files.
     before = {file: file.stat().st_ino for file in run.rglob("*.pt")}
-    ended = sweep(out, dataset, models, "--over", "common.seed=1")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    sweep(out, dataset, *options)
     assert {file: file.stat().st_ino for file in run.rglob("*.pt")} == before
-    assert str(run) in (out / "seed_1.log").read_text(encoding="utf-8")

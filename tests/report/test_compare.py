@@ -52,23 +52,15 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     assert shown == (GOLDEN / "comparison.txt").read_text(encoding="utf-8")
 
 
-def test_partial_runs_are_reported_and_splits_of_other_sizes_refused(tmp_path: Path) -> None:
-    a, b = (_write(tmp_path / name / "p.jsonl", four_rows()) for name in "ab")
-    write_evaluation(a, rows_in_split={"test": 5})
-    comparison, shown = _shown([str(a), str(b)])
-    assert shown.count(f"{a}: the predictions are partial: 4 of 5 rows") == 1
-    assert comparison.rows[str(a)].partial
-    write_evaluation(b, rows_in_split={"test": 4})
-    with pytest.raises(PredictionsError, match=r"splits: .* of 5 rows, .* of 4 rows"):
-        compare(a, b)
-
-
-def test_python_names_runs_as_the_command_does(tmp_path: Path) -> None:
-    a, b = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+def test_python_names_runs_as_the_command_does_and_both_know_their_evaluations(
+    tmp_path: Path,
+) -> None:
     better = [replace(row, hypothesis=row.reference) for row in four_rows()]
-    _write(a, four_rows())
-    _write(b, better)
+    a, b = _write(tmp_path / "a" / "p.jsonl", four_rows()), _write(tmp_path / "b.jsonl", better)
+    write_evaluation(a, rows_in_split={"test": 5}, where="age > 9")
     by_command, shown = _shown([str(a), f"new={b}"], by=[])
+    assert shown.count(f"{a}: the predictions are partial: 4 of 5 rows") == 1
+    assert "4 rows paired by id of 5 in the split test, where age > 9" in shown
     assert not re.search("^p-values|^±:", shown, re.MULTILINE)  # of one difference, of one seed
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
@@ -88,20 +80,14 @@ def test_a_run_has_the_name_that_it_is_given_or_a_letter(tmp_path: Path) -> None
 
 def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -> None:
     rows = list(random_rows(300))
-    others = {
-        "better": [replace(row, hypothesis=row.reference) for row in rows],
-        "worse": [replace(row, hypothesis=f"brus {row.hypothesis}") for row in rows],
-        "alike": [
-            replace(row, hypothesis=f"brus {row.hypothesis}") if n < 20 else row
-            for n, row in enumerate(rows)
-        ],
-        "same": rows,
-    }
-    # In "alike" as many speakers have one error fewer.
-    others["alike"][30:50] = others["better"][30:50]
+    right = [replace(row, hypothesis=row.reference) for row in rows]
+    wrong = [replace(row, hypothesis=f"brus {row.hypothesis}") for row in rows]
+    # In "alike" twenty speakers have one error more, and as many have none.
+    alike = [*wrong[:20], *rows[20:30], *right[30:50], *rows[50:]]
+    others = {"better": right, "worse": wrong, "alike": alike, "same": rows}
     files = [f"{name}={_write(tmp_path / name, own)}" for name, own in others.items()]
-    base = _write(tmp_path / "base", rows)
-    _, shown = _shown([str(base), *files], by=[])
+    base = str(_write(tmp_path / "base", rows))
+    _, shown = _shown([base, *files], by=[])
     said = re.findall(r"^\w+: .* A\b.*", shown, re.MULTILINE)
     assert [line.split(" (p")[0] for line in said] == [
         "better: better than A",
@@ -109,6 +95,7 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
         "alike: no significant difference from A",
         "same: the difference from A is not resolvable: every speaker has the same value",
     ]
+    assert "p-values" in _shown([base, *files[:2]], by=[])[1]
 
 
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
@@ -116,29 +103,27 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     better = [
         replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
     ]
-    a, b, c = (
-        _write(tmp_path / f"{name}.jsonl", rows if name == "a" else better) for name in "abc"
-    )
+    seeds = {"a": rows, "b": better, "c": better[:-100] + rows[-100:]}
+    a, b, c = (_write(tmp_path / f"{name}.jsonl", own) for name, own in seeds.items())
     hostile = "@<b>|&_"
     runs = [str(a), f"{hostile}={b},{c}"]
     outputs = [tmp_path / f"out.{end}" for end in ("json", "csv", "tex", "svg", "pdf")]
-    _, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
+    comparison, shown = _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert f"{hostile}: better than A (p " in shown
-    assert "±0.00" in shown
+    assert f" ±{100 * comparison.table['wer_deviation'][1]:.2f} " in shown
+    assert comparison.table["wer_deviation"][1] > 0.02
     assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
     before = [path.read_bytes() for path in outputs]
-    document = json.loads(before[0])
-    assert document["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
+    _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
+    assert [path.read_bytes() for path in outputs] == before
+    assert json.loads(before[0])["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
     lines = list(csv.DictReader(before[1].decode().splitlines()))
     assert [line["run"] for line in lines[:2]] == ["A", hostile]
     assert lines[1]["files"] == f"{b}, {c}"
-    latex = before[2].decode()
-    assert r"\toprule" in latex
-    assert r"@<b>|\&\_" in latex
-    for text in (latex.replace(r"\_", "_"), before[3].decode()):
+    latex, svg, pdf = before[2].decode(), before[3].decode(), before[4]
+    assert all(text in latex for text in (r"\toprule", r"@<b>|\&\_"))
+    for text in (latex.replace(r"\_", "_"), svg):
         assert "dialect: Fynsk" in text
         assert "gender and age group: unknown · " in text
         assert "dialect: all" not in text
-    assert before[4].startswith(b"%PDF")
-    _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
-    assert [path.read_bytes() for path in outputs] == before
+    assert pdf.startswith(b"%PDF")

@@ -2,6 +2,7 @@
 
 import io
 import re
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,64 @@ import numpy as np
 import pytest
 import soundfile
 
+from danish_asr.base.audio import decode
+from danish_asr.base.errors import DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.verify import leaks_of
 from danish_asr.report import dataset as numbers
-from danish_asr.report.dataset import measure, read_rows
+from danish_asr.report.components import audio_url
+from danish_asr.report.dataset import Clips, measure, read_rows
 from danish_asr.report.dataset_page import compared
 from tests.hostile import HOSTILE, _row
-from tests.shards import flac, write_shard
+from tests.shards import write_shard
+
+
+def test_a_row_is_found_by_corpus_and_id_and_by_the_id_alone_if_one_corpus_has_it(
+    tmp_path: Path,
+) -> None:
+    for corpus, names in (("a", ("å", "x")), ("b", ("x",))):
+        rows = [_row(0, "test", id=name) for name in names]
+        write_shard(tmp_path, rows, corpus=corpus, split="test")
+    write_shard(tmp_path, [_row(0, "train", id="t")])
+    rows_of_all = read_rows(tmp_path)
+    asked = [("a", "a\u030a"), (None, "å"), ("b", "x"), ("a", "x"), (None, "x"), ("b", "å")]
+    assert [rows_of_all.find(*one) for one in asked] == [1, 1, 3, 2, None, None]
+    assert [rows_of_all.entry(row)["id"] for row in range(4)] == ["t", "å", "x", "x"]
+    assert read_rows(tmp_path, ["test"]).find("a", "å") == 0
+    with pytest.raises(DatasetError, match="no rows of dev"):
+        read_rows(tmp_path, ["dev"])
+
+
+def test_a_clip_is_on_the_page_once_if_it_can_be_heard_until_the_page_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [_row(number, "train") for number in range(5)]
+    rows[1]["audio_bytes"] = b"no audio"
+    write_shard(tmp_path, rows)
+    rows_of_all = read_rows(tmp_path)
+    clips = Clips(rows_of_all)
+    first, again, broken = clips.entry(0, "41"), clips.entry(0), clips.entry(1)
+    assert first["url"] == audio_url(rows[0]["audio_bytes"])
+    assert (first["value"], first["note"], first["above"]) == ("41", "", False)
+    assert (again["url"], again["above"]) == ("", True)
+    assert (broken["url"], broken["above"], broken["note"]) == ("", False, "undecodable audio")
+    room = sum(len(rows[number]["audio_bytes"]) for number in (0, 2))
+    monkeypatch.setattr(numbers, "MAX_PAGE_BYTES", room)
+    assert [bool(clips.entry(row)["url"]) for row in (2, 3)] == [True, False]
+    assert (clips.embedded, len(clips.left_out)) == (2, 2)
+    monkeypatch.setattr(numbers, "MAX_CLIP_SECONDS", 0.25)
+    long = Clips(rows_of_all).entry(4)
+    assert long["note"] == "its first 0.25 s"
+    assert len(decode(b64decode(long["url"].partition(",")[2]))[0]) == 4_000
+    assert Clips(rows_of_all, audio=False).entry(0)["url"] == ""
+
+
+def test_rejected_and_suspect_rows_are_counted_the_most_frequent_first(dataset: Path) -> None:
+    assert numbers.reasons(dataset / "ledger.parquet") == [(HOSTILE, "unknown", 3)]
+    found = numbers.suspects(dataset / "suspects.parquet", read_rows(dataset))
+    assert found == {"seconds of silence": [(10, "4.57")] * 6}
+    with pytest.raises(DatasetError, match="ledger"):
+        numbers.suspects(dataset / "ledger.parquet", read_rows(dataset))
 
 
 def test_groups_count_hours_rows_and_named_speakers(dataset: Path) -> None:
@@ -55,22 +107,6 @@ def test_speakers_of_one_id_in_two_corpora_are_two_people(tmp_path: Path) -> Non
     (line,) = numbers.lines(rows_of_all.table, "dialect")
     assert (line.speakers, line.test_speakers) == (2, 1)
     assert "speakers" not in [leak.what for leak in leaks_of(compared(tmp_path, rows_of_all))]
-
-
-def test_leaks_are_speakers_sentences_and_audio_that_splits_share(dataset: Path) -> None:
-    speakers, sentences, audio = leaks_of(compared(dataset, read_rows(dataset)))
-    assert (speakers.one, speakers.other, speakers.examples) == ("train", "test", ["s1"])
-    assert (sentences.rows, sentences.share, sentences.examples) == (1, 1 / 8, ["hej med dig"])
-    assert (audio.shared, audio.rows) == (1, 1)
-
-
-def test_identical_audio_is_found_without_a_common_speaker_or_text(tmp_path: Path) -> None:
-    audio = flac(8_000, 7)
-    for number, split in enumerate(("train", "test")):
-        row = _row(number, split, text=f"tekst {split}", speaker_id=split, audio_bytes=audio)
-        write_shard(tmp_path, [row], split=split)
-    (leak,) = leaks_of(compared(tmp_path, read_rows(tmp_path)))
-    assert (leak.what, leak.rows) == ("audio", 1)
 
 
 def test_words_and_characters_are_counted(dataset: Path) -> None:

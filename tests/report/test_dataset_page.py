@@ -4,19 +4,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
-from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import sha256_of
-from danish_asr.cli.app import app
 from danish_asr.corpus.verify import leaks_of
 from danish_asr.report.dataset import read_rows
 from danish_asr.report.dataset_page import compared, write_dataset_page
-from tests.browser import WIDTH, in_browser, needs_browser
+from tests.browser import faults_of, in_browser, needs_browser
 from tests.builders import build_dataset
 from tests.foreign_code import NAME, ForeignCode
 from tests.hostile import HOSTILE, _row
@@ -42,45 +38,28 @@ def _page(root: Path, out: Path, **options: Any) -> str:
     return out.read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def page(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("page")
-    _page(dataset, folder / "page.html")
-    return folder / "page.html"
-
-
-def test_the_page_is_one_file_without_external_links_and_the_same_for_a_seed(
-    dataset: Path, page: Path, tmp_path: Path
-) -> None:
-    text = page.read_text(encoding="utf-8")
-    links = re.findall(r'(?:href|src)="([^"]*)"', text)
-    assert all(link.startswith(("#", "data:")) for link in links)
-    assert "default-src 'none'" in text
-    assert "manifest.json is missing" in text
-    assert _page(dataset, tmp_path / "a.html") == _page(dataset, tmp_path / "b.html")
+FOUND = """
+const cells = (row) => [...row.cells].map((cell) => cell.textContent);
+const rows = (id) =>
+  [...document.querySelectorAll(`table[aria-labelledby^="${id}"] tbody tr`)].map(cells);
+return {
+  charts: document.querySelectorAll("svg[role=img] > title + desc").length,
+  players: document.querySelectorAll("audio").length,
+  ledger: rows("ledger"), suspects: rows("suspects"), leaks: rows("shared-by-splits"),
+  dialects: rows("dialect").map((row) => row[0]),
+};
+"""
 
 
 @needs_browser
-def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -> None:
-    found = in_browser(
-        page,
-        """
-        const all = (selector) => [...document.querySelectorAll(selector)];
-        const rows = (id) => all(`table[aria-labelledby^="${id}"] tbody tr`)
-          .map((row) => [...row.cells].map((cell) => cell.textContent));
-        return {
-          foreign: all("img").length + all("script").length - 1,
-          nameless: all("table").filter(
-            (table) => !document.getElementById(table.getAttribute("aria-labelledby"))).length,
-          ids: all("[id]").length - new Set(all("[id]").map((node) => node.id)).size,
-          charts: all("svg[role=img] > title + desc").length,
-          players: all("audio[aria-label]").length,
-          ledger: rows("ledger"), suspects: rows("suspects"), leaks: rows("shared-by-splits"),
-          dialects: rows("dialect").map((row) => row[0]), title: document.title,
-        };
-        """,
-    )
-    assert found["foreign"] == found["nameless"] == found["ids"] == 0
+def test_the_page_is_whole_on_a_phone_the_same_each_time_and_shows_hostile_texts_as_text(
+    dataset: Path, tmp_path: Path
+) -> None:
+    text = _page(dataset, page := tmp_path / "page.html")
+    assert _page(dataset, tmp_path / "again.html") == text
+    assert "manifest.json is missing" in text
+    assert faults_of(page) == []
+    found = in_browser(page, FOUND)
     assert found["charts"] == 6
     assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
@@ -90,21 +69,73 @@ def test_hostile_texts_are_shown_as_text_and_everything_has_a_name(page: Path) -
         ["sentences", "train, test", "1", "1", "12.5", "hej med dig"],
         ["audio", "train, test", "1", "1", "12.5", "a-test-0"],
     ]
-    assert found["title"].startswith("Speech dataset: dataset")  # a folder of pytest
     assert found["dialects"][0].startswith(HOSTILE)
-    assert in_browser(page, WIDTH, width=380) <= 380
 
 
-@pytest.mark.parametrize("audio", [b"no audio", None])
-def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(
-    tmp_path: Path, audio: bytes | None
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the template of the page was given."""
+    values: dict[str, Any] = {}
+
+    def render(_: str, **given: Any) -> str:
+        values.update(given)
+        return ""
+
+    monkeypatch.setattr("danish_asr.report.dataset_page.render_template", render)
+    return values
+
+
+def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_lacks(
+    tmp_path: Path, shown: dict[str, Any]
+) -> None:
+    nobody = dict.fromkeys(("speaker_id", "dialect", "age_group", "gender"))
+    rows = [
+        _row(n, "train", text="å" * (10 + 3 * n % 8), audio_size=8_000 + 800 * (n % 5), **nobody)
+        for n in range(8)
+    ]
+    rows[3]["audio_bytes"] = b"no audio"
+    write_shard(tmp_path / "ds", rows)
+    _page(tmp_path / "ds", tmp_path / "page.html")
+    lengths = [row["audio_size"] / 16_000 for row in rows]
+    speeds = [len(row["text"]) / own for row, own in zip(rows, lengths, strict=True)]
+    for title, values, sign, form in (
+        ("Longest", lengths, -1, "{:.1f} s"),
+        ("Shortest", lengths, 1, "{:.2f} s"),
+        ("Fastest", speeds, -1, "{:.1f} characters per second"),
+        ("Slowest", speeds, 1, "{:.1f} characters per second"),
+    ):
+        ranks = sorted((sign * value, row) for row, value in enumerate(values))
+        found = [(entry["row"], entry["value"]) for entry in shown["extremes"][title]]
+        assert found == [(row, form.format(values[row])) for _, row in ranks[:5]], title
+    quiet = [entry["row"] for entry in shown["extremes"]["Quietest"]]
+    assert (len(quiet), 3 in quiet, shown["measured"]) == (5, False, 7)
+    about = ["speaker_id, dialect", "no test split", "manifest.json", "1 of the sampled rows"]
+    assert [part in line for part, line in zip(about, shown["warnings"], strict=True)] == [True] * 4
+
+
+def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
+    dataset: Path, tmp_path: Path, shown: dict[str, Any]
+) -> None:
+    _page(dataset, tmp_path / "page.html", sample=4)
+    assert {reason: len(rows) for reason, rows in shown["to_check"].items()} == {
+        "seconds of silence": 5
+    }
+    counts = {dialect: len(rows) for dialect, rows in shown["samples"].items()}
+    assert counts == {"Fynsk": 3, HOSTILE: 1, "unknown": 1, "Østjysk": 1}
+    assert (shown["measured"], shown["unit"], shown["ledger"]) == (
+        4,
+        ("minutes", 60),
+        [(HOSTILE, "unknown", 3)],
+    )
+    assert len(shown["warnings"]) == 1
+
+
+def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(
+    tmp_path: Path,
 ) -> None:
     rows = [_row(number, "train") for number in range(3)]
-    rows[1]["audio_bytes"] = audio or b""
-    shard = write_shard(tmp_path, rows)
-    if audio is None:
-        rows[1]["audio_bytes"] = None
-        pq.write_table(pa.Table.from_pylist(rows), shard)
+    rows[1]["audio_bytes"] = b"no audio"
+    write_shard(tmp_path, rows)
     # As long as the others, so that the audio of both splits is compared.
     write_shard(tmp_path, [_row(3, "test")], split="test")
     console = Console(record=True, width=300, file=io.StringIO())
@@ -115,33 +146,17 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted(
     (line,) = [line for line in console.export_text().splitlines() if "out of the page" in line]
     assert line.split()[:2] == ["warning:", "1"]
     assert line.removeprefix("warning: ") in page
+    page = _page(tmp_path, tmp_path / "page.html", audio=False)
+    assert "a-train-0" in page
+    assert "data:audio" not in page
+    assert "--no-audio" not in page
 
 
-def test_the_page_holds_no_clips_with_no_audio_which_needs_a_page(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", train=2, dev=1, test=1, conversation=False)
-    page = tmp_path / "page.html"
-    arguments = ["verify", str(tmp_path / "ds"), "--no-audio", "--workers", "1"]
-    CliRunner().invoke(app, [*arguments, "--page", str(page)])
-    text = page.read_text(encoding="utf-8")
-    assert "rec_test_0" in text
-    assert "data:audio" not in text
-    assert "--no-audio" not in text
-    without_page = CliRunner().invoke(app, arguments)
-    assert without_page.exit_code == 2
-    assert "--page" in without_page.output
-
-
-@needs_browser
-def test_no_table_is_cut_at_1280_pixels_and_the_title_is_the_name(tmp_path: Path) -> None:
-    build_dataset(tmp_path / "ds", name="radio")
-    text = _page(tmp_path / "ds", tmp_path / "page.html")
-    assert sha256_of(tmp_path / "ds" / "manifest.json") in text
-    script = """
-        return [document.title, ...[...document.querySelectorAll(".scroll")]
-          .filter((node) => node.scrollWidth > node.clientWidth)
-          .map((node) => node.getAttribute("aria-labelledby"))];
-        """
-    assert in_browser(tmp_path / "page.html", script, width=1280) == ["Speech dataset: radio"]
+def test_the_page_has_the_name_and_the_manifest_of_the_dataset(tmp_path: Path) -> None:
+    build_dataset(root := tmp_path / "ds", name="radio", train=2, dev=1, test=1)
+    text = _page(root, tmp_path / "page.html", sample=2)
+    assert sha256_of(root / "manifest.json") in text
+    assert "<title>Speech dataset: radio" in text
 
 
 @pytest.mark.parametrize("name", ["suspects.parquet", "version=0/page.html"])

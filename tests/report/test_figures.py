@@ -1,10 +1,15 @@
-"""The figure of groups, for papers."""
+"""Figures of groups and of differences, for papers."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from danish_asr import plot_groups
 from danish_asr.base.errors import ConfigError
+from danish_asr.report.figures import forest_plot, save_forest_plot
+from danish_asr.scoring.compare import compare_runs
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import DIALECTS, prediction, random_rows
 
@@ -29,6 +34,36 @@ def test_each_group_has_a_dot_at_its_rate_an_interval_if_any_and_all_rows_a_line
     assert bars == [pytest.approx([100 * bound for bound in interval]) for interval in intervals]
     (overall,) = [line for line in axes.lines if line.get_linestyle() == "--"]
     assert [*np.ravel(overall.get_xdata())] == pytest.approx([100 * scores.overall.wer.value] * 2)
+    assert axes.get_xlabel() == "WER %"
+    assert axes.get_title() == "By dialect (speakers)"
+    assert axes.get_xlim()[0] == 0
+
+
+@pytest.mark.parametrize("others", ["B", "BC"])
+def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_bytes_each_time(
+    tmp_path: Path, others: str
+) -> None:
+    rows = list(random_rows(300))
+    better = [replace(row, hypothesis=row.reference) for row in rows]
+    runs = {"A": {"a": rows}} | {name: {name: better} for name in others}
+    comparison = compare_runs(runs, by=["dialect"])
+    table = comparison.table[comparison.table["run"] != "A"][::-1]
+    figure = forest_plot(comparison)
+    (axes,) = figure.axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    runs_named = ": B − A" if others == "BC" else ""
+    assert f"all (60 speakers){runs_named}" in labels
+    assert f"dialect: Fynsk (12 speakers){runs_named}" in labels
+    dots = [np.ravel(line.get_xdata())[0] for line in axes.lines if line.get_marker() == "o"]
+    assert dots == pytest.approx([*100 * table["wer_difference"]])
+    assert axes.get_ylim() == pytest.approx((-0.6, len(table) - 0.4))
+    assert figure.get_size_inches()[1] == pytest.approx(1 + 0.3 * len(table))
+    assert axes.get_xlabel().startswith("difference of WER")
+    for end in ("svg", "pdf"):
+        files = [tmp_path / f"{number}.{end}" for number in range(2)]
+        for file in files:
+            save_forest_plot(comparison, file)
+        assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_a_figure_of_groups_that_were_not_scored_is_refused_with_those_that_were() -> None:

@@ -24,6 +24,9 @@ def test_a_run_with_a_patience_is_finished_only_after_so_many_validations(tmp_pa
         folder = make_run(tmp_path / str(patience), {"regime": regime}, [90, 80, 85, 86])
         states.append(Run(folder).state)
     assert states == [COMPLETE, STOPPED]
+    for step in (2, 3):  # from the last of which it can continue
+        (tmp_path / "3" / "checkpoints" / f"step_{step}" / "trainer").mkdir(parents=True)
+    assert [Run(tmp_path / name).reached for name in "23"] == [4, 3]
 
 
 @pytest.fixture
@@ -65,15 +68,6 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
 
 
-def test_a_narrow_terminal_keeps_state_and_scores_and_names_the_columns_left_out(
-    sweep: Path,
-) -> None:
-    output = io.StringIO()
-    report_runs(sweep, console=Console(file=output, force_terminal=True, width=52))
-    assert all(text in output.getvalue() for text in ("test WER %", "49.00", "50.00"))
-    assert ": hours, audio h/h, lr left out" in output.getvalue()
-
-
 def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {}, [90, 80])
     make_run(tmp_path / ".old" / "hidden", {}, [90])
@@ -82,26 +76,6 @@ def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_p
     (itself,) = find_runs(run)
     assert found.name == itself.name == "run"
     assert itself.step == 4, "the reports have more steps than the validations"
-
-
-def test_a_run_with_edited_predictions_is_listed_and_hides_no_other(sweep: Path) -> None:
-    predictions = sweep / "a" / "eval" / "best" / "test" / "predictions.jsonl"
-    predictions.write_text(predictions.read_text().replace("ja", "nej", 1))
-    output = io.StringIO()
-    report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
-    with (sweep / "runs.csv").open() as file:
-        rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
-    assert rates["a"] == ""
-    assert {*rates} == {*"abcde"}
-    assert "a/eval/best/test/evaluation.json" in output.getvalue()
-
-
-@pytest.mark.parametrize("name", ["test@fleurs", "contest"])
-def test_only_the_runs_own_test_split_is_its_test_score(tmp_path: Path, name: str) -> None:
-    """Another dataset's test split, and a split whose name contains "test", were shown."""
-    run = make_run(tmp_path / "run", {}, [90, 80, 50, 49])
-    _evaluation(run, name, "ja")
-    assert Run(run).test is None
 
 
 def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> None:
@@ -117,43 +91,38 @@ def test_runs_are_scored_under_their_own_profile_and_say_so(tmp_path: Path) -> N
     assert "<td>50.00</td>" in page
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "metrics/valid.jsonl", "cards/a.yaml"])
-def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path, name: str) -> None:
-    before = (sweep / "a" / name).read_bytes()
-    with pytest.raises(ConfigError, match=f"a/{name} (.|\n)*--csv"):
-        report_runs(sweep, csv=sweep / "a" / name, console=Console(file=io.StringIO()))
-    assert (sweep / "a" / name).read_bytes() == before
+def test_the_list_of_runs_replaces_no_file_of_a_run(sweep: Path) -> None:
+    file = sweep / "a" / "cards" / "a.yaml"
+    before = file.read_bytes()
+    with pytest.raises(ConfigError, match=r"a/cards/a\.yaml (.|\n)*--csv"):
+        report_runs(sweep, csv=file, console=Console(file=io.StringIO()))
+    assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(("decoder", "taken"), [("beam", "test/beam"), ("greedy", "test")])
-def test_the_test_score_of_a_run_is_by_its_own_decoder_and_the_list_says_which(
-    tmp_path: Path, decoder: str, taken: str
+@pytest.mark.parametrize(
+    ("decoder", "places", "named"),
+    [
+        ("greedy", ["best/test"], False),
+        ("beam", ["best/test/beam"], False),
+        ("beam", ["best/test"], True),
+        ("greedy", ["last/test"], True),
+        ("greedy", ["best/test", "best/test/beam"], True),
+        ("beam", ["best/test/beam", "best/test"], True),
+    ],
+)
+def test_the_evaluation_of_a_test_score_is_named_unless_it_is_the_only_one_and_as_expected(
+    tmp_path: Path, decoder: str, places: list[str], named: bool
 ) -> None:
     run = make_run(tmp_path / "run", {"decoder": {"name": decoder, "config": {}}}, [9, 8, 7, 6])
     evaluated(run, "best/dev")
-    evaluated(run, "best/test")
-    evaluated(run, "best/test/beam", decoder={"name": "beam", "config": {}})
+    beam = {"decoder": {"name": "beam", "config": {}}}
+    taken, *_ = [str(evaluated(run, place, **beam if "beam" in place else {})) for place in places]
     output, table = io.StringIO(), tmp_path / "runs.csv"
     report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
-    file = str(run / "eval" / "best" / taken / "predictions.jsonl")
-    (line,) = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
-    assert f": {file} (" in line
+    said = [line for line in output.getvalue().splitlines() if f"evaluation of {run}: " in line]
+    assert [f": {taken} (" in line for line in said] == [True] * named
     (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
-    assert row["test_evaluation"] == file
-
-
-def test_a_run_that_was_evaluated_on_other_rows_only_has_no_test_score_and_says_so(
-    tmp_path: Path,
-) -> None:
-    run = make_run(tmp_path / "run", {}, [9, 8, 7, 6])
-    evaluated(run, "best/dev")
-    evaluated(run, "none/test")  # another model
-    output, table = io.StringIO(), tmp_path / "runs.csv"
-    report_runs(tmp_path, csv=table, console=Console(file=output, width=500))
-    (row,) = csv.DictReader(table.read_text("utf-8").splitlines())
-    assert row["test_wer"] == ""
-    assert f"run: test score not computed: {run}" in output.getvalue()
-    assert "best/dev/predictions.jsonl (dev, " in output.getvalue()
+    assert row["test_evaluation"] == taken
 
 
 def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Path) -> None:

@@ -58,28 +58,19 @@ def test_columns_fit_a_terminal_beside_those_that_are_always_shown(
 
 
 @pytest.mark.parametrize(("cell", "noted"), [("not resolvable", True), ("1.00 to 2.00", False)])
-def test_a_table_without_a_terminal_is_not_cut_and_explains_an_interval_that_lacks(
+def test_a_table_without_a_terminal_is_not_cut_has_numbers_at_the_right_and_explains_itself(
     cell: str, noted: bool
 ) -> None:
     output = io.StringIO()
-    lines = {"": [["all", "1"]], "dialect": [["[x] " + "long " * 30, cell]]}
-    print_table(light_table(["group", "WER"]), lines, Console(file=output, width=20))
-    text = output.getvalue()
-    assert f"[x] {'long ' * 30}" in text
-    assert [line.split() for line in text.splitlines() if line.startswith("by")] == [
-        ["by", "dialect"]
-    ]
-    assert (INTERVAL_NOTE in text) is noted
-
-
-def test_a_long_name_is_folded_in_a_terminal_and_its_numbers_are_whole() -> None:
-    output = io.StringIO()
-    console = Console(file=output, width=30, force_terminal=True)
-    print_table(light_table(["group", "WER"]), {"": [["a" * 40, "12,345.67"]]}, console)
-    assert "12,345.67" in output.getvalue()
-    assert output.getvalue().count("a") == 40
-    scores = score_predictions(four_rows(), by=["dialect"], rows_in_split=9)
-    assert "4 rows scored of 9" in summary(scores)
+    lines = {"": [["all", "1", "a"]], "dialect": [["[x] " + "long " * 30, cell, "base"]]}
+    print_table(light_table(["group", "WER", "run"]), lines, Console(file=output, width=20))
+    head, _, all_rows, *_ = output.getvalue().splitlines()
+    assert f"[x] {'long ' * 30}" in output.getvalue()
+    places = [all_rows.index("all"), all_rows.index("1"), all_rows.rindex("a")]
+    assert places == [0, head.index("WER") + 2, head.index("run")]
+    titles = [line.split() for line in output.getvalue().splitlines() if line.startswith("by")]
+    assert titles == [["by", "dialect"]]
+    assert (INTERVAL_NOTE in output.getvalue()) is noted
 
 
 def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
@@ -88,6 +79,8 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
     assert in_grouping("", "all") == "all"
     assert sentence("by dialect of Fyn") == "By dialect of Fyn"
     assert (short("abc", 3), short("abcd", 3), short(None)) == ("abc", "abc…", "")
+    scores = score_predictions(four_rows(), by=["dialect"], rows_in_split=9)
+    assert "4 rows scored of 9" in summary(scores)
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,10 @@ def test_texts_that_need_more_frames_come_first_then_the_largest_gaps() -> None:
     [
         ([row(str(n), TEXT, "e", 4.0, 0.1) for n in range(20)], "run: the model is too weak"),
         ([prediction("a", TEXT, TEXT)], "'a' has no confidence: .*evaluate a model"),
+        (
+            [*usual(), prediction("a", TEXT, TEXT, extra={"confidence": "high"})],
+            "'a' has no confidence",
+        ),
     ],
 )
 def test_a_weak_model_and_predictions_without_measures_are_refused(

@@ -16,7 +16,6 @@ from danish_asr.scoring.errors import (
 )
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
-from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction, random_rows
 
 WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
@@ -45,15 +44,6 @@ def test_frequent_errors_are_counted_by_kind() -> None:
         *(Confusion("d", "t", 3), Confusion("", "s", 1), Confusion("s", "", 1))
     ]
     assert (analysis.rows, analysis.rows_with_errors, analysis.word_errors) == (4, 4, 7)
-
-
-@pytest.mark.parametrize("profile", ["raw", "coral", "rye"])
-def test_the_errors_are_those_of_the_scores(profile: str) -> None:
-    settings = Settings(profile=profile, row_filter="coral")
-    scores = score_predictions(random_rows(400), by=[], settings=settings)
-    analysis = analyse_errors(scores.table)
-    assert analysis.word_errors == scores.overall.words.errors
-    assert analysis.rows == scores.overall.rows
 
 
 def test_the_worst_utterances_are_those_with_most_errors_and_then_by_wer() -> None:

@@ -1,8 +1,11 @@
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from danish_asr.scoring.gap import Gap, estimate_gap
+from danish_asr.scoring.gap import Gap, _interval, estimate_gap
+from danish_asr.scoring.intervals import logs_and_errors, of_speakers
 from tests.score_groups import dialects, group
 
 
@@ -12,66 +15,116 @@ def gap_of(groups: dict[str, pd.DataFrame]) -> Gap:
     assert gap
     assert gap.resolved == (gap.interval.low > 0)
     assert gap.interval.low <= gap.difference <= gap.interval.high
+    assert gap.to_dict()["interval"] == {"low": gap.interval.low, "high": gap.interval.high}
     return gap
+
+
+@pytest.fixture
+def largest(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Set the largest statistics of the permutations."""
+
+    def use(*values: float, times: tuple[int, ...] = (1999,)) -> None:
+        ascending = np.repeat(values, times)
+        monkeypatch.setattr("danish_asr.scoring.gap._largest_of_permuted", lambda *_: ascending)
+
+    return use
 
 
 def test_a_gap_is_found_where_groups_differ_and_not_where_they_are_equal() -> None:
     different = gap_of(dialects([12] * 4, [0.1, 0.1, 0.1, 0.4], seed=0))
     assert different.resolved
     assert different.p == 1 / 2000  # no permutation is as extreme as what was observed
-    assert not gap_of(dialects([12] * 4, [0.17] * 4, seed=0)).resolved
+    equal = gap_of(dialects([12] * 4, [0.17] * 4, seed=0))
+    assert equal.p == 0.291  # the same each time
 
 
-def test_the_memory_that_permutations_may_take_changes_no_gap(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(("numbers", "draws"), [(16 * 700, [700, 700, 599]), (1, [1] * 1999)])
+def test_permutations_take_no_more_memory_than_they_may_and_change_no_gap(
+    monkeypatch: pytest.MonkeyPatch, numbers: int, draws: list[int]
 ) -> None:
     groups = dialects([9, 3, 4], [0.1, 0.2, 0.3], 0)
-    whole = gap_of(groups)
-    monkeypatch.setattr("danish_asr.scoring.gap._NUMBERS", 16 * 700)
+    whole, taken = gap_of(groups), list[int]()
+
+    def counted(values: Any, starts: Any) -> Any:
+        taken.append(values.shape[1])
+        return logs_and_errors(values, starts)
+
+    monkeypatch.setattr("danish_asr.scoring.gap._NUMBERS", numbers)
+    monkeypatch.setattr("danish_asr.scoring.gap.logs_and_errors", counted)
     assert gap_of(groups) == whole
+    assert taken == [1, *draws]
 
 
-@pytest.mark.parametrize(("as_extreme", "worst"), [(None, "1"), (99, "1"), (98, "2")])
+@pytest.mark.parametrize(
+    ("as_extreme", "statistic", "worst"),
+    [
+        (99, 3.0, "1"),  # than the extreme groups, whose p is 0.05
+        (98, 3.0, "2"),
+        (99, 1e3, "2"),  # than any pair: no p is below 0.05
+    ],
+)
 def test_where_the_extreme_group_is_small_the_pair_that_differs_is_named(
-    monkeypatch: pytest.MonkeyPatch, as_extreme: int | None, worst: str
+    largest: Any, as_extreme: int, statistic: float, worst: str
 ) -> None:
-    if as_extreme is not None:  # than the extreme groups; at 99 their p is 0.05
-        largest = np.repeat([0.0, 3.0], [1999 - as_extreme, as_extreme])
-        monkeypatch.setattr("danish_asr.scoring.gap._largest_of_permuted", lambda *_: largest)
-    gap = gap_of(dialects([60, 60, 3], [0.12, 0.17, 0.19], seed=4))
-    assert (gap.worst, gap.best) == (worst, "0")
+    groups = dialects([60, 60, 3], [0.12, 0.17, 0.19], seed=4)
+    assert (gap_of(groups).worst, gap_of(groups).best) == ("1", "0")
+    largest(0.0, statistic, times=(1999 - as_extreme, as_extreme))
+    assert (gap_of(groups).worst, gap_of(groups).best) == (worst, "0")
 
 
 @pytest.mark.parametrize("extreme", [98, 99])
 def test_the_interval_and_the_p_value_say_the_same_at_five_per_cent(
-    monkeypatch: pytest.MonkeyPatch, extreme: int
+    largest: Any, extreme: int
 ) -> None:
-    largest = np.repeat([0.0, 1e3], [1999 - extreme, extreme])
-    monkeypatch.setattr("danish_asr.scoring.gap._largest_of_permuted", lambda *_: largest)
+    largest(0.0, 1e3, times=(1999 - extreme, extreme))
     assert gap_of(dialects([12] * 2, [0.1, 0.3], 0)).p == (extreme + 1) / 2000
 
 
-@pytest.mark.parametrize("critical", [2.0, 4.0, 40.0])
-def test_the_interval_of_a_gap_is_that_of_two_rates_with_the_pooled_error(
-    monkeypatch: pytest.MonkeyPatch, critical: float
-) -> None:
-    monkeypatch.setattr(
-        "danish_asr.scoring.gap._largest_of_permuted", lambda *_: np.full(1999, critical)
-    )
+def test_the_interval_of_a_gap_is_that_of_two_rates_with_the_pooled_error(largest: Any) -> None:
     best, worst = np.array([10, 20, 30] * 3), np.array([40, 60, 80] * 4)
     groups = {
         name: group([200] * len(own), own, [f"{name}{n}" for n in range(len(own))])
         for name, own in (("best", best), ("worst", worst))
     }
-    gap = gap_of(groups)
     squares = sum(((own / own.mean() - 1) ** 2).sum() for own in (best, worst))
-    errors = np.sqrt(squares / 19 / np.array([9, 12]))  # relative; 21 speakers, 2 groups
-    assert gap.difference == pytest.approx(0.2)
-    reach = critical * np.hypot(0.1 * errors[0], 0.3 * errors[1])
-    assert gap.interval.high == pytest.approx(0.2 + reach)
-    ratio = 3 * np.exp(-critical * np.hypot(*errors))
-    low = max(0.2 - reach, 0.1 * np.exp(-critical * errors[0]) * (ratio - 1))
-    assert gap.interval.low == pytest.approx(low if ratio > 1 else min(0.2 - reach, 0))
+    errors = np.sqrt(squares / 19 / np.array([12, 9]))  # relative; 21 speakers, 2 groups
+    largest(4.0)
+    limits = _interval(np.array([0.3, 0.1]), np.log([0.3, 0.1]), errors, 4.0)
+    assert gap_of(groups).interval == pytest.approx(limits)
+
+
+@pytest.mark.parametrize(
+    ("rates", "errors", "critical", "low"),
+    [
+        ([3, 1], [0.1, 0.1], 1, None),  # that of the difference
+        ([10, 1], [0.5, 0.1], 2, np.exp(-0.2) * (10 * np.exp(-2 * 0.26**0.5) - 1)),
+        ([2.5, 1], [0, 1], 1, 0),  # the ratio is not resolved, and the difference is
+        ([2, 1], [0, 1], np.log(2), 0),  # the ratio is just not resolved
+    ],
+)
+def test_limits_of_a_difference_are_above_zero_exactly_if_those_of_the_ratio_are_above_one(
+    rates: list[float], errors: list[float], critical: float, low: float | None
+) -> None:
+    found = _interval(np.array(rates), np.log(rates), np.array(errors), critical)
+    difference, reach = rates[0] - rates[1], critical * np.hypot(*np.multiply(rates, errors))
+    lowest = difference - reach if low is None else low
+    assert [*found] == pytest.approx([lowest, difference + reach])
+
+
+def test_half_an_error_in_a_small_group_is_no_higher_rate_than_a_real_one(largest: Any) -> None:
+    few, some, many = (np.full(3, 0), np.full(8, 1), np.arange(100, 180, 10))
+    groups = {
+        name: group([words] * len(own), own, [f"{name}{n}" for n in range(len(own))])
+        for name, words, own in (("a", 40, few), ("b", 1_000, some), ("c", 1_000, many))
+    }
+    values, starts = of_speakers([*groups.values()], "standard")
+    (logs,), (errors,) = logs_and_errors(values[:, None, :], starts)
+    assert logs[0] > logs[1]
+    largest(2.0)
+    gap = gap_of(groups)
+    assert (gap.worst, gap.best) == ("c", "a")
+    reach = 2 * np.hypot(np.exp(logs[2]) * errors[2], np.exp(logs[1]) * errors[0])
+    assert gap.interval.high == pytest.approx(gap.difference + reach)
 
 
 def test_small_equal_groups_can_be_compared_unless_the_speakers_of_each_are_alike() -> None:
@@ -92,9 +145,9 @@ def test_small_equal_groups_can_be_compared_unless_the_speakers_of_each_are_alik
 
 @pytest.mark.parametrize(("count", "compared"), [(1, False), (2, True), (100, True), (101, False)])
 def test_one_group_and_more_than_a_hundred_are_not_compared(
-    monkeypatch: pytest.MonkeyPatch, count: int, compared: bool
+    largest: Any, count: int, compared: bool
 ) -> None:
-    monkeypatch.setattr("danish_asr.scoring.gap._largest_of_permuted", lambda *_: np.ones(1999))
+    largest(1.0)
     gap = estimate_gap(dialects([8] * count, [0.2] * count, 0).items(), "standard")
     assert (gap is not None) is compared
     assert not gap or gap.groups == count
@@ -104,16 +157,6 @@ def test_groups_of_two_speakers_or_99_words_are_not_compared() -> None:
     groups = dialects([8, 9, 2, 8], [0.1, 0.2, 0.8, 0.3], 0)
     groups["3"] = group([12] * 7 + [15], np.full(8, 6), [*groups["3"].index])
     assert gap_of(groups).groups == 2
-
-
-@pytest.mark.parametrize("words", [120, 1000])
-def test_a_group_without_errors_is_the_best_with_its_own_rate(words: int) -> None:
-    groups = {}
-    for name, length, errors in (("a", words, 0), ("b", 1000, 1), ("c", 1000, 200)):
-        wrong = np.minimum(np.arange(1, 9) * errors, 1000)
-        groups[name] = group(np.full(8, length), wrong, [f"{name}{n}" for n in range(8)])
-    gap = gap_of(groups)
-    assert (gap.worst, gap.best, gap.groups) == ("c", "a", 3)
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 7, 8])

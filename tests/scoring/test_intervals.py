@@ -157,5 +157,8 @@ def test_insertions_count_in_the_denominator_of_coral() -> None:
 def test_no_error_counts_as_half_of_one_in_a_logarithm() -> None:
     groups = [group([100] * 3, [0] * 3), group([100] * 3, [1, 2, 3])]
     values, starts = of_speakers(groups, "standard")
-    logs, _ = logs_and_errors(values[:, None, :], starts)
+    logs, errors = logs_and_errors(values[:, None, :], starts)
     assert np.exp(logs) == pytest.approx(np.array([[0.5, 6]]) / 300)
+    order = np.array([[0, 1, 2, 3, 4, 5], [0, 3, 1, 2, 4, 5]])  # each draw is of its own
+    both = logs_and_errors(values[:, order], starts)
+    assert [part[0].tolist() for part in both] == [logs[0].tolist(), errors[0].tolist()]

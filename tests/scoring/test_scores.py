@@ -36,32 +36,47 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", row_filter="coral", denominator="coral")
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
     rows.append(prediction("g", "!", ""))  # empty as its reference is
-    where = "age > 9"
-    scores = score_predictions(rows, settings=chosen, rows_in_split=9, about={"where": where})
+    scores = score_predictions(
+        rows,
+        settings=chosen,
+        rows_in_split=9,
+        about={"where": "age > 9", "rows_in_split": {"x": 9}},
+    )
     document = json.loads(json.dumps(scores.to_dict()))
-    expected = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
-    assert document["settings"] == expected | {"profile_version": 2}
+    settings = {"profile": "rye", "row_filter": "coral", "denominator": "coral"}
+    assert document["settings"] == settings | {"profile_version": 2}
     left_out = {"empty reference": 1, "10 s or longer": 1}
     of_rows = {"scored": 5, "in_file": 7, "in_split": 9, "left_out": left_out, "partial": True}
-    assert document["rows"] == of_rows | {
-        "empty_hypotheses": 1,
-        "splits": ["test"],
-        "where": where,
-    }
-    of_line = document["settings"] | {
-        "rows_scored": 5,
-        "rows_in_file": 7,
-        "rows_in_split": 9,
-        "where": where,
-        "left_out": "empty reference: 1; 10 s or longer: 1",
-    }
+    of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
+    assert document["rows"] == of_rows
+    of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
+    of_line |= {"splits": "x", "where": "age > 9"}
+    of_line["left_out"] = "empty reference: 1; 10 s or longer: 1"
     table = scores.to_pandas()
     assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
     for line in table.to_dict("records"):
         assert {key: line[key] for key in of_line} == of_line
-    for in_split, partial in ((8, True), (7, False), (None, False)):
-        assert score_predictions(rows, rows_in_split=in_split).rows.partial is partial
-    assert score_predictions([prediction("a", "ja", "", split=None)]).rows.of_split() == ""
+
+
+@pytest.mark.parametrize(
+    ("split", "in_split", "said", "partial"),
+    [
+        ("test", 2, " of 2 in the split test", False),
+        ("test", 3, " of 3 in the split test", True),
+        ("test", None, " of the split test", False),
+        ("dev\x1b", None, " of the splits dev\\x1b, test", False),
+        (None, 9_000, " of 9,000 in the split test", True),
+    ],
+)
+def test_rows_say_of_which_split_they_are_and_whether_some_lack(
+    split: str | None, in_split: int | None, said: str, *, partial: bool
+) -> None:
+    rows = [prediction("a", "ja", "", split=split), prediction("b", "ja", "ja")]
+    used = score_predictions(rows, rows_in_split=in_split).rows
+    assert (used.of_split(), used.partial) == (said, partial)
+    warnings = used.warnings("file")
+    assert all(line.startswith("file: ") for line in warnings)
+    assert len(warnings) == 1 + partial
 
 
 @pytest.mark.parametrize("denominator", get_args(Denominator))
@@ -111,10 +126,6 @@ def _groups(rows: Iterable[Prediction], grouping: str) -> list[Group]:
     return groups_of(score_table(rows, Settings()), grouping)
 
 
-def _labels(rows: Iterable[Prediction], grouping: str) -> list[str]:
-    return [group.label for group in _groups(rows, grouping)]
-
-
 @pytest.mark.parametrize("columns", [(), ("dialect",), ("dialect", "age_group"), ("speaker_id",)])
 def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
     expected: dict[tuple[str | None, ...], ErrorCounts] = defaultdict(ErrorCounts)
@@ -129,49 +140,60 @@ def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
     assert sums == expected
 
 
-def test_groups_are_in_alphabetical_order_bands_by_size_and_unknown_last() -> None:
-    assert _labels(four_rows(), "dialect") == ["Bornholmsk", "Fynsk", "unknown"]
-    lengths = [30.0, 0.2, 1.0, 6.0, 5.0]
-    rows = [prediction(str(n), "ja", "ja", duration=s) for n, s in enumerate(lengths)]
-    bands = ["under 1 s", "1–2 s", "4–6 s", "6–10 s", "20 and more s"]
-    assert _labels(rows, "duration") == bands
-
-
-@pytest.mark.parametrize(("text", "missing"), [("unknown", "unknown (no value)"), ("x", "unknown")])
-def test_a_missing_value_and_the_text_unknown_have_different_labels(
-    text: str, missing: str
+@pytest.mark.parametrize(
+    ("grouping", "values", "labels"),
+    [
+        ("dialect", ["b", None, "a"], ["a", "b", "unknown"]),
+        ("dialect", ["unknown", None], ["unknown", "unknown (no value)"]),
+        ("dialect", ["\x1b[2J\n\u202eø"], ["\\x1b[2J\\n\\u202eø"]),
+        ("speaker_id", ["9", "10"], ["10", "9"]),  # digits of a label and of an id are names
+        ("show_id", ["9", "10"], ["10", "9"]),
+        ("age", ["100", "9", None, "18", "9"], ["9", "18", "100", "unknown"]),
+        ("age", ["20-30", "9", "100"], ["100", "20-30", "9"]),
+        (
+            "age:18,25.5,50",
+            ["17", "18", "25.5", "99"],
+            ["under 18", "18–25.5", "25.5–50", "50 and more"],
+        ),
+        ("age:50,18", ["7", None], ["under 18", "unknown"]),
+        ("age:18,25,dialect", ["7", "20"], ["under 18 · unknown", "18–25 · unknown"]),
+        ("duration", [None], ["unknown"]),
+        (
+            "duration",
+            [30.0, 0.2, 1.0, 6.0, 5.0],
+            ["under 1 s", "1–2 s", "4–6 s", "6–10 s", "20 and more s"],
+        ),
+        ("duration:3", [3.0, 2.0], ["under 3 s", "3 and more s"]),
+        ("loss", [2.0, 10.0, None], ["2.0", "10.0", "unknown"]),
+        ("dialect,dialect", ["b", "a"], ["a", "b"]),
+        ("", ["b", "a"], ["all"]),
+    ],
+)
+def test_groups_are_in_order_numbers_by_size_bands_by_their_bounds_and_unknown_last(
+    grouping: str, values: list[Any], labels: list[str]
 ) -> None:
-    rows = [prediction("a", "ja", "ja", gender=text), prediction("b", "ja", "ja", gender=None)]
-    assert _labels(rows, "gender") == [text, missing]
-    other = prediction("c", "ja", "ja", corpus="b", gender=None)
-    groups = _groups([*rows, other], "corpus,gender")
+    column = grouping.partition(":")[0].partition(",")[0] or "dialect"
+    rows = []
+    for number, value in enumerate(values):
+        own = {"extra": {column: value}} if column in {"age", "show_id"} else {column: value}
+        rows.append(prediction(str(number), "ja", "ja", **own))
+    assert [group.label for group in _groups(rows, grouping)] == labels
+
+
+def test_a_group_is_the_product_of_values_and_none_is_one_of_them() -> None:
+    rows = [
+        prediction(str(n), "ja", "ja", corpus=corpus, gender=gender)
+        for n, (corpus, gender) in enumerate([("a", "unknown"), ("a", None), ("b", None)])
+    ]
+    groups = _groups(rows, "corpus, gender")
     assert [len(group.rows) for group in groups] == [1, 1, 1]
+    assert groups[2].names == {"corpus": "b", "gender": None}
 
 
 def test_words_per_second_are_those_of_the_normalised_reference() -> None:
     rows = [prediction("a", "101, øh", "", duration=2.0), prediction("b", "ja", "", duration=0.0)]
-    assert _labels(rows, "words_per_second") == ["2–2.5 words/s", "unknown"]
-
-
-@pytest.mark.parametrize(
-    ("grouping", "ages", "labels"),
-    [
-        ("age", [100, 9, None, 18, 9], ["9", "18", "100", "unknown"]),
-        ("age:18,25.5,50", [17, 18, 25.5, 99], ["under 18", "18–25.5", "25.5–50", "50 and more"]),
-        ("age:50,18", [7, None], ["under 18", "unknown"]),
-        ("age:18,25,dialect", [7, 20], ["under 18 · unknown", "18–25 · unknown"]),
-        ("age", ["20-30", 9, 100], ["100", "20-30", "9"]),
-        ("duration", [7], ["unknown"]),
-    ],
-)
-def test_numbers_are_in_numeric_order_and_bands_have_the_bounds_that_are_named(
-    grouping: str, ages: list[Any], labels: list[str]
-) -> None:
-    rows = [
-        prediction(str(n), "ja", "ja", duration=None, extra={"age": age and str(age)})
-        for n, age in enumerate(ages)
-    ]
-    assert _labels(rows, grouping) == labels
+    labels = [group.label for group in _groups(rows, "words_per_second")]
+    assert labels == ["2–2.5 words/s", "unknown"]
 
 
 @pytest.mark.parametrize(
@@ -186,11 +208,9 @@ def test_numbers_are_in_numeric_order_and_bands_have_the_bounds_that_are_named(
     ],
 )
 def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) -> None:
-    rows = [
-        prediction(str(n), "ja", "ja", dialect="x", extra={"age": "ung", "snr": str(n)})
-        for n in range(101)
-    ]
-    assert len(_groups(rows[:100], "snr")) == 100
+    extras = [{"age": "ung", "snr": str(n), "show_id": str(n)} for n in range(101)]
+    rows = [prediction(str(n), "ja", "ja", extra=extra) for n, extra in enumerate(extras)]
+    assert (len(_groups(rows[:100], "snr")), len(_groups(rows, "show_id"))) == (100, 101)
     with pytest.raises(ConfigError, match=message):
         _groups(rows, grouping)
 
@@ -207,19 +227,13 @@ def test_without_a_row_or_a_word_nothing_is_scored() -> None:
         kept(score_table(rows[:1], strict), strict)
 
 
-def test_digits_of_a_label_and_of_an_id_are_names() -> None:
-    rows = [
-        prediction(f"{n}", "ja", "ja", speaker_id=f"{n}", extra={"show_id": f"{n}"})
-        for n in range(101)
-    ]
-    for column in ("speaker_id", "show_id"):
-        assert _labels(rows, column) == sorted(map(str, range(101)))
-
-
 def test_a_speaker_is_of_one_corpus_unless_corpora_share_people() -> None:
-    rows = [prediction("a", "ja", "ja"), prediction("a", "ja", "ja", corpus="b")]
-    assert score_predictions(rows).overall.speakers == 2
-    assert score_predictions(rows, share_people=[["coral", "b"]]).overall.speakers == 1
+    rows = [prediction(f"{corpus}", "ja", "ja", corpus=corpus) for corpus in ("coral", "b", None)]
+    rows.append(prediction("d", "ja", "ja", speaker_id=None))
+    assert score_predictions(rows).overall.speakers == 3
+    assert score_predictions(rows, share_people=[["coral", "b"]]).overall.speakers == 2
+    with pytest.raises(ConfigError, match="unknown column '_person'"):
+        score_predictions(rows, by=["_person"])
 
 
 def test_a_column_of_ones_own_is_a_grouping() -> None:

@@ -9,10 +9,15 @@ from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction
 
 
-def test_settings_report_all_faults_at_once() -> None:
+def test_settings_name_themselves_and_report_all_faults_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         Settings(profile="corl", denominator="both", row_filter="x")  # type: ignore[arg-type]
     assert len(caught.value.faults) == 3
+    settings = {"profile": "coral", "row_filter": "all", "denominator": "standard"}
+    assert Settings().to_dict() == settings | {"profile_version": 1}
+    named = [Settings(profile=name).in_words() for name in ("coral", "builtins:str")]
+    words = "filter all, denominator standard"
+    assert named == [f"profile coral v1, {words}", f"profile builtins:str, {words}"]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from num2words import num2words
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.text.numerals import spell_integer
-from danish_asr.text.profiles import PROFILES, normalize, profile_version
+from danish_asr.text.profiles import PROFILES, normalize, profile_in, profile_version
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -52,9 +52,7 @@ def test_a_profile_matches_the_official_vectors(profile: str, text: str, expecte
         ("rye", "1" * 5_000, "1" * 5_000),
     ],
 )
-def test_the_rules_of_a_profile_hold_beyond_the_vectors(
-    profile: str, text: str, expected: str
-) -> None:
+def test_a_profiles_rules_hold_beyond_the_vectors(profile: str, text: str, expected: str) -> None:
     assert normalize(text, profile) == expected
 
 
@@ -72,13 +70,24 @@ def test_raw_changes_nothing_and_coral_leaves_single_spaces_only(text: str) -> N
     assert normalised == " ".join(normalised.split())
 
 
-def test_removing_fillers_is_an_option_of_rye_only_and_unknown_profiles_are_refused() -> None:
+def test_each_published_profile_has_a_version_and_one_from_outside_none() -> None:
+    versions = {name: profile_version(name) for name in (*PROFILES, "string:capwords")}
+    published = {"raw": 1, "coral": 1, "danish": 2, "plain": 1, "rye": 2}
+    assert versions == published | {"string:capwords": None}
+    assert normalize("ja tak", "string:capwords") == "Ja Tak"
+
+
+def test_what_is_no_profile_is_refused_and_fillers_are_an_option_of_rye_only() -> None:
     assert normalize("Øh, jeg hmm går", "rye", remove_fillers=True) == "jeg går"
     with pytest.raises(ConfigError, match="found profile 'raw'"):
         normalize("Øh", "raw", remove_fillers=True)
-    with pytest.raises(ConfigError, match=r"coral, danish, plain, raw, rye.*corl"):
-        normalize("hej", "corl")
-    assert [profile_version(name) for name in (*PROFILES, "string:capwords")] == [
-        *(1, 1, 2, 1, 2),
-        None,
-    ]
+    for name in ("corl", "string:digits", "string:nothing"):
+        with pytest.raises(ConfigError, match="profile"):
+            normalize("hej", name)
+
+
+@pytest.mark.parametrize("name", ["string:capwords", None, ["coral"]])
+def test_data_names_a_published_profile_and_no_code(name: object) -> None:
+    assert profile_in("card.yaml", "coral", "") == "coral"
+    with pytest.raises(ConfigError, match=r"(?s)card\.yaml.*; change it"):
+        profile_in("card.yaml", name, "change it")

@@ -7,12 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.corpus.convert import convert
-from tests.builders import build_source, tone, tree
+from tests.builders import build_source
 from tests.corpora import options
 from tests.hub_server import GATED, Hub, serve_hub
 
@@ -26,9 +25,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield hub
 
 
-def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.CompletedProcess[str]:
+def run_convert(url: str, out: Path, source: str) -> subprocess.CompletedProcess[str]:
     program = "from danish_asr.cli import main; main()"
-    options = ("--name", "tiny", "--out", str(out), "--workers", "2", *more)
+    options = ("--name", "own", "--out", str(out), "--workers", "2")
     return subprocess.run(
         [sys.executable, "-c", program, "convert", source, *options],
         env=os.environ | {"HF_ENDPOINT": url, "HF_HOME": f"{out}.hf", "HF_HUB_OFFLINE": "0"},
@@ -38,44 +37,16 @@ def run_convert(url: str, out: Path, source: str, *more: str) -> subprocess.Comp
     )
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-table.md"
-
-
-LINES = re.findall(r"danish-asr convert (hf:\S+) (.*?) --name", PAGE.read_text(encoding="utf-8"))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "options"), LINES, ids=lambda text: text)
-def test_the_corpora_of_the_page_are_read_from_the_hub(
-    tmp_path: Path, source: str, options: str
-) -> None:
-    repo, _, revision = source.removeprefix("hf:").partition("@")
-    repo, _, subset = repo.partition(":")
-    text = dict(re.findall(r"--column (\w+)=(\w+)", options)).get("text", "text")
-    rows = [{"audio": {"bytes": tone(0.5), "path": f"{n}.wav"}, text: f"nr {n}"} for n in (1, 2)]
-    folder = tmp_path / "hub" / subset / "train"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "0000.parquet")
-    with serve_hub(repo, tmp_path / "hub") as hub:
-        done = run_convert(hub.url, tmp_path / "out", source, *options.split())
-    assert done.returncode == 0, (revision, done.stderr)
-    assert "2 rows" in done.stdout
-
-
-@pytest.mark.slow
-def test_the_hub_gives_the_same_shards_as_a_local_copy(hub: Hub, tmp_path: Path) -> None:
-    done = run_convert(hub.url, tmp_path / "hub", f"hf:{REPO}@main")
+@pytest.mark.parametrize(
+    ("place", "folder"), [("@main", ""), (":conversation@refs/convert/parquet", "conversation")]
+)
+def test_the_hub_gives_what_a_copy_gives(hub: Hub, tmp_path: Path, place: str, folder: str) -> None:
+    done = run_convert(hub.url, tmp_path / "hub", f"hf:{REPO}{place}")
     assert done.returncode == 0, done.stderr
-    convert(hub.folder, tmp_path / "here", options(name="tiny"))
-    there, here = (
-        {
-            name: sha
-            for name, sha in tree(tmp_path / root).items()
-            if not name.startswith(("manifest", "README"))
-        }
-        for root in ("hub", "here")
-    )
-    assert there == here
+    convert(hub.folder / folder, tmp_path / "here", options())
+    there, here = (pq.read_table(tmp_path / root / "version=0") for root in ("hub", "here"))
+    assert there.drop_columns("source_id").equals(here.drop_columns("source_id"))
 
 
 @pytest.mark.parametrize(

@@ -1,120 +1,146 @@
+"""What each form of texts beside a recording holds, and what is wrong with a file."""
+
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from danish_asr.base.errors import SourceError
+from danish_asr.corpus.sources.timed_files import (
+    Span,
+    Tier,
+    TimedFile,
+    files_of,
+    no_speech,
+    read_timed,
+)
 from danish_asr.inference.formats import FORMATS
-from tests.corpora import rows_of, srt
-from tests.transcripts import GRID, beside, elan, subtitles, textgrid, times, transcript
+from tests.corpora import srt
+from tests.transcripts import GRID, elan, subtitles, textgrid, transcript
 
 
-def texts(rows: Sequence[dict[str, Any]]) -> list[str]:
-    return [row["text"] for row in rows]
+def read(folder: Path, suffix: str, content: str | bytes) -> TimedFile:
+    path = folder / f"anna{suffix}"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_timed(path)
 
 
-@pytest.mark.parametrize("names", [(None, None), ("SPEAKER_00", "Bo")])
-def test_json_of_whisper_and_whisperx_is_read(
-    tmp_path: Path, names: tuple[str | None, ...]
-) -> None:
-    parts: list[dict[str, Any]] = [
-        {"id": 0, "seek": 0, "start": 0.0, "end": 1.5, "text": " ja "},
-        {"start": 2.0, "end": 3.0, "text": None},
+def said(file: TimedFile) -> list[tuple[str, str | None]]:
+    """The texts and speakers of a file without tiers."""
+    (tier,) = file.tiers
+    return [(span.text, span.speaker) for span in tier.spans]
+
+
+def test_plain_text_is_that_of_a_whole_recording(tmp_path: Path) -> None:
+    (tier,) = read(tmp_path, ".txt", "\ufeffpå\r\n Ærø\n").tiers
+    assert tier.spans == [Span(None, None, "på Ærø")]
+
+
+def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
+    segments: list[dict[str, Any]] = [
+        {"id": 0, "seek": 0, "start": 0.0, "end": 1.5, "text": " ja  tak "},
+        {"start": 2.0, "text": None, "speaker": "SPEAKER_00"},
+        {"start": 4.0, "end": 5.0, "text": "nej", "channel": 1},  # ours count from 0
     ]
-    parts = [
-        part | ({"speaker": name} if name else {}) for part, name in zip(parts, names, strict=True)
+    (tier,) = read(tmp_path, ".json", json.dumps({"segments": segments})).tiers
+    assert tier.spans == [
+        Span(0.0, 1.5, "ja tak", ""),
+        Span(2.0, None, "", "SPEAKER_00"),
+        Span(4.0, 5.0, "nej", "Speaker 2", 2),
     ]
-    parts.append({"start": 4.0, "end": 5.0, "text": "nej", "channel": 1})  # ours count from 0
-    folder = beside(tmp_path, ".json", json.dumps({"language": "da", "segments": parts}))
-    (folder / "settings.json").write_text('{"model": "large"}')
-    rows = rows_of(folder)
-    assert times(rows) == [(0.0, 1.5, "ja"), (2.0, 1.0, ""), (4.0, 1.0, "nej")]
-    people = [names[0] and "anna SPEAKER_00", names[1], "anna Speaker 2"]
-    assert [row["speaker_id"] for row in rows] == people
-    assert [row["channel"] for row in rows] == [None, None, 2]
 
 
 @pytest.mark.parametrize("form", ["short", "long", "chronological"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 @pytest.mark.parametrize("name", ["ord", "mark!"])
-def test_a_tier_of_any_class_and_size_is_read_in_any_form(
-    tmp_path: Path, form: str, count: int, name: str
-) -> None:
+def test_tiers_are_read_in_any_form(tmp_path: Path, form: str, count: int, name: str) -> None:
     """Points have no length, and are no utterances."""
     spans = [(0.5, 1.5, "ja 1"), (2.0, 3.0, "nej")][:count]
-    tiers = {name: spans, "andre": [(4.0, 5.0, "tak")]}
-    folder = beside(tmp_path, ".TextGrid", textgrid(tiers)[form])
-    said = [(start, end - start, text) for start, end, text in spans if name == "ord"]
-    chosen = ("ord", "andre") if name == "ord" else ()
-    assert times(rows_of(folder, tiers=chosen)) == [*said, (4.0, 1.0, "tak")]
+    tiers = {name: spans, "andre": [(3.0, 4.0, ""), (4.0, 5.0, "tak")]}
+    own = [Tier(name, [Span(*span) for span in spans])]
+    other = Tier("andre", [Span(4.0, 5.0, "tak")])
+    file = read(tmp_path, ".TextGrid", textgrid(tiers)[form])
+    assert file.tiers == [*(own if name == "ord" else []), other]
+
+
+def test_a_textgrid_may_have_no_tiers_or_quotes_in_a_text(tmp_path: Path) -> None:
+    empty = GRID[: GRID.index("<exists>")] + "<absent>"
+    assert read(tmp_path, ".TextGrid", empty).tiers == []
+    tiers = textgrid({"ord": [(0, 1, 'han sagde ""ja""')]})["short"].encode("utf-16")
+    assert said(read(tmp_path, ".TextGrid", tiers)) == [('han sagde "ja"', None)]
 
 
 @pytest.mark.parametrize(("origin", "shift"), [("", 0.0), ('TIME_ORIGIN="250"', 0.25)])
-def test_elans_participants_are_speakers_of_the_type_of_tiers_that_is_chosen(
-    tmp_path: Path, origin: str, shift: float
-) -> None:
-    folder = beside(tmp_path, ".eaf", elan(origin))
-    with pytest.raises(SourceError, match=r"'pos' of type r with 2.*'A' of type t with 1"):
-        rows_of(folder)
-    rows = rows_of(folder, tiers=("t",))
-    assert [(row["start"], row["text"], row["speaker_id"], row["refused"]) for row in rows] == [
-        (0.5 + shift, "goddag & hej", "Anna", None),
-        (2.0 + shift, "farvel", "Bo", None),
-        (3.0 + shift, "uden slut", "Bo", "no time"),
+def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift: float) -> None:
+    file = read(tmp_path, ".eaf", elan(origin))
+    assert file.media == {"Anna.wav": shift}
+    assert file.tiers == [
+        Tier("pos", [Span(0.5, 1.0, "intj"), Span(1.0, 1.5, "verb")], kind="r"),
+        Tier("ord", [Span(0.5, 1.0, "goddag"), Span(1.0, 1.5, "hej")], kind="w"),
+        Tier("A", [Span(0.5, 1.5, "goddag & hej")], "Anna", "t"),
+        Tier("B", [Span(2.0, 3.0, "farvel"), Span(3.0, None, "uden slut")], "Bo", "t"),
     ]
-
-
-def test_a_tier_that_refers_to_others_has_their_times_where_they_are(
-    tmp_path: Path,
-) -> None:
-    folder = beside(tmp_path, ".eaf", elan())
-    assert times(rows_of(folder, tiers=("pos",))) == [(0.5, 0.5, "intj"), (1.0, 0.5, "verb")]
-    (folder / "anna.eaf").write_text(elan(reference="a23"))
-    assert texts(rows_of(folder, tiers=("A",))) == ["goddag & hej"]
-    assert [row["refused"] for row in rows_of(folder, tiers=("pos",))] == ["no time", None]
-
-
-CUES = """1
-00:00:00,000 --> 00:00:02,000
-Anna: det var i
-1987
-
-2
-00:00:02,500 --> 00:00:04,000
-{label}<i>nej</i> {{\\an8}}tak
-
-3
-00:00:04,500 --> 00:00:05,500
-Anna: i
-1988
-"""
-
-
-@pytest.mark.parametrize(
-    ("label", "name", "text"), [("Bo: ", "Anna", "det"), ("", None, "Anna: det")]
-)
-def test_labels_of_all_cues_are_speakers_and_numbers_stay_text(
-    tmp_path: Path, label: str, name: str | None, text: str
-) -> None:
-    rows = rows_of(beside(tmp_path, ".da.srt", "\ufeff" + CUES.format(label=label)))
-    assert [row["speaker_id"] for row in rows] == [name, name and "Bo", name]
-    assert texts(rows)[:2] == [f"{text} var i 1987", "nej tak"]
-    assert texts(rows)[2].endswith("i 1988")
+    blank = read(tmp_path, ".eaf", elan().replace("farvel", " ")).tiers[3].spans
+    assert blank == [Span(3.0, None, "uden slut")]
+    broken = read(tmp_path, ".eaf", elan(reference="gone")).tiers[0].spans
+    assert broken == [Span(0.5, 1.0, "intj"), Span(None, None, "verb")]
 
 
 @pytest.mark.parametrize("form", ["srt", "vtt"])
-@pytest.mark.parametrize("count", [1, 3])
-def test_names_before_all_of_several_cues_are_speakers(
-    tmp_path: Path, form: str, count: int
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("- Kom nu!", "Kom nu!"),
+        ("–Nej\n— Jo", "Nej Jo"),
+        ("-5 grader", "-5 grader"),
+        (r"hun\Ncykler\hnu", "hun cykler nu"),
+        (r"{\an8}<i>ja</i>", "ja"),
+        ("x < 5 og y > 3", "x < 5 og y > 3"),
+        ("A &amp; B", "A & B"),
+        # an arrow in a text is part of it
+        ("ned til\nA -> B og hjem", "ned til A -> B og hjem"),
+        *((text, text) for text in ("A -> B", "-> ud ad døren", "--> ud ad døren", "fra A --> B")),
+        *((text, text) for text in ("10 -> 20 grader", "3.5 procent -> 4", "fra 10.30 -> 11.30")),
+    ],
+)
+def test_subtitling_signs_are_no_text(tmp_path: Path, form: str, written: str, text: str) -> None:
+    content = subtitles(form, (0, 1, "hej"), (2, 3, written), (4, 5, "tak"))
+    assert [own for own, _ in said(read(tmp_path, f".{form}", content))] == ["hej", text, "tak"]
+
+
+def test_signs_that_are_removed_are_counted(tmp_path: Path) -> None:
+    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\Ntak"), (2, 3, "<i>nej</i>"))
+    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 2}
+    assert read(tmp_path, ".srt", content).removed == signs
+
+
+ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
+
+
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+@pytest.mark.parametrize(
+    ("texts", "people", "first"),
+    [
+        (["Anna: i\n1987", "Bo: nej", "Anna: i\n1988"], ["Anna", "Bo", "Anna"], "i 1987"),
+        (["Anna: ja", "nej", "Anna: tak"], [None] * 3, "Anna: ja"),
+        (["Husk: køb mælk"], [None], "Husk: køb mælk"),
+        (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
+        (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
+        ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
+        (["Bo: ja", "", "Anna: nej", "Carl: nå"], ["Bo", None, "Anna", "Carl"], "ja"),
+    ],
+)
+def test_names_before_all_cues_or_before_three_are_speakers(
+    tmp_path: Path, form: str, texts: list[str], people: list[str | None], first: str
 ) -> None:
-    """As Zoom writes them; a single cue "Husk: køb mælk" names nobody."""
-    cues = [(n, n + 1, f"Anna Jensen: hej {n}") for n in range(count)]
-    row = rows_of(beside(tmp_path, f".{form}", subtitles(form, *cues)))[0]
-    expected = ("Anna Jensen", "hej 0") if count > 1 else (None, "Anna Jensen: hej 0")
-    assert (row["speaker_id"], row["text"]) == expected
+    cues = [(2 * number, 2 * number + 1, text) for number, text in enumerate(texts)]
+    found = said(read(tmp_path, f".{form}", subtitles(form, *cues).rstrip()))
+    assert [speaker for _, speaker in found] == people
+    assert found[0][0] == first
+    if "1988" in texts[-1]:  # that is no number of a cue
+        assert found[-1][0] == "i 1988"
 
 
 VTT = """WEBVTT
@@ -132,11 +158,10 @@ slut
 
 
 def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
-    rows = rows_of(beside(tmp_path, ".vtt", VTT))
-    assert [(row["text"], row["speaker_id"]) for row in rows] == [
-        ("blå & grøn", "Anna"),
-        ("nej", "Bo"),
-    ]
+    assert said(read(tmp_path, ".vtt", VTT)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    both = VTT.replace("<b>", "<v Carl>")
+    assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
+    assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
 
 
 @pytest.mark.parametrize("form", ["no numbers", "CR", "CRLF", "text with a blank line"])
@@ -145,61 +170,14 @@ def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
     changed = {
         "no numbers": re.sub(r"^\d+\n", "", content, flags=re.MULTILINE),
         "CR": content.replace("\n", "\r"),
-        "CRLF": content.replace("\n", "\r\n"),
+        "CRLF": "\ufeff" + content.replace("\n", "\r\n"),
         "text with a blank line": content.replace("en to", "en\n\nto"),
     }[form]
-    assert texts(rows_of(beside(tmp_path, ".srt", changed.encode()))) == ["en to", "tre"]
+    (tier,) = read(tmp_path, ".srt", changed).tiers
+    assert tier.spans == [Span(0.0, 1.0, "en to"), Span(2.0, 3.0, "tre")]
 
 
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("- Kom nu!", "Kom nu!"),
-        ("–Nej\n— Jo", "Nej Jo"),
-        ("-5 grader", "-5 grader"),
-        (r"hun\Ncykler\hnu", "hun cykler nu"),
-        (r"{\an8}<i>ja</i>", "ja"),
-        ("x < 5 og y > 3", "x < 5 og y > 3"),
-        ("A &amp; B", "A & B"),
-    ],
-)
-@pytest.mark.parametrize("form", ["srt", "vtt"])
-def test_signs_of_subtitling_are_no_text(
-    tmp_path: Path, form: str, written: str, read: str
-) -> None:
-    content = subtitles(form, (0, 1, written), (2, 3, "hej"))
-    assert texts(rows_of(beside(tmp_path, f".{form}", content))) == [read, "hej"]
-
-
-@pytest.mark.parametrize("form", ["srt", "vtt"])
-@pytest.mark.parametrize(
-    "written",
-    [
-        "vi skal først ned til\nA -> B og så hjem igen",
-        "A -> B",
-        "-> ud ad døren",
-        "--> ud ad døren",
-        "fra A --> B",
-        "10 -> 20 grader",
-        "3.5 procent -> 4",
-        "fra 10.30 -> 11.30",
-    ],
-)
-def test_an_arrow_in_a_text_is_part_of_the_text(tmp_path: Path, form: str, written: str) -> None:
-    content = subtitles(form, (0, 1, "hej"), (2, 3, written), (4, 5, "tak"))
-    rows = rows_of(beside(tmp_path, f".{form}", content))
-    assert texts(rows) == ["hej", written.replace("\n", " "), "tak"]
-
-
-@pytest.mark.parametrize(
-    ("suffix", "text"), [(".srt", "ja tak"), (".srt", ""), (".vtt", "WEBVTT\n\nja tak\n")]
-)
-def test_subtitles_without_a_time_are_refused_by_name(
-    tmp_path: Path, suffix: str, text: str
-) -> None:
-    folder = beside(tmp_path, suffix, text)
-    with pytest.raises(SourceError, match=rf"anna\{suffix}: .*no times"):
-        rows_of(folder)
+TWO = srt((0, 1, "ja"), (2, 3, "to"))
 
 
 @pytest.mark.parametrize(
@@ -208,15 +186,20 @@ def test_subtitles_without_a_time_are_refused_by_name(
         (".TextGrid", textgrid({"ord": [(0, 1, "sæl")]})["short"].encode("latin-1"), "UTF-8"),
         (".TextGrid", GRID.replace("\n0\n", "\n2\n", 1), "begins at 2 s"),
         (".TextGrid", "no grid", "no complete"),
-        (".TextGrid", GRID[:200], "no complete"),
+        (".TextGrid", '"ooTextFile" "Pitch"', "holds 'ooTextFile'"),
         (".TextGrid", GRID[:-10], "no complete"),
         (".TextGrid", FORMATS["textgrid"](transcript())[:120], "no complete"),
         (".TextGrid", b"ooBinaryFile\x08TextGrid", "Save as text file"),
         (".eaf", elan()[:700], "cannot be read"),
-        (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("02,000", "02"), "line 6 has no"),
-        (".srt", srt((0, 1, "ja"), (2, 3, "to")).replace("00:00:02", "OO:00:02"), "line 6 has no"),
+        (".srt", "ja tak", "no times"),
+        (".srt", "", "no times"),
+        (".vtt", "WEBVTT\n\nja tak\n", "no times"),
+        (".srt", TWO.replace("02,000", "02"), "line 6 has no"),
+        (".srt", TWO.replace("00:00:02", "OO:00:02"), "line 6 has no"),
         (".srt", "1\n00:00:00,5 -> 00:00:01\nja\n", "line 2 has no"),
         (".vtt", VTT.replace("00:03.000", "0003.000"), "line 10 has no"),
+        (".json", "[]", "segments"),
+        (".json", '{"segments": {}}', "segments"),
         (".txt", "0 32000 hun cykler\n", "TIMIT"),
         (".txt", "0.7\t2.3\thun cykler\n", "Audacity.*path,start,end,text"),
         (".txt", "nej\ntå".encode("latin-1"), "UTF-8"),
@@ -226,23 +209,26 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
     tmp_path: Path, suffix: str, content: str | bytes, reason: str
 ) -> None:
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
-        rows_of(beside(tmp_path, suffix, content))
+        read(tmp_path, suffix, content)
 
 
-def test_a_transcript_in_json_that_was_cut_is_refused(tmp_path: Path) -> None:
-    written = FORMATS["json"](transcript())
-    folder = beside(tmp_path, ".json", written)
-    beside(folder, ".json", written[: len(written) // 2], stem="bo")
-    with pytest.raises(SourceError, match=r"bo\.json"):
-        rows_of(folder)
+@pytest.mark.parametrize(
+    ("suffix", "names"),
+    [
+        (".srt", ["0.SRT", "bo.srt"]),
+        (".txt", ["bo.txt"]),  # beside a recording
+        (".json", ["0.json", "bo.json"]),  # there, if it was cut, and what is a transcript
+    ],
+)
+def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[str]) -> None:
+    whole = FORMATS["json"](transcript())
+    contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
+    for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
+        (tmp_path / name).write_text(contents.get(name, ""))
+    assert [path.name for path in files_of(suffix, tmp_path)] == names
 
 
-def test_where_a_cue_has_no_name_those_that_occur_often_are_speakers(tmp_path: Path) -> None:
-    said = [f"Anna Jensen: hej {n}" for n in range(3)] + ["nå", "husk: det blæser"]
-    cues = [(n, n + 0.9, text) for n, text in enumerate(said)]
-    rows = rows_of(beside(tmp_path, ".vtt", subtitles("vtt", *cues)))
-    assert [(row["speaker_id"], row["text"]) for row in rows] == [
-        *(("Anna Jensen", f"hej {n}") for n in range(3)),
-        (None, "nå"),
-        (None, "husk: det blæser"),
-    ]
+def test_music_and_brackets_that_recur_are_no_speech() -> None:
+    texts = ["♪ la", "[Latter]", "[latter]", "(suk)", "ja", "ja", "[ja] nej", "[ja] nej"]
+    brackets = dict.fromkeys(("[Latter]", "[latter]"), "in brackets")
+    assert no_speech(texts) == brackets | {"♪ la": "no speech"}

@@ -3,6 +3,7 @@
 Upstream's YAML files are not part of its wheel; their keys and values are listed here.
 """
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from fairseq2.recipe import config as base
 
-from danish_asr.base.config_tree import flatten, merge
+from danish_asr.base.config_tree import flatten, merge, nested
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.config.fairseq2 import sections_of
 from danish_asr.recipe.config.load import ONLY_DEFAULT, ineffective_keys, load, unstructure
@@ -19,8 +20,8 @@ from tests.running import evaluate
 
 Tree = dict[str, Any]
 
-
-COMMON: Tree = from_yaml("""
+NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
+PLAIN: Tree = from_yaml("""
 dataset:
   name: example_dataset
   train_split: train
@@ -32,77 +33,39 @@ dataset:
     beta_corpus: 0.5
     beta_language: 0.5
     fragment_loading: {cache: True}
-  asr_task_config: {batch_shuffle_window: 1, normalize_audio: True}
-tokenizer: {name: omniASR_tokenizer_v1}
-trainer: {freeze_encoder_for_n_steps: 0, mixed_precision: {dtype: torch.bfloat16}}
-""")
-
-
-PLAIN = merge(
-    COMMON,
-    from_yaml("""
-dataset:
   asr_task_config:
     min_audio_len: 32_000
     max_audio_len: 960_000
     max_num_elements: 960_000
+    batch_shuffle_window: 1
     example_shuffle_window: 1
+    normalize_audio: True
+tokenizer: {name: omniASR_tokenizer_v1}
 optimizer: {config: {lr: 5e-05}}
-trainer: {grad_accumulation: {num_batches: 4}}
+trainer:
+  freeze_encoder_for_n_steps: 0
+  mixed_precision: {dtype: torch.bfloat16}
+  grad_accumulation: {num_batches: 4}
 regime:
   num_steps: 20_000
   validate_after_n_steps: 0
   validate_every_n_steps: 1000
   checkpoint_every_n_steps: 1000
   publish_metrics_every_n_steps: 200
-"""),
-)
-
-
-RECOMMENDED = merge(
-    COMMON,
-    from_yaml("""
-dataset:
-  asr_task_config:
-    max_audio_len: 960_000
-    max_num_elements: 7_680_000
-    example_shuffle_window: 0
-optimizer: {config: {lr: 1e-05}}
-trainer: {grad_accumulation: {num_batches: 1}}
+""")
+RECOMMENDED = from_yaml("""
+dataset: {asr_task_config: {example_shuffle_window: 0}}
 regime:
-  num_steps: 5_000
-  validate_every_n_steps: 500
-  checkpoint_every_n_steps: 500
-  publish_metrics_every_n_steps: 500
-  validate_after_n_steps: 500
-  checkpoint_after_n_steps: 500
-  publish_metrics_after_n_steps: 500
-"""),
-)
-
-
-NAMED: Tree = {"model": {"name": "omniASR_CTC_300M"}}
-
-
-FROM_ENCODER: Tree = {
-    "model": {"family": "wav2vec2_asr", "arch": "300m"},
-    "pretrained_encoder": {"name": "omniASR_W2V_300M"},
-}
-
-
-SLOW_START: Tree = {"trainer": {"freeze_encoder_for_n_steps": 10_000}}
-
-
-TRAINING = {
-    "ctc-finetune": NAMED | PLAIN,
-    "ctc-finetune-recommendation": NAMED | RECOMMENDED,
-    "ctc-from-encoder": merge(FROM_ENCODER, PLAIN, SLOW_START),
-}
-
-
-EVALUATION = merge(
-    {"dataset": COMMON["dataset"]},
-    from_yaml("""
+  validate_after_n_steps: 1000
+  checkpoint_after_n_steps: 1000
+  publish_metrics_after_n_steps: 1000
+""")
+FROM_ENCODER = from_yaml("""
+model: {family: wav2vec2_asr, arch: 300m}
+pretrained_encoder: {name: omniASR_W2V_300M}
+trainer: {freeze_encoder_for_n_steps: 10_000}
+""")
+EVALUATION = from_yaml("""
 model: {name: omniASR_LLM_300M_v2}
 tokenizer: {name: omniASR_tokenizer_written_v2}
 dataset:
@@ -110,17 +73,21 @@ dataset:
   mixture_parquet_storage_config:
     fragment_loading: {cache: True, num_parallel_fragments: 2, nb_prefetch: 2}
   asr_task_config:
-    min_audio_len: 32_000
     max_audio_len: 320_000
     max_num_elements: 320_000
     example_shuffle_window: 1
-"""),
-)
+""")
+FILES = {
+    "ctc-finetune": NAMED | PLAIN,
+    "ctc-finetune-recommendation": merge(NAMED, PLAIN, RECOMMENDED),
+    "ctc-from-encoder": merge(PLAIN, FROM_ENCODER),
+    "evaluation": merge({"dataset": PLAIN["dataset"]}, EVALUATION),
+}
 
 
-@pytest.mark.parametrize("name", [*TRAINING, "evaluation"])
+@pytest.mark.parametrize("name", FILES)
 def test_every_key_of_a_file_is_used(name: str) -> None:
-    tree = TRAINING.get(name, EVALUATION)
+    tree = FILES[name]
     config = load(tree, where=name)
     dtypes = {"torch.bfloat16": "bfloat16"}
     expected = {key: dtypes.get(str(value), value) for key, value in flatten(tree)}
@@ -130,40 +97,40 @@ def test_every_key_of_a_file_is_used(name: str) -> None:
 
 
 def test_sections_have_the_values_of_the_keys_and_what_a_run_fixes() -> None:
-    own = from_yaml("""
-model: {name: m, config_overrides: {a: 1}}
-gang: {timeout: 7}
-trainer: {max_grad_norm: 3.0, mixed_precision: {mode: auto}, grad_accumulation: {num_batches: 5}}
-optimizer: {config: {lr: 0.25, betas: [0.1, 0.2], weight_decay: 0.5}}
-lr_scheduler: {config: {stage_ratio: [0, 0, 1], start_lr_scale: 0.5}}
-regime: {num_steps: null, num_data_epochs: 3, validate_every_n_data_epochs: 0.5}
-common: {seed: 9, torch: {num_threads: 2}}
-""")
-    own["regime"]["num_steps"] = 300
-    config = load(merge({"dataset": {"name": "d"}}, own), where="")
-    sections = sections_of(config)
-    assert isinstance(sections.model, base.ModelSection)
-    assert (sections.model.name, sections.model.family) == ("m", "wav2vec2_asr")
-    assert sections.model.config_overrides == {"a": 1}
-    assert (sections.gang.timeout, sections.trainer.max_grad_norm) == (7, 3.0)
-    assert sections.trainer.mixed_precision.mode == "auto"
-    assert sections.trainer.grad_accumulation.num_batches == 5
-    regime = sections.regime
-    assert (regime.num_steps, regime.num_data_epochs) == (300, None)
-    assert regime.validate_every_n_data_epochs is None
-    common = sections.common
-    assert (common.seed, common.torch.num_threads) == (9, 2)
-    assert (common.cluster, common.no_sweep_dir) == ("none", True)
-    assert common.metric_recorders.wandb.resume_mode == "allow"
-    adamw, schedule = sections.optimizer, sections.lr_scheduler
-    assert adamw is not None
-    assert isinstance(adamw.config, base.AdamWConfig)
-    settings = adamw.config
-    assert (settings.lr, [*settings.betas], settings.weight_decay) == (0.25, [0.1, 0.2], 0.5)
-    assert settings.impl == ("fused" if torch.cuda.is_available() else "auto")
-    assert schedule is not None
-    assert isinstance(schedule.config, base.TriStageLRConfig)
-    assert [*schedule.config.stage_ratio] == [0, 0, 1]
+    own: Tree = {
+        "model.name": "m",
+        "model.config_overrides": {"a": 1},
+        "gang.timeout": 7,
+        "trainer.max_grad_norm": 3.0,
+        "trainer.mixed_precision.mode": "auto",
+        "trainer.grad_accumulation.num_batches": 5,
+        "optimizer.config.lr": 0.25,
+        "optimizer.config.weight_decay": 0.5,
+        "lr_scheduler.config.start_lr_scale": 0.5,
+        "regime.num_steps": 300,
+        "common.seed": 9,
+        "common.torch.num_threads": 2,
+        "common.metric_recorders.wandb.enabled": True,
+        "common.metric_recorders.wandb.entity": "us",
+        "common.metric_recorders.wandb.project": "ours",
+    }
+    epochs = {"regime.num_data_epochs": 3, "regime.validate_every_n_data_epochs": 0.5}
+    keys = {"dataset.name": "d"} | own | epochs
+    sections = sections_of(load(merge(*(nested(*pair) for pair in keys.items())), where=""))
+    expected = own | {
+        "model.family": "wav2vec2_asr",
+        "optimizer.config.impl": "fused" if torch.cuda.is_available() else "auto",
+        "regime.num_data_epochs": None,
+        "regime.validate_every_n_data_epochs": None,
+        "common.cluster": "none",
+        "common.no_sweep_dir": True,
+        "common.metric_recorders.wandb.resume_mode": "allow",
+    }
+    assert {key: attrgetter(key)(sections) for key in expected} == expected
+    assert sections.optimizer is not None
+    assert isinstance(sections.optimizer.config, base.AdamWConfig)
+    assert sections.lr_scheduler is not None
+    assert isinstance(sections.lr_scheduler.config, base.TriStageLRConfig)
 
 
 def test_an_optimizer_of_ours_takes_our_settings_and_a_constant_rate_none() -> None:
@@ -200,7 +167,7 @@ def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
         *("evaluator.amp=false", "evaluator.checkpoint=none", "evaluator.split=dev"),
     ]
     file, run = tmp_path / "upstream.yaml", tmp_path / "run"
-    file.write_text(to_yaml(EVALUATION))
+    file.write_text(to_yaml(FILES["evaluation"]))
     assert evaluate(run, dataset, *own, config=file) == 0
     (written,) = run.glob("eval/finished/dev/**/predictions.jsonl")
     predictions = list(read_predictions(written))

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import soundfile
-from numpy.typing import NDArray
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.recipe.data.audio import decode
@@ -17,8 +16,6 @@ from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from tests.shards import flac, utterance, waveform, write_shard
 
 ROWS = [utterance(number) for number in range(23)]
-
-
 AUDIO = [row["audio_bytes"] for row in ROWS]
 
 
@@ -48,16 +45,12 @@ def test_a_row_is_read_at_its_place_or_in_another_layout_decoded(
     assert all(index.audio.read(row) == AUDIO[row] for row in (22, 0, 9, 10, 4, 5))
 
 
-def rewrite(path: Path, values: pa.Array) -> None:
-    """Replace the audio of a shard, and leave its bytes out, as upstream's tools write it."""
-    table = pq.read_table(path, partitioning=None).drop_columns(["encoded_size"])
-    place = table.column_names.index("audio_bytes")
-    pq.write_table(table.set_column(place, "audio_bytes", values), path, row_group_size=10)
-
-
 def test_lists_of_numbers_as_upstreams_tools_write_them_are_read(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, ROWS)
     numbers = [np.frombuffer(audio, np.int8) for audio in AUDIO]
-    rewrite(write_shard(tmp_path, ROWS), pa.array(numbers, pa.list_(pa.int8())))
+    table = pq.read_table(path, partitioning=None).drop_columns(["encoded_size", "audio_bytes"])
+    table = table.append_column("audio_bytes", pa.array(numbers, pa.list_(pa.int8())))
+    pq.write_table(table, path, row_group_size=10)
 
     assert index_of(tmp_path).audio.read(15) == AUDIO[15]
 
@@ -87,24 +80,13 @@ def test_threads_read_from_more_files_than_may_be_open(
     assert sum(path.is_relative_to(tmp_path) for path in opened) <= 2
 
 
-def encode(sound: NDArray[np.float32], form: str, subtype: str | None) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, sound, 16_000, format=form, subtype=subtype)
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("form", "subtype"),
-    [("FLAC", "PCM_16"), ("FLAC", "PCM_24"), ("WAV", "PCM_16"), ("WAV", "FLOAT"), ("OGG", None)],
-)
+@pytest.mark.parametrize(("form", "subtype"), [("FLAC", "PCM_24"), ("WAV", "FLOAT"), ("OGG", None)])
 def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | None) -> None:
-    encoded = encode(waveform(12_345, 3), form, subtype)
-
-    expected = soundfile.read(io.BytesIO(encoded), dtype="float32")[0]
-    out = np.empty(12_345, np.float32)
-    decode(encoded, out)
-    # FFmpeg decodes Vorbis to other roundings.
-    np.testing.assert_allclose(out, expected, rtol=0, atol=0 if subtype else 1e-4)
+    file, out = io.BytesIO(), np.empty(12_345, np.float32)
+    soundfile.write(file, waveform(12_345, 3), 16_000, format=form, subtype=subtype)
+    decode(file.getvalue(), out)
+    file.seek(0)
+    assert np.array_equal(out, soundfile.read(file, dtype="float32")[0])
 
 
 @pytest.mark.parametrize(

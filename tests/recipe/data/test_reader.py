@@ -15,31 +15,25 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_parallel_gangs
-from typing_extensions import override
 
 from danish_asr.base.errors import DatasetError, RunError
-from danish_asr.recipe.config.schema import (
-    AsrConfig,
-    TaskSection,
-    WeightConfig,
-)
-from danish_asr.recipe.data.index import DanishAsrDataset, Index
+from danish_asr.recipe.config.schema import AsrConfig, TaskSection
 from danish_asr.recipe.data.reader import BatchReader, waveform_dtype
 from danish_asr.recipe.data.sampler import ATTENTION
 from tests.shards import ids_of, reader, task, utterance, waveform, write_dataset, write_shard
 
 Steps = list[list[Seq2SeqBatch]]
-
-
 COUNTS = {("a", "train"): 53, ("b", "train"): 20, ("a", "test"): 13, ("b", "test"): 6}
-
-
 FACTORS = [0.9, 1.0, 1.1]
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_dataset(tmp_path_factory.mktemp("dataset"), COUNTS)
+
+
+def batches_of(steps: Any) -> list[Any]:
+    return [batch for step in steps for batch in step]
 
 
 def content(steps: Steps) -> list[Any]:
@@ -82,12 +76,8 @@ def test_evaluation_gives_every_row_once_whatever_the_filters_say(
     root: Path, tokenizer: Tokenizer, world: int
 ) -> None:
     # A public project's scores leave out 18 % of the test set through such filters (TRAPS).
-    strict = task(
-        min_audio_len=20_000,
-        max_audio_len=21_000,
-        max_num_elements=15_000,
-        min_samples_per_char=10_000,
-    )
+    limits = {"min_audio_len": 20_000, "max_audio_len": 21_000, "max_num_elements": 15_000}
+    strict = task(**limits, min_samples_per_char=10_000)
     options: dict[str, Any] = {"world": world, "training": False, "task_config": strict}
     parts = [ids_of(reader(root, tokenizer, "test", rank=rank, **options)) for rank in range(world)]
 
@@ -108,13 +98,17 @@ def test_a_resumed_reader_continues_with_the_very_batches_it_would_have_read(
     ]
 
     def fresh() -> BatchReader:
-        return reader(root, tokenizer, accumulate=2, transforms=transforms, speed_factors=FACTORS)
+        options: Any = {"transforms": transforms, "speed_factors": FACTORS}
+        source = reader(root, tokenizer, accumulate=2, **options)
+        source.frees_layers = {4}
+        return source
 
     stopped = fresh()
     take(stopped, done)
     torch.save(stopped.state_dict(), tmp_path / "state.pt")
     resumed = fresh()
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    resumed.step = done
 
     assert content(take(resumed, 15)) == content(take(fresh(), done + 15)[done:])
 
@@ -126,21 +120,12 @@ def test_a_stage_reads_its_own_rows_from_its_first_step_on_and_counts_epochs_on(
     staged.add_stage(3, reader(root, tokenizer, "train_b"))
 
     assert content(take(staged, 3)) == content(take(reader(root, tokenizer), 3))
-    second = ids_of([*take(staged, 1), *staged])
-    assert sorted(second) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
+    second = [*take(staged, 1), *staged]
+    assert sorted(ids_of(second)) == sorted(f"b-train-{n}" for n in range(COUNTS["b", "train"]))
+    assert min(sizes(second)[:2]) >= max(sizes(second)[2:]), "the largest batches come first"
     assert staged.epoch == 1
-
-
-class Weighted(DanishAsrDataset):
-    """A dataset with weights, as a configuration gives them."""
-
-    @override
-    def read_index(
-        self, split: str, where: str | None = None, weights: Any = (), *, key: str = ""
-    ) -> Index:
-        factors = {"corpus = 'b'": 0.4, "dialect = 'Fynsk'": 2.5}
-        weights = [WeightConfig(where=where, factor=factor) for where, factor in factors.items()]
-        return super().read_index(split, weights=weights)
+    assert staged.filtered.startswith("73 utterances")
+    assert [line.split()[0] for line in staged.mix.splitlines()] == ["corpus", "a", "b"]
 
 
 def test_a_state_of_other_rows_is_refused(root: Path, tokenizer: Tokenizer) -> None:
@@ -160,12 +145,11 @@ def test_undecodable_audio_stops_at_its_place_with_the_name_of_the_row(
     longest_first = sorted(range(8), key=lambda n: -rows[n]["audio_size"])
     take(source, longest_first.index(5))
 
-    with pytest.raises(
-        DatasetError, match=r"row group 1, row 0, id 'a-train-5': .*decoded.*verify"
-    ):
+    with pytest.raises(DatasetError, match=r"row group 1, row 0, id 'a-train-5': .*decoded"):
         next(source)
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_while_readers_are_open_ends_well(root: Path, tmp_path: Path) -> None:
     # A native pipeline that lives until the interpreter ends brings it down (TRAPS).
     script = f"""
@@ -190,10 +174,9 @@ print("end")
 def test_two_processes_read_the_rows_of_each_step_of_one_also_from_its_checkpoint_on(
     root: Path, tokenizer: Tokenizer, done: int
 ) -> None:
-    dataset = Weighted(root)
-    alone = reader(dataset, tokenizer, accumulate=2)
+    alone = reader(root, tokenizer, accumulate=2, beta_corpus=0.0)
     take(alone, done)
-    halves = [reader(dataset, tokenizer, rank=rank, world=2) for rank in range(2)]
+    halves = [reader(root, tokenizer, rank=rank, world=2, beta_corpus=0.0) for rank in range(2)]
     for half in halves:
         if done:
             half.load_state_dict(alone.state_dict())
@@ -216,35 +199,14 @@ def sizes(steps: Steps) -> list[float]:
     ]
 
 
-def freeing(root: Path, tokenizer: Tokenizer) -> BatchReader:
-    """A reader of a training that lets more layers learn after step 4."""
-    source = reader(root, tokenizer)
-    source.frees_layers = {4}
-    return source
-
-
 @pytest.mark.parametrize("first", [0, 4], ids=["begin", "more layers learn"])
 def test_the_largest_batches_that_are_left_come_first(
     root: Path, tokenizer: Tokenizer, first: int
 ) -> None:
-    largest = sizes(take(freeing(root, tokenizer), 10))[first:]
+    source = reader(root, tokenizer)
+    source.frees_layers = {4}
+    largest = sizes(take(source, 10))[first:]
     assert min(largest[:2]) >= max(largest[2:])
-
-
-@pytest.mark.parametrize("stop", [3, 4, 5])
-def test_a_stop_where_more_layers_learn_changes_no_batch(
-    root: Path, tokenizer: Tokenizer, stop: int
-) -> None:
-    stopped, resumed = freeing(root, tokenizer), freeing(root, tokenizer)
-    take(stopped, stop)
-    resumed.load_state_dict(stopped.state_dict())
-    resumed.step = stop
-    undisturbed = take(freeing(root, tokenizer), 10)
-    assert content(take(resumed, 10 - stop)) == content(undisturbed[stop:])
-
-
-def batches_of(steps: Any) -> list[Any]:
-    return [batch for step in steps for batch in step]
 
 
 def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) -> None:
@@ -270,33 +232,37 @@ def test_a_batch_holds_what_the_shards_hold(root: Path, tokenizer: Tokenizer) ->
             assert (rest == tokenizer.vocab_info.pad_idx).all()
 
 
-def test_an_empty_reference_and_a_row_too_short_for_a_frame_are_evaluated(
+def test_rows_without_text_or_a_frame_are_evaluated_with_raw_references_and_targets_of_the_profile(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
-    write_shard(tmp_path, [utterance(0, audio_size=100), utterance(1, audio_size=50, text="")])
+    texts = ["Køb 21 Øl!", ""]
+    rows = [utterance(n, audio_size=100 - n, text=text) for n, text in enumerate(texts)]
+    write_shard(tmp_path, rows)
 
-    (batch,) = batches_of(reader(tmp_path, tokenizer, training=False))
+    (batch,) = batches_of(reader(tmp_path, tokenizer, training=False, text_profile="coral"))
 
-    assert batch.example["text"] == ["hej med dig", ""]
-    assert (batch.example["target_size"], batch.target_seq_lens) == ([11, 0], [11, 1])
-    assert (batch.example["audio_size"], batch.source_seq_lens) == ([100, 50], [400, 400])
+    assert batch.example["text"] == texts
+    assert tokenizer.create_decoder()(batch.target_seqs[0]) == "køb enogtyve øl"
+    assert (batch.example["target_size"], batch.target_seq_lens) == ([15, 0], [15, 1])
+    assert (batch.example["audio_size"], batch.source_seq_lens) == ([100, 99], [400, 400])
     with pytest.raises(DatasetError, match="the filters leave none of its 2 utterances"):
         reader(tmp_path, tokenizer)
 
 
-def test_targets_follow_the_profile_and_references_stay_raw(
-    tmp_path: Path, tokenizer: Tokenizer
+def test_the_size_of_an_epoch_is_that_of_its_batches_also_after_they_were_read(
+    root: Path, tokenizer: Tokenizer
 ) -> None:
-    write_shard(tmp_path, [utterance(0, text="Køb 2 Øl!")])
-
-    def read(**options: Any) -> Any:
-        (batch,) = batches_of(reader(tmp_path, tokenizer, **options))
-        assert batch.example["text"] == ["Køb 2 Øl!"]
-        return batch
-
-    coral = read(text_profile="coral")
-    assert tokenizer.create_decoder()(coral.target_seqs[0]) == "køb to øl"
-    assert read().example["target_size"] == [9]
+    source = reader(root, tokenizer, "test", training=False)
+    size = source.epoch_size()
+    steps = list(source)
+    lengths = [length for batch in batches_of(steps) for length in batch.source_seq_lens]
+    padded = sum(batch.source_seqs.numel() for batch in batches_of(steps))
+    assert size == source.epoch_size()
+    assert (size.steps, size.rows, size.longest) == (len(steps), len(lengths), max(lengths))
+    assert size.hours == pytest.approx(sum(lengths) / 16_000 / 3600)
+    assert size.padding == pytest.approx(1 - sum(lengths) / padded)
+    assert source.epochs_read == 1
+    assert source.largest_memory() == pytest.approx(max(sizes(steps)))
 
 
 def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(
@@ -318,6 +284,7 @@ def test_augmentation_acts_in_training_only_and_sections_are_left_as_they_are(
     ("parallelism", "processes", "mode", "is_full"),
     [
         ("ddp", 2, "static", True),
+        ("fsdp", 1, "static", True),
         ("fsdp", 2, "auto", True),
         ("fsdp", 2, "static", False),
     ],

@@ -76,18 +76,12 @@ def select(index: Index, targets: Targets, **limits: Any) -> tuple[list[int], st
         ({"min_audio_len": 16_001}, "hej", "shorter than min_audio_len"),
         ({"max_audio_len": 15_999}, "hej", "longer than max_audio_len"),
         ({}, "", "empty text"),
-        (
-            {"min_samples_per_char": 3_201},
-            "dagen",
-            "fewer samples per character than min_samples_per_char",
-        ),
+        ({"min_samples_per_char": 3_201}, "dagen", "fewer samples per character"),
         # 16,000 samples are 49 frames. Upstream hides such rows with a loss of 0 (TRAPS).
-        ({}, "ab" * 25, "fewer frames than CTC needs (targets + repeats)"),
+        ({}, "ab" * 25, "fewer frames than CTC needs"),
         # A row at the limits stays.
-        (
-            {"min_audio_len": 16_000, "max_audio_len": 16_000, "min_samples_per_char": 320},
-            *("ab" * 24 + "a", None),
-        ),
+        ({"min_audio_len": 16_000, "min_samples_per_char": 320}, "ab" * 24 + "a", None),
+        ({"max_audio_len": 16_000}, "hej", None),
     ],
 )
 def test_a_filter_removes_what_it_says_and_says_so(
@@ -95,10 +89,9 @@ def test_a_filter_removes_what_it_says_and_says_so(
 ) -> None:
     kept, table = select(with_rows(index, [text], 16_000), targets, **limits)
 
-    assert kept == ([] if reason else [0])
-    assert table.splitlines()[1:] == (
-        [f"  {reason:52} Østjysk {1:>18} rows      0.00 h"] if reason else []
-    )
+    lines = table.splitlines()[1:]
+    assert (kept, len(lines)) == (([], 1) if reason else ([0], 0))
+    assert all(line.strip().startswith(str(reason)) for line in lines)
 
 
 def test_a_table_has_the_rows_and_hours_that_stay_and_of_others_those_of_the_first_reason(
@@ -145,6 +138,7 @@ def test_unknown_symbols_are_counted_by_name_and_share(index: Index, targets: Ta
     # Version 1 tokenizers map capitals to the unknown symbol, and nothing checks it (TRAPS).
     unknown = count_unknown(with_rows(index, ["Hej HEJ", "ÆH", "æh ja"], 16_000), targets)
 
+    assert (targets.pad, targets.unknown) == (1, 3)
     assert unknown.symbols == [("H", 3), ("E", 1), ("J", 1), ("Æ", 1)]
     assert unknown.share == pytest.approx(6 / 14)
     assert count_unknown(with_rows(index, ["H"], 16_000), targets).share == 1

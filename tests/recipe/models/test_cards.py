@@ -1,6 +1,5 @@
 """A finished run: a model with a name, and a record of its environment."""
 
-import json
 import re
 from pathlib import Path
 from urllib.request import url2pathname
@@ -13,15 +12,97 @@ from fairseq2.models.wav2vec2.factory import create_wav2vec2_model
 from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
-from danish_asr.recipe.config.schema import AsrConfig, ModelSection
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    AssetsConfig,
+    DatasetSection,
+    ModelSection,
+    TokenizerSection,
+)
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.models.cards import Assets, open_model, with_named_model
-from danish_asr.recipe.run.run_directory import best_step
+from danish_asr.recipe.models.cards import (
+    Assets,
+    open_model,
+    open_tokenizer,
+    speech_of,
+    tokenizer_of,
+    with_named_model,
+)
 from tests.running import copy_until, evaluate, metrics, train, weights
 
 
+@pytest.fixture
+def assets(dataset: Path, finished_run: Path, tmp_path: Path) -> Assets:
+    """The cards of a dataset, of a model, and of one whose weights may run code."""
+    (tmp_path / "own").mkdir()
+    card = {"name": "unsafe", "model_family": "wav2vec2_asr", "restrict": False}
+    (tmp_path / "own" / "unsafe.yaml").write_text(to_yaml(card))
+    paths = [dataset / "cards", finished_run / "cards", tmp_path / "own"]
+    return Assets(AssetsConfig(extra_paths=paths))
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "part"),
+    [
+        ("model.name", "tiny", "finished"),
+        ("dataset.name", "finished", "convert SOURCE --name finished"),
+        ("dataset.name", "coral_v3", "convert hf:CoRal-project/coral-v3"),
+        ("tokenizer.name", "nope", "own"),
+        ("pretrained_encoder.name", "omniASR_LLM_300M", "omniASR_W2V_300M"),
+        ("model.name", "unsafe", "restrict: False"),
+    ],
+)
+def test_a_name_without_a_safe_card_of_its_kind_is_refused_with_what_there_is(
+    assets: Assets, key: str, name: str, part: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key}(.|\n)*{part}"):
+        assets.find(key, name)
+
+
+def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
+    assets: Assets, dataset: Path, finished_run: Path
+) -> None:
+    own, model = assets.find("dataset.name", "tiny"), assets.find("model.name", "finished")
+    assert assets.open_dataset(DatasetSection(), own).root == dataset.resolve()
+    moved = DatasetSection(config_overrides={"data": finished_run})
+    assert assets.open_dataset(moved, own).path == finished_run
+    others = {*assets.available("model.name", "unsafe").split(", ")}
+    assert others & {"finished", "unsafe", "tiny"} == {"finished"}
+    assert [tokenizer_of(card) for card in (own, model, None)] == ["tiny_char", "finished", None]
+    described = assets.describe_model(ModelSection(config_overrides={"use_masking": True}), model)
+    assert (described.config.use_masking, described.has_new_head) == (True, False)
+    assert assets.describe_model(ModelSection(arch="tiny"), None).has_new_head
+    file = finished_run / "cards" / "tokenizer.model"
+    assert assets.tokenizer_file(TokenizerSection(path=file, name="nope")) == file
+    assert assets.tokenizer_file(TokenizerSection(name="finished")) == file
+    for fault, call in (
+        ("--dataset", lambda: assets.open_dataset(DatasetSection(), None)),
+        ("tiny", lambda: assets.describe_model(ModelSection(arch="nope"), None)),
+        ("nope", lambda: assets.describe_model(ModelSection(config_overrides={"nope": 1}), model)),
+        ("tokenizer.name", lambda: assets.tokenizer_file(TokenizerSection())),
+        ("config.yaml", lambda: open_tokenizer(finished_run / "config.yaml")),
+    ):
+        with pytest.raises(ConfigError, match=fault):
+            call()
+
+
+def test_a_model_says_how_its_recordings_and_texts_were_prepared(
+    finished_run: Path, tmp_path: Path
+) -> None:
+    assert open_model(finished_run)[3:] == ("coral", True, 320_000, None)
+    assert speech_of(AsrConfig())["amp_dtype"] == "bfloat16"
+    run = copy_until(4, finished_run, tmp_path / "run")
+    (run / "checkpoints" / "tokenizer.model").write_bytes(build_char_tokenizer("abc"))
+    with pytest.raises(ConfigError, match=f"model {run}(.|\n)*8 symbols"):
+        open_model(run)
+    with pytest.raises(ConfigError, match=r"model\.path"):
+        with_named_model(AsrConfig(model=ModelSection(path=tmp_path)))
+
+
+@pytest.mark.slow
 def test_a_later_run_starts_from_the_finished_model_by_name(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,6 +125,7 @@ def weight_files(run: Path) -> dict[Path, int]:
     return {file: file.stat().st_ino for file in run.rglob("sdp_*.pt")}
 
 
+@pytest.mark.slow
 def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -63,32 +145,6 @@ def test_a_finished_run_of_models_only_is_complete_and_not_trained_over(
     assert (run / "checkpoints" / "tokenizer.model").stat().st_ino == tokenizer
 
 
-def test_a_run_of_models_only_that_has_stopped_early_is_complete(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run, models = tmp_path / "run", "regime.save_model_only=true"
-    assert train(run, dataset, models) == 0
-    file = run / "metrics" / "valid.jsonl"
-    rows = [row | {"Word Error Rate (WER)": 90 + row["Step"]} for row in metrics(run, "valid")]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    before, longer = weight_files(run), (models, "regime.num_steps=8")
-    assert train(run, dataset, *longer, "regime.early_stopping_patience=2") == 2
-    assert train(run, dataset, *longer, "regime.early_stopping_patience=1") == 0
-    assert weight_files(run) == before
-
-
-def test_a_run_says_that_it_is_complete_when_it_is_and_not_before(
-    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy_until(2, finished_run, tmp_path / "run")
-    assert train(run, dataset) == 0
-    assert "regime.num_steps" not in capsys.readouterr().err
-    before = weight_files(run)
-    assert train(run, dataset) == 0
-    assert "regime.num_steps" in capsys.readouterr().err
-    assert weight_files(run) == before
-
-
 def start_of_a_training(model: Path) -> AssetCard:
     """The card of what ``model.path`` means."""
     config = with_named_model(AsrConfig(model=ModelSection(path=model)))
@@ -99,48 +155,48 @@ def place_of_weights(card: AssetCard) -> Path:
     return Path(url2pathname(card.field("checkpoint").as_uri().path)).resolve()
 
 
-@pytest.mark.parametrize("change", ["score", "gone", "export"])
+def write_card(run: Path, name: str, **values: str) -> None:
+    """Another card of a copy of the finished run."""
+    card = read_yaml(run / "cards" / "finished.yaml") | {"name": name, **values}
+    (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
+
+
+@pytest.mark.parametrize(
+    ("change", "step", "name"),
+    [
+        ("score", 2, "checkpoint_step_2"),
+        ("gone", 2, "checkpoint_step_2"),
+        ("export", 4, "finished"),
+        ("longer", 2, "longer"),
+        # A run that began with it would otherwise be refused when it continues.
+        ("other cards", 4, "run"),
+    ],
+)
 def test_a_model_path_means_the_checkpoint_that_is_transcribed_with(
-    tmp_path: Path, finished_run: Path, change: str
+    tmp_path: Path, finished_run: Path, change: str, step: int, name: str
 ) -> None:
     run = copy_until(2 if change == "gone" else 4, finished_run, tmp_path / "run")
-    if change == "score":  # the card names step 4
+    if change in {"score", "longer"}:  # the card names step 4
         (run / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    if change == "longer":
+        write_card(run, "longer", checkpoint="../checkpoints/step_2/model")
+    elif change == "other cards":
+        write_card(run, "a")
+        write_card(run, "run")
     elif change == "export":
         (run / "config.json").write_text("{}")
-    step = 4 if change == "export" else 2
     for card in (start_of_a_training(run), open_model(run).card):
         assert place_of_weights(card) == run / "checkpoints" / f"step_{step}" / "model"
+    assert start_of_a_training(run).name == name
 
 
-def test_the_model_path_of_a_copy_that_was_trained_longer_is_its_best_checkpoint(
+@pytest.mark.slow
+def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:
-    run = copy_until(4, finished_run, tmp_path / "longer")
-    assert train(run, dataset, "regime.num_steps=6") == 0
-    assert {file.name for file in run.glob("cards/*.yaml")} == {"finished.yaml", "longer.yaml"}
-    card = start_of_a_training(run)
-    assert place_of_weights(card) == run / "checkpoints" / f"step_{best_step(run)}" / "model"
-    assert place_of_weights(card) == place_of_weights(open_model(run).card)
-
-
-def test_a_model_path_keeps_the_name_of_the_run_beside_other_cards(
-    tmp_path: Path, finished_run: Path
-) -> None:
-    """A run that began with it would otherwise be refused when it continues."""
-    run = copy_until(4, finished_run, tmp_path / "run")
-    for name in ("a", "run"):
-        card = read_yaml(run / "cards" / "finished.yaml") | {"name": name}
-        (run / "cards" / f"{name}.yaml").write_text(to_yaml(card))
-    assert start_of_a_training(run).name == "run"
-
-
-@pytest.mark.parametrize("place", ["", "checkpoints/step_2"])
-def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
-    tmp_path: Path, dataset: Path, finished_run: Path, place: str
-) -> None:
     """TRAPS, names: upstream refuses a path without a family, and takes 32 symbols for granted."""
-    own = [f"model={{path: {finished_run / place}}}", "regime.num_steps=2"]
+    assert start_of_a_training(finished_run).name == "finished"
+    own = [f"model={{path: {finished_run}/checkpoints/step_2}}", "regime.num_steps=2"]
     run, head = tmp_path / "run", "final_proj.weight"
     assert train(run, dataset, *own) == 0
     assert evaluate(run, dataset, *own, "evaluator.checkpoint=last") == 0
@@ -180,6 +236,7 @@ def write_encoder(folder: Path) -> dict[str, torch.Tensor]:
     return dict(state)
 
 
+@pytest.mark.slow
 def test_a_pretrained_encoder_gives_its_weights_below_a_new_head(
     tmp_path: Path, dataset: Path
 ) -> None:

@@ -63,6 +63,7 @@ def test_an_imported_model_writes_what_transformers_writes(tmp_path: Path, *, sa
     assert len({*text}) > 5
 
 
+@pytest.mark.slow
 def test_it_is_fine_tuned_and_evaluated_and_the_run_is_like_any_other(
     tmp_path: Path, dataset: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_it_is_fine_tuned_and_evaluated_and_the_run_is_like_any_other(
     assert (tmp_path / "as is" / "eval" / "xlsr" / "test" / "predictions.jsonl").is_file()
 
 
+@pytest.mark.slow
 def test_an_encoder_gets_a_head_for_the_tokenizer_of_the_dataset(
     tmp_path: Path, dataset: Path
 ) -> None:

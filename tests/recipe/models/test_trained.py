@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from fairseq2.models.wav2vec2.asr import create_wav2vec2_asr_model
+from fairseq2.nn import BatchLayout
 from torch import Tensor
 
 from danish_asr.base.errors import RunError, TranscriptionError
@@ -101,5 +102,8 @@ def test_a_pass_has_as_much_audio_as_is_wanted_and_similar_lengths_together(
 def test_a_model_does_not_learn_and_computes_in_float32_on_a_cpu(plain: TrainedModel) -> None:
     assert not plain.module.training
     assert not any(parameter.requires_grad for parameter in plain.module.parameters())
-    (row,) = plain.log_probs([np.ones(400, np.float32)])
+    waves = torch.sin(torch.arange(1_000.0))[None]
+    logits, _ = plain.module(waves, BatchLayout.of(waves, [1_000]))
+    (row,) = plain.log_probs([waves[0].numpy()])
     assert (row.shape, row.dtype) == ((1, tiny().target_vocab_size), torch.float32)
+    assert torch.allclose(row, logits[0].log_softmax(dim=1), atol=1e-5)

@@ -76,7 +76,7 @@ def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
         ({"lr_scheduler.config.num_warmup_steps": 100}, False),
         ({"lr_scheduler.config.num_warmup_steps": 500}, True),
         ({"lr_scheduler.config.num_warmup_steps": 500, "regime.num_steps": None}, False),
-        ({}, False),
+        ({"regime.num_steps": 5}, False),
         ({"lr_scheduler.config.stage_ratio": [0.1, 0.4, 0.5]}, False),
         ({"lr_scheduler.config.stage_ratio": [0.4, 0.4, 0.2]}, True),
     ],

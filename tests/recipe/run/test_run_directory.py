@@ -13,7 +13,6 @@ import pytest
 from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.files import LOCK_FILE, to_yaml
-from danish_asr.recipe.run import run_directory
 from danish_asr.recipe.run.run_directory import (
     best_step,
     check_continuation,
@@ -156,7 +155,7 @@ def test_a_run_whose_last_checkpoint_is_only_a_model_is_not_trained_over(
         check_continuation(run, now, {}, stopped_early=True)
 
 
-def test_a_run_without_any_state_of_its_training_is_complete_at_its_last_step_alone(
+def test_a_run_of_models_only_is_complete_at_its_last_step_and_continues_from_a_later_state(
     run: Path,
 ) -> None:
     only_a_model(run, 4)
@@ -165,21 +164,12 @@ def test_a_run_without_any_state_of_its_training_is_complete_at_its_last_step_al
         check_continuation(run, BEFORE, {})
     only_a_model(run, 8)
     check_continuation(run, BEFORE, {})
-
-
-def test_a_run_continues_from_the_last_of_several_checkpoints(run: Path) -> None:
-    only_a_model(run, 4)
-    with pytest.raises(RunError, match="step_4"):
-        check_continuation(run, BEFORE, {})
-    (run / "checkpoints" / "step_6" / "trainer").mkdir(parents=True)
-    check_continuation(run, BEFORE, {})
-
-
-def test_an_average_is_not_trained_over_also_at_the_last_step(run: Path) -> None:
-    only_a_model(run, 8)
-    (run / "metrics").rmdir()
+    (run / "metrics").rmdir()  # an average
     with pytest.raises(RunError, match=f"model.path={run}"):
         check_continuation(run, BEFORE, {})
+    for step in (2, 9):
+        (run / "checkpoints" / f"step_{step}" / "trainer").mkdir(parents=True)
+    check_continuation(run, merge(BEFORE, {"regime": {"num_steps": 9}}), {})
 
 
 def test_a_run_of_models_only_has_ended_after_its_epochs_where_it_has_a_card(run: Path) -> None:
@@ -190,19 +180,8 @@ def test_a_run_of_models_only_has_ended_after_its_epochs_where_it_has_a_card(run
     (run / "cards").mkdir()
     (run / "cards" / "run.yaml").touch()
     check_continuation(run, epochs, {})
-    longer = merge(epochs, {"regime": {"num_data_epochs": 3}})
     with pytest.raises(RunError, match=f"model.path={run}"):
-        check_continuation(run, longer, {})
-
-
-def test_validations_and_metrics_of_a_run_of_models_only_are_kept(run: Path) -> None:
-    only_a_model(run, 4)
-    train, valid = (run / "metrics" / f"{name}.jsonl" for name in ("train", "valid"))
-    train.write_text(row(2) + row(4) + row(5))
-    valid.write_text(row(2) + row(4))
-    assert [found["Step"] for found in validations(run)] == [2, 4]
-    tidy(run)
-    assert (train.read_text(), valid.read_text()) == (row(2) + row(4), row(2) + row(4))
+        check_continuation(run, merge(epochs, {"regime": {"num_data_epochs": 3}}), {})
 
 
 @pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])
@@ -213,11 +192,21 @@ def test_metrics_after_the_last_checkpoint_are_dropped(run: Path, cut: str) -> N
     valid.write_text(row(1) + cut)
     half = run / "checkpoints" / "step_137.tmp" / "model"
     half.mkdir(parents=True)
+    (run / "checkpoints" / "step_138").touch()
     assert (checkpoint_steps(run), resumable_steps(run)) == ([1, 2], [2])
-    assert [found["Step"] for found in validations(run)] == [1]
     tidy(run)
     assert (train.read_text(), valid.read_text()) == (row(1) + row(2), row(1))
     assert not half.parent.exists()
+
+
+def test_metrics_up_to_a_last_checkpoint_that_is_only_a_model_are_kept(run: Path) -> None:
+    only_a_model(run, 3)
+    valid = run / "metrics" / "valid.jsonl"
+    assert validations(run) == []
+    valid.write_text(row(1) + row(3) + row(4))
+    assert [found["Step"] for found in validations(run)] == [1, 3]
+    tidy(run)
+    assert valid.read_text() == row(1) + row(3)
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\0\0\0", b"-4\xff"])
@@ -247,7 +236,8 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
     assert meant_checkpoint(run) == (run, best)
     assert meant_checkpoint(run / "checkpoints" / "step_2") == (run, 2)
     assert meant_checkpoint(run / "checkpoints" / "step_1" / "model") == (run, 1)
-    assert meant_checkpoint(run / "metrics") is None
+    for other in (run / "metrics", run / "checkpoints" / "scores"):
+        assert meant_checkpoint(other) is None
 
 
 def test_the_files_of_a_model_are_those_of_its_run_or_of_hugging_face(
@@ -339,12 +329,9 @@ def test_a_sharded_run_continues_with_its_processes_and_another_says_what_a_step
 
 
 def test_the_first_process_alone_has_the_lock_of_a_run_until_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    waited: list[int] = []
-    monkeypatch.setattr(run_directory, "wait_for_first_rank", waited.append)
     for rank, there in ((0, True), (1, False)):
         with locked(tmp_path, rank):
-            assert waited[-1] == rank
             assert (tmp_path / LOCK_FILE).exists() == there
         assert not (tmp_path / LOCK_FILE).exists()

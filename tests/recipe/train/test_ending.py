@@ -1,11 +1,8 @@
 """Failures while a run is running: a message with a hint, and status 1."""
 
 import errno
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -45,7 +42,7 @@ from danish_asr.recipe.train.ending import (
 )
 from tests.failing import MESSAGE, run_with_error
 from tests.forks import in_processes
-from tests.running import ROOT, arguments, train
+from tests.running import arguments, train
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -211,22 +208,11 @@ def test_a_process_that_fails_ends_the_run_while_a_checkpoint_is_written(
     tmp_path: Path, dataset: Path, rank: str, place: str
 ) -> None:
     """TRAPS, training: upstream's clean-up waits for processes that never come."""
-    run = tmp_path / "run"
-    launcher = [sys.executable, "-m", "danish_asr.base.cluster", "--nproc_per_node", "2"]
-    failing = ["-m", "tests.failing", rank, place, "train"]
-    ended = subprocess.run(
-        [*launcher, *failing, *arguments(run, dataset, "gang.timeout=1")],
-        cwd=ROOT,
-        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=240,  # a process that waits for its file takes longer
-        check=False,
-    )
-    assert ended.returncode == EXIT_FAILED
-    assert f"error: {MESSAGE}" in ended.stdout
-    assert "Traceback" not in ended.stdout
+    run, fails = tmp_path / "run", partial(run_with_error, rank, place, "train")
+    args = arguments(run, dataset, "gang.timeout=1")
+    printed = in_processes(2, fails, args, status=EXIT_FAILED)
+    assert f"error: {MESSAGE}" in printed
+    assert "Traceback" not in printed
     assert (run / FAILED).read_text() == f"{MESSAGE}\n"
     assert checkpoint_steps(run) == []
 

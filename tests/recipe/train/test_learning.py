@@ -1,15 +1,18 @@
 """What learns when: frozen layers, without a state in the optimizer, and stages of a run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrModel, create_wav2vec2_asr_model
 
+from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW, keep_layers
+from danish_asr.recipe.train.learning import Freezing, OffloadedAdamW, keep_layers, slice_head
 from tests.running import (
     TWO_BATCHES,
     changed,
@@ -91,6 +94,27 @@ def test_a_smaller_encoder_has_the_layers_that_it_keeps_in_their_order() -> None
     assert list(module.encoder.layers) == layers
     keep_layers(module, [0, 2])
     assert list(module.encoder.layers) == [layers[0], layers[2]]
+
+
+def test_a_sliced_head_has_the_rows_of_its_own_tokenizers_symbols(tmp_path: Path) -> None:
+    full, own = tmp_path / "full.model", tmp_path / "own.model"
+    pieces = {}
+    for file, letters in ((full, "abcdæ"), (own, "bæ")):
+        file.write_bytes(build_char_tokenizer(set(letters)))
+        pieces[file] = sentencepiece.SentencePieceProcessor(model_file=str(file))
+    size, kept = (pieces[file].get_piece_size() for file in (full, own))
+    model = create_wav2vec2_asr_model(replace(tiny(), target_vocab_size=size))
+    head: Any = model.final_proj
+    with torch.no_grad():
+        for parameter in head.parameters():
+            rows = torch.arange(size, dtype=torch.float32)
+            parameter.copy_(rows.view(-1, *[1] * (parameter.dim() - 1)).expand_as(parameter))
+    slice_head(head, full, own)
+    assert head.output_dim == kept < size
+    bias = head.get_parameter("bias")
+    names = [pieces[full].id_to_piece(int(row)) for row in bias]
+    assert names == [pieces[own].id_to_piece(number) for number in range(kept)]
+    assert torch.equal(head.get_parameter("weight")[:, 2], bias)
 
 
 STAGED = (

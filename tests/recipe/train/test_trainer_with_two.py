@@ -11,7 +11,9 @@ import torch
 from fairseq2.checkpoint import StandardCheckpointManager
 
 from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_steps
+from danish_asr.recipe.train import record
 from danish_asr.recipe.train.criterion import AsrTrainUnit
+from danish_asr.recipe.train.preflight import Resolved
 from tests.forks import in_processes
 from tests.running import (
     TWO_BATCHES,
@@ -41,7 +43,7 @@ def test_two_processes_compute_the_gradients_of_one_with_twice_the_accumulation(
 
 
 def train_with_a_slow_disk(args: list[str]) -> None:
-    """Train; the second process sees the checkpoints a second after the first one."""
+    """Train; the first process writes a second late what the second then sees a second later."""
     list_steps = StandardCheckpointManager.get_step_numbers
 
     def list_late(manager: StandardCheckpointManager, **options: bool) -> list[int]:
@@ -49,11 +51,16 @@ def train_with_a_slow_disk(args: list[str]) -> None:
             time.sleep(1)
         return list_steps(manager, **options)
 
+    def write_late(run: Path, resolved: Resolved) -> None:
+        time.sleep(1)
+        write_own_tokenizer(run, resolved)
+
+    write_own_tokenizer, record.write_own_tokenizer = record.write_own_tokenizer, write_late
     StandardCheckpointManager.get_step_numbers = list_late  # type: ignore[assignment, method-assign]
     train_main(args)
 
 
-def test_two_processes_delete_the_states_of_previous_checkpoints_together(
+def test_two_processes_begin_and_delete_the_states_of_previous_checkpoints_together(
     tmp_path: Path, dataset: Path
 ) -> None:
     """TRAPS, training: upstream waits for a process that found nothing to delete."""

@@ -8,6 +8,7 @@ lengths, so a row's place is a sum, and it costs one ``pread``. Other shards are
 groups.
 """
 
+import io
 import os
 from collections.abc import Sequence
 from functools import lru_cache
@@ -18,6 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+import soundfile
 from numpy.typing import NDArray
 
 from danish_asr.base import audio
@@ -135,8 +137,12 @@ def decode(encoded: bytes, out: NDArray[np.float32]) -> None:
         ValueError: The audio cannot be decoded, is not 16 kHz, or has another number of samples.
     """
     try:
-        waveform, rate = audio.decode(encoded, out=out)
-    except AudioError as error:
+        if encoded.startswith(b"fLaC"):
+            waveform, rate = audio.decode(encoded, out=out)
+        else:  # by another program, whose audio_size is what libsndfile counts
+            samples, rate = soundfile.read(io.BytesIO(encoded), dtype="float32", always_2d=True)
+            waveform = samples.mean(axis=1)
+    except (AudioError, soundfile.LibsndfileError) as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
     if rate != SAMPLE_RATE:
         raise ValueError(f"expected audio at {SAMPLE_RATE} Hz, found {rate:g} Hz")

@@ -17,7 +17,7 @@ from fairseq2.runtime.dependency import DependencyContainer
 from torch import Tensor
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info, use_granted_cpus
+from danish_asr.base.cluster import rank_info, use_granted_cpus, wait_for_first_rank
 from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
@@ -90,6 +90,7 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         if rank == 0:
             cli.note(f"scoring {config.model.name}, split {config.evaluator.split}")
         with locked(selection.output_dir, rank), explained():
+            wait_for_first_rank(rank)
             write_configuration(config, selection.output_dir)
             recipe = AsrEvalRecipe(selection.step, resolved)
             run_evaluation(recipe, sections_of(config), selection.output_dir)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
 
-from danish_asr.base.cluster import wait_for_first_rank
 from danish_asr.base.config_tree import Tree, flatten, read_yaml
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text, take
@@ -189,12 +188,12 @@ _MUST_STAY: Final = ("common.seed", "regime.score_metric", "regime.score_profile
 def locked(directory: Path, rank: int = 0) -> Iterator[None]:
     """Be the only run that writes in ``directory``, which is created, or raise RunError.
 
-    The first rank takes the lock (`base.files.take`); the other ranks continue when it has it.
+    The first rank takes the lock (`base.files.take`). The others `wait_for_first_rank` before they
+    read what it prepares there.
     """
     if rank == 0:
         lease = take(directory, error=RunError, advice=_ADVICE, work="run")
     try:
-        wait_for_first_rank(rank)
         yield
     finally:
         if rank == 0:

@@ -18,7 +18,7 @@ from fairseq2.recipe.trainer import Trainer
 from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
 
-from danish_asr.base.cluster import rank_info, use_granted_cpus
+from danish_asr.base.cluster import rank_info, use_granted_cpus, wait_for_first_rank
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.fairseq2_private import write_configuration_with
 from danish_asr.base.files import publish_text, to_yaml
@@ -70,6 +70,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 run_directory.fit_to_processes(output_dir, processes)
                 record.write_environment(output_dir)
                 record.write_own_tokenizer(output_dir, resolved)
+            wait_for_first_rank(rank)
             stopper = PatienceStopper(output_dir, config.regime)
             can_continue = run_directory.can_continue(output_dir)
             if stopper.exhausted and can_continue and rank == 0:

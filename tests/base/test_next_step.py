@@ -1,0 +1,7 @@
+from danish_asr.base.next_step import next_step
+
+
+def test_a_next_command_is_quoted_for_a_shell() -> None:
+    assert next_step("verify", "my data", 3, why="find faults").startswith(
+        "Next: danish-asr verify 'my data' 3 "
+    )

@@ -1,0 +1,111 @@
+"""Servers of a stand-in for a model in this process, and what clients send."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+from fastapi import FastAPI
+from torch import Tensor
+
+from danish_asr.base.errors import TranscriptionError
+from danish_asr.decoding.transcript import Segment, Word
+from danish_asr.inference import serve
+
+uvicorn = pytest.importorskip("uvicorn", reason="the extra 'serve'")
+
+WORDS = [Word("røde", 0.25, 0.5, 0.98), Word("<b>grød</b>", 0.75, 1.5, 0.05)]
+
+
+class KnowsTwoWords:
+    """Stands in for a model."""
+
+    about = {"model": "m"}  # noqa: RUF012
+
+    def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
+        if not audio.startswith(b"RIFF"):
+            raise TranscriptionError("the audio: cannot be decoded as audio; convert it to WAV")
+        progress(2.0, 2.0)
+        yield Segment(0.25, 1.5, WORDS)
+        yield Segment(59.6, 59.9, [Word("hej", 59.6, 59.9, 0.5)])
+
+
+class Slow:
+    """A decoder that touches a file when it begins, and takes ten minutes."""
+
+    def __init__(self, _tokenizer: object, begun: str) -> None:
+        self.begun = Path(begun)
+
+    def __call__(self, _log_probs: list[Tensor]) -> list[str]:
+        self.begun.touch()
+        time.sleep(600)
+        return []
+
+
+def make_app(max_mb: int = 1, model: Any = None) -> FastAPI:
+    model = model or KnowsTwoWords()
+    return serve.create_app(model, name="<i>m</i>", language="da", max_mb=max_mb)
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address of a server on a free port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def form(*fields: tuple[str, str], audio: bytes = b"RIFF\r\n--\r\n\0\r\n") -> tuple[bytes, str]:
+    """A form as programs send it, and its content type."""
+    parts = [f'form-data; name="{name}"\r\n\r\n{value}'.encode() for name, value in fields]
+    if audio:
+        head = 'form-data; name="file"; filename="æ.wav"\r\nContent-Type: audio/wav\r\n\r\n'
+        parts.append(head.encode() + audio)
+    body = b"".join(b"--x\r\nContent-Disposition: " + part + b"\r\n" for part in parts)
+    return body + b"--x--\r\n", "multipart/form-data; boundary=x"
+
+
+def send(address: str, *fields: tuple[str, str], **options: Any) -> str:
+    """Send a form, and return the answer."""
+    headers = options.pop("headers", {})
+    body, kind = form(*fields, **options)
+    request = Request(  # noqa: S310 - of this machine
+        f"{address}v1/audio/transcriptions", body, {"Content-Type": kind, **headers}
+    )
+    with urlopen(request, timeout=20) as response:  # noqa: S310
+        content: bytes = response.read()
+    return content.decode()
+
+
+def events(answer: str) -> list[Any]:
+    """The server-sent events of an answer."""
+    lines = [line for line in answer.split("\n\n") if line]
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+@contextmanager
+def sent(
+    address: str, *fields: tuple[str, str], audio: bytes, share: float = 1
+) -> Iterator[socket.socket]:
+    """A request of which a share is sent, and whose client leaves at the end of the context."""
+    body, kind = form(*fields, audio=audio)
+    place = urlsplit(address)
+    head = f"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: {place.netloc}\r\n"
+    head += f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    content = head.encode() + body
+    with socket.create_connection((place.hostname, place.port), timeout=30) as connection:
+        connection.sendall(content[: round(share * len(content))])
+        yield connection
