@@ -185,6 +185,28 @@ def test_random_parts_of_a_long_file_are_where_they_are(tmp_path: Path, containe
     assert max(found) - min(found) <= 1
 
 
+def test_parts_behind_the_end_open_a_file_once_and_each_has_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = recording("mp3", "libmp3lame", (0, noise(4, 16_000)), rate=16_000)
+    opened: list[ForwardDecoder] = []
+    open_it = ForwardDecoder._open
+
+    def open_and_count(decoder: ForwardDecoder) -> None:
+        opened.append(decoder)
+        open_it(decoder)
+
+    monkeypatch.setattr(ForwardDecoder, "_open", open_and_count)
+    for content, reason in ((whole, "past the end"), (whole[: len(whole) // 2], "truncated")):
+        (tmp_path / "cut").write_bytes(content)
+        with Recording(tmp_path / "cut") as cut:
+            assert len(cut.part(0, 1)[0]) == 16_000
+            for start in (3.8, 5, 9):
+                with pytest.raises(AudioError, match=reason):
+                    cut.part(start, 1)
+    assert len(opened) == 2
+
+
 def test_sphere_is_read_and_its_compressed_form_refused_by_name() -> None:
     sphere = encode(noise(1, 16_000), 16_000, format="NIST", subtype="PCM_16")
     np.testing.assert_allclose(decode(sphere)[0], noise(1, 16_000), atol=1e-4)

@@ -17,6 +17,7 @@ from danish_asr.base.decoders import (
     SLACK,
     UNKNOWN_LENGTH,
     Decoder,
+    ForwardDecoder,
     decode_flac,
     header_fault,
     open_audio,
@@ -146,11 +147,9 @@ class Recording:
                 self._file = open_audio(self._audio)
             yield self._file
         except RuntimeError:
-            self.close()  # its place is unknown
+            if not isinstance(self._file, ForwardDecoder):
+                self.close()  # libsndfile's place is unknown
             raise AudioError("undecodable audio") from None
-        except AudioError:
-            self.close()
-            raise
 
 
 def _decode_part(

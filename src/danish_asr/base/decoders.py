@@ -73,7 +73,9 @@ class ForwardDecoder:
     def _open(self) -> None:
         self.filled: list[tuple[int, int]] = []  # first frames and lengths of silence put in
         self._blocks, self._decoded, self._place, self._first = self._decode(), 0, 0, 0
-        self._kept = next(self._blocks, np.empty((0, 1), np.float32))  # from `_first` on
+        self._error: Exception | None = None  # that ended the file, for whoever reads on
+        first = self._next()
+        self._kept = np.empty((0, 1), np.float32) if first is None else first  # from `_first` on
 
     def __enter__(self) -> Self:
         return self
@@ -95,10 +97,10 @@ class ForwardDecoder:
             self.close()
             self._open()
         while self._first + len(self._kept) < frame:
-            self._first += len(self._kept)
-            self._kept = next(self._blocks, self._kept[:0])
-            if not len(self._kept):
+            block = self._next()
+            if block is None:
                 break
+            self._first, self._kept = self._first + len(self._kept), block
         self._place = min(frame, self._first + len(self._kept))
         self._drop()
 
@@ -106,7 +108,7 @@ class ForwardDecoder:
         """Decode up to ``frames`` frames to ``(frames, channels)``."""
         blocks, start = [self._kept], self._place - self._first
         count = len(self._kept) - start
-        while count < frames and (block := next(self._blocks, None)) is not None:
+        while count < frames and (block := self._next()) is not None:
             blocks.append(block)
             count += len(block)
         self._kept = np.concatenate(blocks)
@@ -115,6 +117,16 @@ class ForwardDecoder:
         if not self.keeps:
             self._drop()
         return read
+
+    def _next(self) -> Samples | None:
+        """The next block, None at the end; the error that ended the file is raised again."""
+        if self._error is not None:
+            raise self._error
+        try:
+            return next(self._blocks, None)
+        except (AudioError, RuntimeError) as error:
+            self._error = error
+            raise
 
     def _drop(self) -> None:
         self._kept, self._first = self._kept[self._place - self._first :], self._place
