@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from jinja2 import DictLoader, UndefinedError
 
 from danish_asr.report import components
 from danish_asr.report.components import (
@@ -14,6 +15,7 @@ from danish_asr.report.components import (
     curves_chart,
     histogram_chart,
     left_out_lines,
+    render_template,
 )
 
 
@@ -61,7 +63,7 @@ def test_a_short_curve_has_dots_and_a_long_noisy_one_is_smoothed_and_described_a
         assert [*others[0].get_ydata()] == pytest.approx([*curve.ewm(alpha=0.1).mean()])
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "nats")
     assert axes.get_yscale() == ("log" if noisy else "linear")
-    assert (axes.get_ylim()[0] == 0) is not noisy
+    assert (axes.get_ylim()[0] == 0) != noisy
     assert _description(chart) == (
         f"a&lt;b: 1.5 at step 0, lowest 1, highest 2, 1.25 at step {10 * points - 10}"
     )
@@ -95,6 +97,21 @@ def test_a_histogram_has_the_extremes_in_its_outer_bars_and_names_them(drawn: li
         assert [*axes.get_xlim()] == pytest.approx([places[0], places[-1]])
         assert [*axes.get_xlim()] == pytest.approx(edges, abs=0.01)
         assert axes.get_ylabel() == "% of the rows"
+
+
+def test_what_a_page_shows_is_escaped_and_what_it_lacks_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pages = {
+        "page": "{% if name %}\n  {{ name }}\n{% endif %}{{ 'a' | sha256 }}",
+        "lacking": "{{ nobody }}",
+    }
+    monkeypatch.setattr(components, "PackageLoader", lambda *_: DictLoader(pages))
+    # The digest of "a" in FIPS 180-4, in base64.
+    digest = "ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs="
+    assert render_template("page", name="<b>") == f"  &lt;b&gt;\n{digest}"
+    with pytest.raises(UndefinedError, match="nobody"):
+        render_template("lacking")
 
 
 def test_a_clip_is_a_url_and_those_left_out_are_counted_by_reason_the_most_frequent_first() -> None:
