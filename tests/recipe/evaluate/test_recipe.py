@@ -25,6 +25,8 @@ from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.run_directory import (
     EVALUATION,
     PREDICTIONS,
+    best_step,
+    weights_digest,
 )
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.forks import in_processes
@@ -131,9 +133,16 @@ def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Pa
     assert "place 1" in [values["place"] for values in extra]
 
 
-def test_an_evaluation_has_the_corpora_of_its_dataset_that_share_people(evaluated: Path) -> None:
+def test_an_evaluation_says_what_was_scored(evaluated: Path, finished_run: Path) -> None:
     about = json.loads((evaluated / FOLDER / "evaluation.json").read_text())
+    root = evaluated.with_name("tiny")
+    step = about["step"]
     assert about["share_people"] == [["coral_conversation", "coral_read_aloud"]]
+    assert (about["dataset"], Path(about["dataset_root"])) == ("tiny", root)
+    assert (about["checkpoint"], step) == ("best", best_step(finished_run))
+    assert about["weights"] == weights_digest(evaluated, step) != ""
+    assert about["rows"]["train"] == about["rows_in_split"]["train"] == 48
+    assert not {"where", "decoder"} & {*about}
 
 
 def test_the_losses_of_the_rows_of_train_add_up_to_the_loss_of_the_split(evaluated: Path) -> None:
