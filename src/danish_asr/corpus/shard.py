@@ -24,6 +24,7 @@ from danish_asr.base.audio import Recording, encode_flac, resampled
 from danish_asr.base.decoders import SLACK
 from danish_asr.base.errors import AudioError
 from danish_asr.base.files import publish, publish_text, sha256_of
+from danish_asr.base.folders import version_of
 from danish_asr.base.schema import (
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
@@ -64,6 +65,11 @@ LEFT_OUT: Final = "seconds of sound after the given end"
 
 FILLED: Final = "seconds of silence in a gap of the file"
 """A reason to suspect an utterance: its container has no sound there."""
+
+
+_LAST: Final[dict[tuple[Path, str | None], Recording]] = {}
+"""The one recording that is open in this process, by its path and version. A long one has rows of
+many tasks, and to find a place in an MP3 means to decode it up to there."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +167,23 @@ def _of_files(
     order = sorted(range(len(pairs)), key=lambda n: (pairs[n][1], pairs[n][0]["start"]))
     waiting, following = dict[int, Outcome](), 0
     for path, numbers in groupby(order, key=lambda n: pairs[n][1]):
-        with Recording(path) as recording:
-            for number in numbers:
-                waiting[number] = _outcome(pairs[number][0], recording, options)
-                while following in waiting:
-                    yield pairs[following][0], waiting.pop(following)
-                    following += 1
+        recording = _opened(path)
+        for number in numbers:
+            waiting[number] = _outcome(pairs[number][0], recording, options)
+            while following in waiting:
+                yield pairs[following][0], waiting.pop(following)
+                following += 1
+
+
+def _opened(path: Path) -> Recording:
+    """Open a recording, or go on in the one that the task before ended in."""
+    key = path, version_of(path)
+    if key not in _LAST:
+        for other in _LAST.values():
+            other.close()
+        _LAST.clear()
+        _LAST[key] = Recording(path)
+    return _LAST[key]
 
 
 def _outcome(
