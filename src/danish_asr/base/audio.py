@@ -118,7 +118,7 @@ class Recording:
                 raise AudioError(f"no channel {channel}")
             if seconds is None and (fault := header_fault(file)):
                 raise AudioError(fault)
-            file.keeps = True  # the next part may begin in this one
+            file.keeps = seconds is not None  # the next part may begin in this one
             mono = _decode_part(file, start, seconds, max_seconds, channel)
             rate = int(file.samplerate)
             first, last = round(start * rate), round(start * rate) + len(mono)

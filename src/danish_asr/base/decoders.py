@@ -74,8 +74,9 @@ class ForwardDecoder:
         self.filled: list[tuple[int, int]] = []  # first frames and lengths of silence put in
         self._blocks, self._decoded, self._place, self._first = self._decode(), 0, 0, 0
         self._error: Exception | None = None  # that ended the file, for whoever reads on
-        first = self._next()
-        self._kept = np.empty((0, 1), np.float32) if first is None else first  # from `_first` on
+        self._behind: list[Samples] = []  # what was read, from `_first` on, if it is kept
+        block = self._next()
+        self._ahead = np.empty((0, 1), np.float32) if block is None else block
 
     def __enter__(self) -> Self:
         return self
@@ -96,26 +97,30 @@ class ForwardDecoder:
         if frame < self._first:
             self.close()
             self._open()
-        while self._first + len(self._kept) < frame:
+        self._ahead = np.concatenate([*self._behind, self._ahead])
+        while self._first + len(self._ahead) < frame:
             block = self._next()
             if block is None:
                 break
-            self._first, self._kept = self._first + len(self._kept), block
-        self._place = min(frame, self._first + len(self._kept))
-        self._drop()
+            self._first, self._ahead = self._first + len(self._ahead), block
+        self._place = min(frame, self._first + len(self._ahead))
+        self._ahead = self._ahead[self._place - self._first :]
+        self._behind, self._first = [], self._place
 
     def read(self, frames: int, **_: object) -> Samples:
         """Decode up to ``frames`` frames to ``(frames, channels)``."""
-        blocks, start = [self._kept], self._place - self._first
-        count = len(self._kept) - start
+        blocks, count = [self._ahead], len(self._ahead)
         while count < frames and (block := self._next()) is not None:
             blocks.append(block)
             count += len(block)
-        self._kept = np.concatenate(blocks)
-        read: Samples = self._kept[start : start + frames]
+        joined = np.concatenate(blocks)
+        read: Samples = joined[:frames]
+        self._ahead = joined[frames:]
         self._place += len(read)
-        if not self.keeps:
-            self._drop()
+        if self.keeps:
+            self._behind.append(read)
+        else:
+            self._behind, self._first = [], self._place
         return read
 
     def _next(self) -> Samples | None:
@@ -127,9 +132,6 @@ class ForwardDecoder:
         except (AudioError, RuntimeError) as error:
             self._error = error
             raise
-
-    def _drop(self) -> None:
-        self._kept, self._first = self._kept[self._place - self._first :], self._place
 
     def _decode(self) -> Generator[Samples]:
         """Yield the blocks of the file; its rate and channels are known with the first one."""
