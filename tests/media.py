@@ -6,7 +6,10 @@ from typing import Any
 
 import av
 import numpy as np
+import pytest
 from numpy.typing import NDArray
+
+from danish_asr.base.decoders import ForwardDecoder
 
 Samples = NDArray[np.float32]
 
@@ -78,3 +81,16 @@ def lags(heard: Samples, expected: Samples, rate: int) -> set[int]:
         match = np.correlate(window, piece, "valid")
         found.add(int(match.argmax()) - reach)
     return found
+
+
+def openings(monkeypatch: pytest.MonkeyPatch) -> list[ForwardDecoder]:
+    """A decoder for each time that a file is opened, or decoded from its start again."""
+    opened: list[ForwardDecoder] = []
+    open_it = ForwardDecoder._open
+
+    def open_and_count(decoder: ForwardDecoder) -> None:
+        opened.append(decoder)
+        open_it(decoder)
+
+    monkeypatch.setattr(ForwardDecoder, "_open", open_and_count)
+    return opened

@@ -17,7 +17,7 @@ from danish_asr.base.audio import Recording, decode
 from danish_asr.base.decoders import ForwardDecoder, open_audio
 from danish_asr.base.errors import AudioError
 from tests.builders import encode
-from tests.media import lags, noise, recording
+from tests.media import lags, noise, openings, recording
 
 REFUSED, HALF = "refused", "half of it, or refused for a broken frame at its end"
 
@@ -189,14 +189,7 @@ def test_parts_behind_the_end_open_a_file_once_and_each_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = recording("mp3", "libmp3lame", (0, noise(4, 16_000)), rate=16_000)
-    opened: list[ForwardDecoder] = []
-    open_it = ForwardDecoder._open
-
-    def open_and_count(decoder: ForwardDecoder) -> None:
-        opened.append(decoder)
-        open_it(decoder)
-
-    monkeypatch.setattr(ForwardDecoder, "_open", open_and_count)
+    opened = openings(monkeypatch)
     for content, reason in ((whole, "past the end"), (whole[: len(whole) // 2], "truncated")):
         (tmp_path / "cut").write_bytes(content)
         with Recording(tmp_path / "cut") as cut:

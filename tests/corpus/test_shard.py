@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.audio import Recording, decode
-from danish_asr.base.decoders import ForwardDecoder
 from danish_asr.base.errors import AudioError
 from danish_asr.corpus import shard as shard_module
 from danish_asr.corpus.convert import convert
@@ -30,7 +29,7 @@ from danish_asr.corpus.shard import (
 from danish_asr.corpus.shards import read_inventory
 from tests.builders import coral_row, encode, tone, write_parquet
 from tests.corpora import options, shards, table_in, write_lines
-from tests.media import noise, recording
+from tests.media import noise, openings, recording
 from tests.spoiled import read_rows
 
 
@@ -170,14 +169,7 @@ def test_a_recording_is_opened_once_whatever_the_order_of_its_rows(
     rows = ["long.mka,7,2", "long.mka,1,2", "short.wav,0,2", "long.mka,3,4", "long.mka,2.5,1"]
     lines = [f"{row},ja tak det er {number}" for number, row in enumerate(rows)]
     (tmp_path / "rows.csv").write_text("\n".join(["path,start,duration,text", *lines]))
-    opened: list[ForwardDecoder] = []
-    open_it = ForwardDecoder._open
-
-    def open_and_count(decoder: ForwardDecoder) -> None:
-        opened.append(decoder)
-        open_it(decoder)
-
-    monkeypatch.setattr(ForwardDecoder, "_open", open_and_count)
+    opened = openings(monkeypatch)
     convert(tmp_path / "rows.csv", tmp_path / "out", options(split="train", workers=1))
     table = pq.ParquetFile(shards(tmp_path / "out")[0]).read()
     assert [text[-1] for text in table["text"].to_pylist()] == ["0", "1", "2", "3", "4"]
