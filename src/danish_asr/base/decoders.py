@@ -1,14 +1,14 @@
 """Open audio: which of two decoders reads a file, and in which clock its seconds count.
 
-libsndfile reads WAV, AIFF, CAF, AU, NIST SPHERE and FLAC, where a seek is exact. FFmpeg, through
-PyAV, reads the rest: MP3, OGG, MP4, WebM, transport streams and others, FLAC files that were
-joined, a WAV whose header has no length. It reads forwards, to the end, a block at a time. Seconds
-are the container's: 0 is where its first stream begins. Where timestamps leave a gap of `SLACK` or
-more there is silence, which ``filled`` counts; where they go back, the sound goes on. A codec's
-delay is left out. A frame with another rate or other channels than the first is brought to those.
-miniaudio reads a whole FLAC of one channel, for conversion and training, in half of the time.
-Refused are files that none of them reads, a WAV, MP3 or MP4 that is shorter than its header says, a
-WAV that is longer, and a gap of more than a minute.
+libsndfile reads WAV, AIFF, CAF, AU and FLAC, where a seek is exact. FFmpeg, through PyAV, reads the
+rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLAC files that were joined, a
+WAV whose header has no length. It reads forwards, to the end, a block at a time. Seconds are the
+container's: 0 is where its first stream begins. Where timestamps leave a gap of `SLACK` or more
+there is silence, which ``filled`` counts; where they go back, the sound goes on. A codec's delay is
+left out. A frame with another rate or other channels than the first is brought to those. miniaudio
+reads a whole FLAC of one channel, for conversion and training, in half of the time. Refused are
+files that none of them reads, one that is shorter than its header says, a WAV that is longer, and a
+gap of more than a minute.
 """
 
 import io
@@ -194,10 +194,10 @@ def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
 
 
 def _stated_seconds(container: InputContainer, file: IO[bytes]) -> float:
-    """The least length that the header of an MP4 or MP3 states; 0 for other files."""
+    """The least length that the header of an MP4, MP3 or NIST SPHERE states; else 0."""
     stream = container.streams.audio[0]
-    if container.format.name.startswith("mov,mp4") and stream.duration and stream.time_base:
-        return float(stream.duration * stream.time_base)
+    if container.format.name.startswith(("mov,mp4", "nistsphere")) and stream.duration:
+        return float(stream.duration * (stream.time_base or 0))
     return _stated_in_mp3(file, stream.rate) if container.format.name == "mp3" else 0.0
 
 
@@ -218,12 +218,16 @@ def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
 
 Decoder = _SoundFile | ForwardDecoder
 
-_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC", b"NIST_1A")
-"""How WAV (three kinds), AIFF, CAF, AU, FLAC and NIST SPHERE begin."""
+_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
+"""How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
 
 _WAV: Final = {"WAV", "WAVEX"}
-_STREAMED: Final = 0x7FFF_0000
-"""Programs that write a WAV into a pipe state at least this many bytes, or none."""
+_STREAMED: Final = 0x7F00_0000
+"""Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
+_CORRECTED: Final = re.compile(
+    r"(?:data|Data Size|SSND|riff|Riff size) *: (\d+) \(should be (\d+)\)"
+)
+"""Lengths in libsndfile's log, of WAV, AU, AIFF, W64 and RF64, and what they should be."""
 
 
 def open_audio(audio: bytes | Path) -> Decoder:
@@ -236,14 +240,14 @@ def open_audio(audio: bytes | Path) -> Decoder:
     head = _head_of(audio)
     if not head:
         raise AudioError("empty file")
+    if head.startswith(b"NIST_1A"):
+        try:
+            return ForwardDecoder(audio)
+        except RuntimeError:
+            raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe") from None
     if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI " or _is_joined_flac(audio, head):
         return ForwardDecoder(audio)
-    try:
-        file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
-    except RuntimeError:
-        if head.startswith(b"NIST_1A"):
-            raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe") from None
-        raise
+    file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     if file.format in _WAV and not file.frames:
         file.close()
         return ForwardDecoder(audio)  # it reads on where a program left the length 0
@@ -285,19 +289,21 @@ def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
 
 
 def header_fault(file: Decoder) -> str:
-    """What is wrong with the length in the header of a WAV; empty if nothing is.
+    """What is wrong with the length in the header of a file of libsndfile; empty if nothing is.
 
-    libsndfile reads the samples that are there. Its log has the length in the header, that which it
-    should be, and where something begins behind the samples that is no chunk of a WAV.
+    libsndfile reads the samples that are there, and refuses a FLAC or CAF that is cut itself. Its
+    log has the length in the header, that which it should be, and where something begins behind the
+    samples that is no chunk of a WAV.
     """
-    if isinstance(file, ForwardDecoder) or file.format not in _WAV:
+    if isinstance(file, ForwardDecoder):
         return ""
     log = file.extra_info
-    length, stated = _noted(log, "Length", 0), _noted(log, "data", 0)
-    slack = SLACK * _noted(log, "Bytes/sec", 0)
-    if _noted(log, "should be", stated) + slack < stated < _STREAMED:
-        return "truncated audio"
-    if _noted(log, "position", length) + slack < length:
+    length = _noted(log, "Length", 0)
+    slack = SLACK * file.samplerate * length / max(1, file.frames)
+    for stated, there in _CORRECTED.findall(log):
+        if int(there) + slack < int(stated) < _STREAMED:
+            return "truncated audio"
+    if file.format in _WAV and _noted(log, "position", length) + slack < length:
         return "more audio than its header says"
     return ""
 
