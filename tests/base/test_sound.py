@@ -65,6 +65,13 @@ def test_an_array_of_any_type_and_shape_is_heard_as_its_floats(dtype: str) -> No
     assert np.allclose(heard(array[0], rate=RATE)[0], both[0], atol=step)
 
 
+@pytest.mark.parametrize("container", ["MP3", "OGG", "FLAC"])
+def test_the_length_is_expected_before_a_file_is_read(container: str) -> None:
+    with open_sound(encode(noise(seconds=30), RATE, format=container)) as sound:
+        assert sound.expected == pytest.approx(30, rel=0.1)
+        assert (sound.total is None) == (container != "FLAC")
+
+
 @pytest.mark.parametrize("rate", [8_000, 44_100, 48_000])
 def test_any_rate_becomes_16_khz_of_the_same_length(rate: int) -> None:
     samples, sound = heard(tone(12, rate=rate, hertz=440))

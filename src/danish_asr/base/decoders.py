@@ -67,6 +67,7 @@ class ForwardDecoder:
     def __init__(self, audio: bytes | Path) -> None:
         self._audio = audio
         self.samplerate, self.channels = 1, 1  # of the first frame
+        self.expected: float | None = None  # seconds; FFmpeg's estimate, if it has one
         self.keeps = False  # what was read since the last seek, for a seek back to it
         self._open()
 
@@ -147,6 +148,7 @@ class ForwardDecoder:
 
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
         start, end = (container.start_time or 0) / av.time_base, 0.0
+        self.expected = (container.duration or 0) / av.time_base or None
         frames = _frames(container)
         for first in frames:  # whose rate that in a header may be half of, in HE-AAC
             self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels

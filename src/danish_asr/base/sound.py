@@ -14,7 +14,14 @@ import soxr
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import RESAMPLING_QUALITY
-from danish_asr.base.decoders import SLACK, UNKNOWN_LENGTH, Decoder, header_fault, open_audio
+from danish_asr.base.decoders import (
+    SLACK,
+    UNKNOWN_LENGTH,
+    Decoder,
+    ForwardDecoder,
+    header_fault,
+    open_audio,
+)
 from danish_asr.base.errors import AudioError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -25,7 +32,7 @@ Samples: TypeAlias = NDArray[np.float32]
 Audio: TypeAlias = "str | Path | bytes | NDArray[np.generic] | torch.Tensor"
 
 ShowProgress: TypeAlias = Callable[[float, float | None], None]
-"""Called with the seconds that are done and those that there are, None if the file does not say."""
+"""Called with the seconds that are done and those that there are, None if that is not known."""
 
 BLOCK_SECONDS: Final = 10
 """Audio that is decoded at a time."""
@@ -45,6 +52,7 @@ class Sound:
     name: str  # what messages call it
     file: str | None  # its path, None if it is not a file
     total: float | None  # seconds of audio as the header has it, None if it does not say
+    expected: float | None  # the same, or an estimate
     seconds: float = 0.0  # of audio that was read so far
 
     def __iter__(self) -> Iterator[Samples]:
@@ -87,7 +95,7 @@ def open_sound(
         samples, rate = _samples(audio), _checked(rate)
         parts = np.split(samples, range(BLOCK_SECONDS * rate, len(samples), BLOCK_SECONDS * rate))
         seconds, count = len(samples) / rate, samples.shape[1]
-        yield Sound(filter(len, parts), rate, count, channel, "the audio", None, seconds)
+        yield Sound(filter(len, parts), rate, count, channel, "the audio", None, seconds, seconds)
         return
     file, name = None, "the audio"
     if not isinstance(audio, bytes):
@@ -96,12 +104,13 @@ def open_sound(
         audio = Path(audio).expanduser()
     with _open(audio, name) as decoder:
         rate, total = int(decoder.samplerate), None
+        if fault := header_fault(decoder):
+            raise TranscriptionError(f"{name}: {fault}; copy it again")
         if decoder.frames < UNKNOWN_LENGTH:
-            if fault := header_fault(decoder):
-                raise TranscriptionError(f"{name}: {fault}; copy it again")
             total = decoder.frames / rate
+        expected = decoder.expected if isinstance(decoder, ForwardDecoder) else total
         blocks, channels = _decoded(decoder, name), int(decoder.channels)
-        yield Sound(blocks, rate, channels, channel, name, file, total)
+        yield Sound(blocks, rate, channels, channel, name, file, total, expected)
 
 
 def _samples(array: Any) -> Samples:

@@ -222,7 +222,7 @@ class Model(TrainedModel):
         for block in sound:
             yield from cutter(block)
             if progress is not None:
-                progress(sound.seconds, sound.total)
+                progress(sound.seconds, sound.expected)
         yield from cutter(np.empty(0, np.float32), last=True)
 
     def _hear_batch(self, batch: Sequence[Window], batch_seconds: float) -> Iterator[Heard]:
