@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
+from typing import Final
 
 from rich.console import Console
 
 from danish_asr.base.cluster import usable_cpus
+from danish_asr.base.config_tree import merge
 from danish_asr.base.errors import EXIT_STOPPED, RunError
 from danish_asr.base.stops import run_passing_on
 from danish_asr.corpus import ConvertOptions
@@ -24,14 +26,24 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources.synthetic import SIZES, synthesise
 from danish_asr.report.score import score_files
 
+CONFIG: Final = Path(str(files("danish_asr.recipe")), "configs", "demo.yaml")
+
 
 def run_demo(
     root: Path, *, sizes: Mapping[str, int] = SIZES, overrides: Sequence[str] = ()
 ) -> None:
     """Run, or continue, the demo in ``source``, ``dataset`` and ``run`` below ``root``.
 
-    ``overrides`` are ``key=value`` pairs for the recipe, over ``configs/demo.yaml``.
+    ``overrides`` are ``key=value`` pairs for the recipe, over ``configs/demo.yaml``. Raises
+    ConfigError, and writes nothing, if one cannot be used.
     """
+    # The configuration imports torch; a wrong override is found before minutes of speech are made.
+    from danish_asr.recipe.config.load import load  # noqa: PLC0415
+    from danish_asr.recipe.entry import Request, read_trees  # noqa: PLC0415
+
+    request = Request(output_dir=root / "run", config_files=[CONFIG], overrides=overrides)
+    trees, changes = read_trees(request)
+    load(merge(*trees, *changes), where=request.where)
     console = Console()
     source, dataset, run = root / "source", root / "dataset", root / "run"
     started = time.monotonic()
@@ -70,9 +82,8 @@ def print_next_steps(run: Path, console: Console) -> None:
 
 def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> None:
     """Run a recipe in its own process, as its user would; at a stop signal it saves and ends."""
-    config = files("danish_asr.recipe") / "configs" / "demo.yaml"
     command = [
-        *(sys.executable, "-m", "danish_asr", name, str(run), "--config", str(config)),
+        *(sys.executable, "-m", "danish_asr", name, str(run), "--config", str(CONFIG)),
         *("--dataset", str(dataset), *overrides),
     ]
     status, received = run_passing_on(command)

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.corpus.verify import verify
+from danish_asr.demo import run_demo
 from danish_asr.recipe.run.run_directory import checkpoint_steps
 from danish_asr.scoring.predictions import read_predictions
 from tests.documented import check, commands
@@ -44,6 +46,15 @@ STEPS += ["regime.publish_metrics_every_n_steps=1", "common.torch.num_threads=1"
 
 
 STEPS += ["regime.num_steps=12", "dataset.asr_task_config.max_num_elements=160000"]
+
+
+@pytest.mark.parametrize("value", ["somewhere", "regime.num_step=3"])
+def test_an_override_that_cannot_be_used_is_refused_before_anything_is_made(
+    value: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=value.partition("=")[0]):
+        run_demo(tmp_path / "demo", overrides=[value])
+    assert not [*tmp_path.iterdir()]
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
