@@ -24,6 +24,8 @@ from danish_asr.base.stops import run_passing_on
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources.synthetic import SIZES, synthesise
+from danish_asr.recipe.config.load import load
+from danish_asr.recipe.entry import Request, read_trees
 from danish_asr.report.score import score_files
 
 CONFIG: Final = Path(str(files("danish_asr.recipe")), "configs", "demo.yaml")
@@ -37,10 +39,6 @@ def run_demo(
     ``overrides`` are ``key=value`` pairs for the recipe, over ``configs/demo.yaml``. Raises
     ConfigError, and writes nothing, if one cannot be used.
     """
-    # The configuration imports torch; a wrong override is found before minutes of speech are made.
-    from danish_asr.recipe.config.load import load  # noqa: PLC0415
-    from danish_asr.recipe.entry import Request, read_trees  # noqa: PLC0415
-
     request = Request(output_dir=root / "run", config_files=[CONFIG], overrides=overrides)
     trees, changes = read_trees(request)
     load(merge(*trees, *changes), where=request.where)
