@@ -18,7 +18,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO, Final, Self, TypeAlias
+from typing import IO, Final, Self, TypeAlias, cast
 
 import av
 import numpy as np
@@ -38,6 +38,7 @@ UNKNOWN_LENGTH: Final = 1 << 62
 """The number of frames of a file whose header has none; libsndfile has at least as many."""
 
 _LONGEST_GAP: Final = 60  # seconds
+_LAST_PICTURE: Final = 1  # seconds that it may be shown for
 
 av.logging.set_level(av.logging.PANIC)  # what is wrong with a file is said by an error
 
@@ -68,6 +69,7 @@ class ForwardDecoder:
         self._audio = audio
         self.samplerate, self.channels = 1, 1  # of the first frame
         self.expected: float | None = None  # seconds; FFmpeg's estimate, if it has one
+        self._last = 0.0  # second at which the last packet of all streams ends
         self.keeps = False  # what was read since the last seek, for a seek back to it
         self._open()
 
@@ -149,7 +151,7 @@ class ForwardDecoder:
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
         start, end = (container.start_time or 0) / av.time_base, 0.0
         self.expected = (container.duration or 0) / av.time_base or None
-        frames = _frames(container)
+        frames = self._frames(container)
         for first in frames:  # whose rate that in a header may be half of, in HE-AAC
             self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels
             frames = chain([first], frames)
@@ -168,26 +170,36 @@ class ForwardDecoder:
                 frame.pts = None  # a resampler of its own clock would warn
                 yield from _arrays(resampler.resample(frame))
             yield from _arrays(resampler.resample(None))
-        if end < _stated_seconds(container, file) - SLACK:
+        missing = _stated_seconds(container, file) - end
+        if container.format.name.startswith(("matroska", "flv")):
+            # Their headers have the end of the last stream, which may be the picture.
+            missing = (self.expected or 0) - max(end, self._last - start)
+            missing -= _LAST_PICTURE * (len(container.streams) > 1)
+        if missing > SLACK:
             raise AudioError("truncated audio")
 
+    def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
+        """Yield the frames of the first audio stream, also after a packet that is none.
 
-def _frames(container: InputContainer) -> Iterator[AudioFrame]:
-    """Yield the frames of the first audio stream, also after a packet that is none.
-
-    Such packets stand where files were joined. One at the end is the rest of a frame that was cut.
-    """
-    error = None
-    for packet in container.demux(audio=0):
-        try:
-            frames = packet.decode()
-        except av.InvalidDataError as found:
-            error = found
-        else:
-            error = None if frames else error
-            yield from frames
-    if error is not None:
-        raise error
+        Such packets stand where files were joined. One at the end is the rest of a frame that was
+        cut.
+        """
+        stream, error = container.streams.audio[0], None
+        for packet in container.demux():
+            if packet.pts is not None:
+                ends = float((packet.pts + (packet.duration or 0)) * packet.time_base)
+                self._last = max(self._last, ends)
+            if packet.stream_index != stream.index:
+                continue
+            try:
+                frames = packet.decode()
+            except av.InvalidDataError as found:
+                error = found
+            else:
+                error = None if frames else error
+                yield from cast("list[AudioFrame]", frames)
+        if error is not None:
+            raise error
 
 
 def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
