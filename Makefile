@@ -20,6 +20,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 $(VENV)/.installed: $(LOCK) pyproject.toml | $(BIN)/pip
+	@echo "make: installing 9 GB into $(abspath $(VENV)); this takes minutes"
 	$(INSTALL) --requirement $(LOCK)
 	$(INSTALL) --no-build-isolation --editable .
 	touch $@

@@ -1,5 +1,7 @@
 #!/bin/bash
-# Submit jobs to LSF or Slurm: lsf/submit.sh WHAT [OPTION...]
+# Submit jobs to LSF or Slurm: lsf/submit.sh [--dry-run] WHAT [OPTION...]
+#
+#   --dry-run        print what would be submitted, and submit nothing
 #
 #   demo             a first job of minutes: the pipeline with synthetic speech; its first job starts twice
 #   pipeline         convert, train and evaluate; each job waits for the one before
@@ -12,6 +14,11 @@
 
 set -f # no `*` in options
 cd "$(dirname "$0")/.." || exit 2
+dry_run=
+if [ "${1:-}" = --dry-run ]; then
+  dry_run=yes
+  shift
+fi
 what=${1:-} after=
 shift
 set -a # the settings go to the jobs
@@ -33,7 +40,7 @@ refuse() { echo "lsf/submit.sh: $*" >&2; exit 2; }
 submit() {
   local task=$1 elements=$2 queue=$ASR_QUEUE gpus=$ASR_GPUS cpus=$ASR_CPUS
   local memory=$ASR_MEMORY time=$ASR_TIME minutes count=${elements%\%*}
-  local log=$ASR_LOGS/$task-% options
+  local log=$ASR_LOGS/$task-% options command number
   shift 2
   case $task in
     train) ;;
@@ -56,9 +63,7 @@ submit() {
     if [ -n "$ASR_ACCOUNT" ]; then options+=(-P "$ASR_ACCOUNT"); fi
     if [ "$gpus" -gt 0 ]; then options+=(-gpu "num=$gpus:mode=exclusive_process"); fi
     if [ -n "$after" ]; then options+=(-w "done($after)" -ti); fi
-    # shellcheck disable=SC2086 # options are words
-    after=$(env -u BSUB_QUIET bsub "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count |
-      sed -n 's/.*Job <\([0-9][0-9]*\)>.*/\1/p')
+    command=bsub number='s/.*Job <\([0-9][0-9]*\)>.*/\1/p'
   else
     options=(--parsable --job-name="$task" --open-mode=append --requeue --time="$minutes"
       --output="$log$([ -n "$elements" ] && echo A_%a || echo j).log"
@@ -72,10 +77,17 @@ submit() {
     if [ -n "$after" ]; then
       options+=(--dependency="afterok:$after" --kill-on-invalid-dep=yes)
     fi
-    # shellcheck disable=SC2086 # options are words
-    after=$(sbatch "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count)
-    after=${after%%;*}
+    command=sbatch number='s/^\([0-9][0-9]*\).*/\1/p'
   fi
+  # shellcheck disable=SC2206 # options are words
+  options=($command "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count)
+  if [ -n "$dry_run" ]; then
+    printf '%q ' "${options[@]}"
+    echo
+    after=JOB_OF_$task
+    return
+  fi
+  after=$(env -u BSUB_QUIET "${options[@]}" | sed -n "$number")
   [ -n "$after" ] || refuse "$task was refused, see above; jobs before it stay in the queue"
   echo "job $after: $task${elements:+, $elements elements}"
 }
@@ -86,7 +98,7 @@ submit() {
 for setting in ASR_ARGS ASR_CONVERT_ARGS ASR_SWEEP; do
   xargs printf '%s\n' <<<"${!setting}" >/dev/null || refuse "$setting: close each quote on its line: ${!setting}"
 done
-mkdir -p "$ASR_LOGS" "$TMPDIR" || exit 2
+[ -n "$dry_run" ] || mkdir -p "$ASR_LOGS" "$TMPDIR" || exit 2
 case $what in
   demo | pipeline)
     if [ ! -f "$ASR_DATA/manifest.json" ]; then submit convert ""; fi
@@ -100,4 +112,4 @@ case $what in
     ;;
   *) refuse "demo, pipeline, convert, train, evaluate or sweep? found: $what" ;;
 esac
-echo "logs: $ASR_LOGS"
+if [ -n "$dry_run" ]; then echo "nothing was submitted"; else echo "logs: $ASR_LOGS"; fi

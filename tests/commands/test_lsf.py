@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -287,13 +288,21 @@ def test_settings_mean_the_same_to_both_schedulers(
     local = "ASR_ACCOUNT=mine\nASR_QUEUE=mine\nASR_TIME=7:00\nASR_GPUS=2\n"
     (tmp_path / "lsf" / "site.local.env").write_text(local)
     program = tmp_path / ("bsub" if scheduler == "lsf" else "sbatch")
-    write_program(program, f"#!/bin/bash\necho \"$*\" >'{tmp_path}/asked'; echo 'Job <7>'\n")
+    answer = "Job <7>" if scheduler == "lsf" else "7;dtu"
+    write_program(program, f"#!/bin/bash\necho \"$*\" >'{tmp_path}/asked'; echo '{answer}'\n")
     settings = {"ASR_SCHEDULER": scheduler, "ASR_TIME": "2:00"}
     path = f"{tmp_path}:{os.environ['PATH']}"
     cluster.run("sweep", "4%2", cwd=tmp_path, PATH=path, **settings)
     asked = (tmp_path / "asked").read_text()
     assert asked.endswith(" lsf/job.sh sweep 4\n")
     assert [part for part in (*REQUESTS[scheduler], *LIMITS[scheduler]) if part not in asked] == []
+    (tmp_path / "asked").unlink()
+    dry = ("bash", "-c", "lsf/submit.sh --dry-run sweep 4%2 >printed")
+    process = cluster.start(*dry, cwd=tmp_path, PATH=path, **settings)
+    assert process.communicate(timeout=60) == (None, "")
+    first, _ = (tmp_path / "printed").read_text().splitlines()
+    assert " ".join(shlex.split(first)) == f"{program.name} {asked.strip()}"
+    assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize(
