@@ -80,9 +80,10 @@ def test_a_plan_is_for_the_gpus_that_are_named_else_for_those_of_the_job(
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("SLURM_CPUS_ON_NODE", cpus_of_job)
-    run(line)
+    printed = run(line).output
     ((name, _, _, gpus),) = called
     assert (name, gpus) == ("show_plan", number)
+    assert (f"--nproc-per-node {number} " in printed) == (number > 1)
 
 
 def test_a_plan_of_nothing_checks_this_machine(

@@ -35,9 +35,9 @@ class App(typer.Typer):
         return super().command(name, epilog="\n".join(lines), **options)
 
 
-def say_next(*words: object, why: str) -> None:
+def say_next(*words: object, why: str, processes: int = 1) -> None:
     """Print the command that comes next, on standard error."""
-    typer.echo(next_step(*words, why=why), err=True)
+    typer.echo(next_step(*words, why=why, processes=processes), err=True)
 
 
 def profile_option(about: str) -> Any:

@@ -129,7 +129,8 @@ def plan(
             refuse(error)
         if works:
             words = _words(files, dataset, values or ())
-            say_next("train", "OUTDIR", *words, why="its first steps measure")
+            why = "its first steps measure"
+            say_next("train", "OUTDIR", *words, why=why, processes=number)
     if not works:
         raise Exit(EXIT_FAILED)
 
