@@ -24,7 +24,7 @@ ABBREVIATIONS: Final[Mapping[str, str]] = dict(
     ang.: angående | hhv: henholdsvis | evt: eventuelt | inkl incl.: inklusive
     ekskl excl.: eksklusive | ca.: cirka | omtr.: omtrent | nr.: nummer | pct.: procent
     kl.: klokken | tlf.: telefon | tlf.nr. tlfnr.: telefonnummer | reg.nr.: registreringsnummer
-    maks. max.: maksimalt | tidl.: tidligere | nuv.: nuværende | fhv.: forhenværende
+    maks.: maksimalt | tidl.: tidligere | nuv.: nuværende | fhv.: forhenværende
     vejl.: vejledende | tilsv.: tilsvarende | adm.: administrerende | dir.: direktør
     prof.: professor | afd.: afdeling | bd.: bind | fig.: figur | pkt.: punkt
     adr.: adresse | kbh.: københavn | kgs.: kongens | f.v.t.: før vor tidsregning
@@ -104,7 +104,7 @@ NEUTER: Final = (
     "hus|kapitel|led|forsøg|par|bord|rum|værelse|sted|land|menneske|stykke|billede|brev|ord|tal|"
     "dyr|æg|æble|glas|medlem|mandat|spørgsmål|skridt|trin|skud|spil|møde|job|bind|afsnit|semester|"
     "styk|pund|kvarter|problem|eksempel|firma|selskab|parti|slag|skib|fly|tog|telt|træ|blad|stop|"
-    "løb|ben|bud|træk|kontor|hotel|svar|nummer|lån|procentpoint|bad|liv|besøg|bryllup|kort|kamera"
+    "løb|ben|bud|træk|kontor|hotel|svar|nummer|lån|procentpoint|bad|liv|besøg|bryllup|kamera"
 )
 """Common nouns of neuter gender, before which 1 is "et" and 2. is "andet"."""
 

@@ -195,7 +195,8 @@ PROFILES: Final[Mapping[str, Profile]] = {
         _danish,
         3,
         "what was said, for training targets and your own comparisons: years, dates, times, "
-        "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them; "
+        "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them, "
+        "numbers of telephones and people digit by digit; "
         "lower case, no fillers, only letters kept",
     ),
     "plain": Profile(_plain, 2, "any language: lower case, only letters and digits kept"),
