@@ -228,9 +228,10 @@ def _range(match: Match) -> str:
     if list(map(len, written)) == [4, 2]:  # 1914-18
         first = [first[0] % 100]
     is_from_zero = first == [0] and not (match["unit"] or start.endswith("."))
-    if first < second and not is_from_zero:
+    is_time = len(first + second) > 2 or _word_before(match).lower() == "klokken"
+    if is_time or (first < second and not is_from_zero):
         return f"{start} til {end}"
-    return _result(match) if len(first) == len(second) == 1 else f"{start} {end}"
+    return _result(match)
 
 
 def _result(match: Match) -> str:
