@@ -339,7 +339,7 @@ RULES: Final = tuple(
         ("", rf"{_NOT_OF_AMOUNT}{_CURRENCY} ?{_AMOUNTS}(?P<large> ?{_LARGE})?", _currency_behind),
         ("", rf"(?P<before>(?<![^\W\d]){_LARGE}) ?{_CURRENCY}", _with_unit),
         # units after words
-        ("/", rf"(?<=\d)( ?)(?!km/[thls]|m/s|Mbit)({_UNITS})/ ?(?=\w)", r"\1\2 per "),
+        ("/", rf"(?<=\d)( ?)(?!km/[thls]|m/s|Mbit)({_UNITS})/ ?(?=\d|[^\W\d]+\b)", r"\1\2 per "),
         ("per ", rf"(?P<before>\bper ){_UNIT}", _one_unit),
         ("", rf"(?P<before>[½¼¾]) ?{_UNIT}", _one_unit),
         ("/", rf"(?P<before>\d/(?:\d|10)) ?{_UNIT}", _one_unit),
