@@ -1,4 +1,8 @@
-"""Danish numerals in words, in the spelling of CoRal's official normalisation."""
+"""Danish numerals in words, in the spelling of CoRal's official normalisation.
+
+In: an integer or digits. Out: words. `spell_numerals` is CoRal's step over a text; the functions
+behind it spell what CoRal's rules do not have: ordinals, billions, years, digits one by one.
+"""
 
 import re
 from functools import lru_cache
@@ -19,6 +23,15 @@ TENS: Final = (
     *("", "", "tyve", "tredive", "fyrre", "halvtreds"),
     *("tres", "halvfjerds", "firs", "halvfems"),
 )
+_ORDINALS: Final = (
+    *("nulte", "første", "anden", "tredje", "fjerde", "femte", "sjette", "syvende", "ottende"),
+    *("niende", "tiende", "ellevte", "tolvte", "trettende", "fjortende", "femtende", "sekstende"),
+    *("syttende", "attende", "nittende"),
+)
+_ORDINAL_TENS: Final = (
+    *("", "", "tyvende", "tredivte", "fyrretyvende", "halvtredsindstyvende", "tresindstyvende"),
+    *("halvfjerdsindstyvende", "firsindstyvende", "halvfemsindstyvende"),
+)
 
 
 def spell_numerals(text: str) -> str:
@@ -33,18 +46,20 @@ def spell_numeral(numeral: str) -> str:
     words = spell_integer(int(integer)) if len(integer) <= MAX_DIGITS else integer
     if not decimals:
         return words
-    # Decimals are neuter: "ni komma et".
-    digits = ("et" if digit == 1 else BELOW_TWENTY[digit] for digit in map(int, decimals))
-    return " ".join([words, "komma", *digits])
+    return f"{words} komma {spell_digits(decimals)}"
 
 
 def spell_integer(number: int) -> str:
-    """Spell a number from 0 to 999,999,999."""
+    """Spell a number from 0 to 999,999,999,999."""
     if exception := {0: "nul", 100: "hundrede", 1000: "tusind"}.get(number):
         return exception
-    millions, rest = divmod(number, 1_000_000)
+    billions, rest = divmod(number, 1_000_000_000)
+    millions, rest = divmod(rest, 1_000_000)
     thousands, units = divmod(rest, 1_000)
     parts: list[str] = []
+    if billions:
+        head = "en milliard" if billions == 1 else f"{_below_thousand(billions)} milliarder"
+        parts.append(head)
     if millions:
         parts.append("en million" if millions == 1 else f"{_below_thousand(millions)} millioner")
     if thousands:
@@ -69,3 +84,34 @@ def _below_hundred(number: int) -> str:
     if number < 20:
         return BELOW_TWENTY[number]
     return f"{BELOW_TWENTY[ones]}og{TENS[tens]}" if ones else TENS[tens]
+
+
+def cardinal(number: int, *, neuter: bool = False) -> str:
+    """Spell a number below a billion (10^12), such as ``to hundrede og en``."""
+    words = spell_integer(number)
+    return re.sub(r"\ben$", "et", words) if neuter else words
+
+
+def ordinal(number: int, *, neuter: bool = False) -> str:
+    """Spell an ordinal below 1,000, such as ``enogtyvende``."""
+    hundreds, rest = divmod(number, 100)
+    tens, ones = divmod(rest, 10)
+    if hundreds and not rest:
+        return cardinal(number)
+    if rest < 20:
+        words = "andet" if neuter and rest == 2 else _ORDINALS[rest]
+    else:
+        words = f"{BELOW_TWENTY[ones]}og{_ORDINAL_TENS[tens]}" if ones else _ORDINAL_TENS[tens]
+    return f"{_below_thousand(100 * hundreds + 1)[:-2]}{words}" if hundreds else words
+
+
+def by_hundreds(number: int) -> str:
+    """Spell a year such as 1987: ``nittenhundrede og syvogfirs``."""
+    century, rest = divmod(number, 100)
+    head = f"{BELOW_TWENTY[century]}hundrede"
+    return f"{head} og {cardinal(rest)}" if rest else head
+
+
+def spell_digits(digits: str) -> str:
+    """Spell digits one by one; 1 is neuter, as in ``ni komma nul et``."""
+    return " ".join("et" if digit == "1" else BELOW_TWENTY[int(digit)] for digit in digits)

@@ -34,6 +34,11 @@ _REPLACEMENTS: Final = (
 )
 _NOT_KEPT: Final = re.compile("[^abcdefghijklmnopqrstuvwxyzæøå0123456789éü |]", re.IGNORECASE)
 
+# Soft hyphens, zero-width characters, marks of direction, selectors of variants.
+_INVISIBLE: Final = re.compile(
+    "[\u00ad\u034f\u061c\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+
 
 def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
     """Return ``text`` normalised by a profile; see `normalizer`."""
@@ -106,11 +111,12 @@ def _coral(text: str) -> str:
 
 
 def _danish(text: str) -> str:
-    return _plain(_FILLERS.sub("", say(unicodedata.normalize("NFC", text)).lower()))
+    visible = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
+    return _plain(_FILLERS.sub("", say(visible).lower()))
 
 
 def _plain(text: str) -> str:
-    lower = unicodedata.normalize("NFKC", text).lower()
+    lower = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).lower()
     return " ".join("".join(char if _is_kept(char) else " " for char in lower).split())
 
 
@@ -187,12 +193,13 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "danish": Profile(
         _danish,
-        2,
+        3,
         "what was said, for training targets and your own comparisons: years, dates, times, "
-        "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them; "
+        "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them, "
+        "numbers of telephones and people digit by digit; "
         "lower case, no fillers, only letters kept",
     ),
-    "plain": Profile(_plain, 1, "any language: lower case, only letters and digits kept"),
+    "plain": Profile(_plain, 2, "any language: lower case, only letters and digits kept"),
     "rye": Profile(
         _rye,
         2,
