@@ -323,6 +323,7 @@ RULES: Final = tuple(
         (" th", r"(?:(?<=\d\.)|(?<=stuen)|(?<= sal)),? th\b\.?(?=,|$| \d{4})", " til højre"),
         ("p", r"(?<=\d) ?(?:%|pct\.?)[- ]?point", " procentpoint"),
         ("pct", r"(?<=\d) ?pct\b(?!\.)", " procent"),
+        ("u.", r"(?<![\w.])u\. ?(?=\d+ år\b)", "under "),
         ("el.", r"\bel\.(?= [a-zæøå])", "eller"),
         ("v/", r"(?<!\w)v/ ?(?=\w)", "ved "),
         ("m/", r"(?<!\w)m/ ?(?=[^\W\d]{3})", "med "),
@@ -352,6 +353,7 @@ RULES: Final = tuple(
         ("-", rf"(?i)(?<=\d)(\. ?{known.MONTH}\.?(?: \d{{4}})?) ?- ?(?=\d{{1,2}}\.)", r"\1 til "),
         ("-", rf"(?i)\b{_SHORT_DAY}(?:\.(?= ?- ?{_SHORT_DAY}\b)|(?=-{_SHORT_DAY}\b))", _weekday),
         ("dag", rf"(?:(?<=dag-)(?i:{_SHORT_DAY})\b|(?<=dag - )(?i:{_SHORT_DAY})\.)", _weekday),
+        ("klokken", rf"\b(?!man)(?i:{_SHORT_DAY})\.(?= klokken)", _weekday),
         ("-", rf"(?i)\b({_MONTHS}|{_DAYS}) ?- ?(?=(?:{_MONTHS}|{_DAYS})\b)", r"\1 til "),
         ("-", rf"{_FREE}({_2})\. ?- ?({_2})\.({_M})\.(?!\d)", r"\1. til \2/\3 "),
         (".", rf"{_FREE}({_2})\.({_M})\.{_UNTIL}({_2})\.({_M})\.(?!\d)", r"\1/\2-\3/\4 "),
@@ -402,7 +404,7 @@ RULES: Final = tuple(
         # ordinals before words
         ("", rf"(?i){_FREE}(?P<number>{_2})(?:\. ?{known.MONTH}| (?=(?:{_MONTHS})\b))", _month),
         (". 20", rf"(?i)(?P<number>(?<!\w)){known.MONTH}\.(?= 20\d\d\b)", _month),
-        (".", rf"(?i){_NTH}(?P<apart> ?)(?=(?:{known.ORDERED}|g)\b|g'?er)", _ordinal),
+        (".", rf"(?i){_NTH}(?P<apart> ?)(?=(?:{known.ORDERED}|[a-g])\b|g'?er)", _ordinal),
         ("", rf"(?P<before>\b[Dd]e[nt] ){_NTH}(?!\d)(?:'?(?P<ending>s)\b)?", _ordinal),
         (".", rf"{_NTH}(?= (?:(?P<neuter>(?:{known.NEUTER})\b)|[a-zæøå]))", _ordinal),
         # times of day
