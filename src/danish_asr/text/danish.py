@@ -296,6 +296,9 @@ _SET: Final = r"(?P<start>\d)-(?P<end>\d)(?![-.:]?\d)"  # of tennis
 _CENTURY: Final = r"(?:(?P<century>1[1-9]|20)(?=\d0\D))?"
 _ENDING: Final = r"er(?:en|ne|e)?s?"
 _NTH: Final = rf"{_FREE}(?P<number>\d{{1,3}})\."
+_NOT_COUNTED: Final = "".join(
+    rf"(?<!{noun} )" for noun in ("punkt", "bilag", "afsnit", "opgave", "figur", "tabel", "kapitel")
+)
 _NEUTER: Final = rf"(?=(?: (?:til|eller) [\d.]+| [a-zæøå]+t)? (?:{known.NEUTER})s?\b|[a-hA-H]\b)"
 _BIRTHDAY: Final = r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])\d\d"
 _NAMED: Final = (
@@ -404,7 +407,8 @@ RULES: Final = tuple(
         # ordinals before words
         ("", rf"(?i){_FREE}(?P<number>{_2})(?:\. ?{known.MONTH}| (?=(?:{_MONTHS})\b))", _month),
         (". 20", rf"(?i)(?P<number>(?<!\w)){known.MONTH}\.(?= 20\d\d\b)", _month),
-        (".", rf"(?i){_NTH}(?P<apart> ?)(?=(?:{known.ORDERED}|[a-g])\b|g'?er)", _ordinal),
+        (".", rf"(?i){_NTH}(?P<apart> ?)(?=(?:{known.ORDERED}|g)\b|g'?er)", _ordinal),
+        (".", rf"{_NOT_COUNTED}{_NTH}(?P<apart>)(?=[a-g]\b)", _ordinal),  # a class at school
         ("", rf"(?P<before>\b[Dd]e[nt] ){_NTH}(?!\d)(?:'?(?P<ending>s)\b)?", _ordinal),
         (".", rf"{_NTH}(?= (?:(?P<neuter>(?:{known.NEUTER})\b)|[a-zæøå]))", _ordinal),
         # times of day
