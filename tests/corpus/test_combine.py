@@ -11,7 +11,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, DatasetError
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.inventory import Inventory
 from danish_asr.corpus.verify import verify
 from tests.builders import tree
 from tests.corpora import table_in

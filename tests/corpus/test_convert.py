@@ -11,8 +11,8 @@ from danish_asr.base.files import is_written
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
+from danish_asr.corpus.inventory import read_inventory
 from danish_asr.corpus.rows import table_of
-from danish_asr.corpus.shards import read_inventory
 from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
 

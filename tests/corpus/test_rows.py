@@ -20,6 +20,7 @@ from danish_asr.corpus.rows import (
     read_without,
     refuse,
     table_of,
+    understood,
     without_duplicates,
 )
 from tests.corpora import options
@@ -28,7 +29,8 @@ from tests.corpora import options
 def table(*records: dict[str, Any], **values: Any) -> pa.Table:
     """The table of records, which are rows of ``a.csv`` if they say no other."""
     rows = [{"file": "a.csv", "row": number} | record for number, record in enumerate(records)]
-    return table_of(rows, options(**values))
+    found, _ = understood(table_of(rows, options(**values)), options(**values))
+    return found
 
 
 def row(*, options: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
@@ -52,11 +54,11 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
         ({"start": -1}, "malformed start"),
         ({"end_ms": "x"}, "malformed end"),
         ({"seconds": math.inf}, "malformed seconds"),
-        ({"channel": 0}, "malformed channel"),
-        ({"channel": "1.5"}, "malformed channel"),
+        ({"channel": [1]}, "malformed channel"),
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
         ({"age": [30], "text": ["ja"]}, "malformed age"),
+        ({"text": ["ja"], "age": [30]}, "malformed text"),
         ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
     ],
@@ -94,6 +96,7 @@ def cut(start: float, seconds: float | None) -> dict[str, Any]:
         ({"channel": "2.0"}, {"channel": 2}),
         ({"channel": 1}, {"channel": 1}),
         ({"channel": " "}, {"channel": None}),
+        ({"age": "25-34 år"}, {"age": None, "age_group": "25-49"}),
         ({"age": "fifties"}, {"age": None, "age_group": "50+"}),
         ({"age": 30, "gender": "K"}, {"age": 30, "age_group": "25-49", "gender": "female"}),
         ({"speaker_id": 3.0}, {"speaker_id": "3"}),
@@ -104,6 +107,46 @@ def cut(start: float, seconds: float | None) -> dict[str, Any]:
 )
 def test_times_and_values_have_one_form(values: dict[str, Any], read: dict[str, Any]) -> None:
     assert row(**values).items() >= ({"refused": None} | read).items()
+
+
+@pytest.mark.parametrize(
+    ("channels", "chosen", "numbers", "refused", "said"),
+    [
+        (["1", 2, None, 1.0], {}, [1, 2, None, 1], [], None),
+        (["0", "1.0", None], {}, [1, 2, None], [], "0 (1), 1.0 (1)=2"),
+        (["P1", "P3", "P1"], {}, [None] * 3, [], "P1 (2), P3 (1)=3"),
+        (["P1", "1.5", "-1"], {"channel": "kanal"}, [None] * 3, [0, 1, 2], None),
+        (["P1", "1", "-"], {}, [None, 1, None], [0], None),
+    ],
+)
+def test_a_column_of_channels_means_the_same_in_all_rows(
+    channels: list[Any],
+    chosen: dict[str, str],
+    numbers: list[int | None],
+    refused: list[int],
+    said: str | None,
+) -> None:
+    records = [{"file": "a", "row": n, "channel": own} for n, own in enumerate(channels)]
+    records += [{"file": "a", "row": 9, "channel": "x", "refused": "rejected"}]
+    own = options(columns=chosen)
+    rows, counts = understood(table_of(records, own), own)
+    assert rows["channel"].to_pylist()[:-1] == numbers
+    reasons = rows["refused"].to_pylist()
+    assert [n for n, reason in enumerate(reasons) if reason == "malformed channel"] == refused
+    assert reasons[-1] == "rejected"
+    found = [f"{what}={count}" for what, count in counts.items()]
+    assert len(found) == bool(said)
+    assert all(line.endswith(f" {said}") for line in found)
+
+
+def test_ages_that_nobody_understands_are_counted() -> None:
+    ages = ["tyve", "34,0", "ukendt", "20-29", "tyve", 7]
+    records = [{"file": "a", "row": n, "age": own} for n, own in enumerate(ages)]
+    rows, counts = understood(table_of(records, options()), options())
+    assert rows["age"].to_pylist() == [None, 34, None, None, None, 7]
+    ((what, count),) = counts.items()
+    assert what.endswith("tyve (2), 20-29 (1)")
+    assert count == 3
 
 
 def test_in_another_language_a_dialect_is_as_it_is() -> None:
@@ -159,9 +202,16 @@ def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
 
 def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     names = [("x", "a"), ("y", "a"), ("x", "a"), ("x", "b"), ("y", "a")]
-    rows = table(*({"corpus": corpus, "id": own} for corpus, own in names))
+    rows = table(*({"corpus": corpus, "id": own, "text": "ja"} for corpus, own in names))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
+
+
+def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
+    of_one = [{"text": "ja", "refused": "x"}, {"text": " "}, {}, {"text": "–"}]
+    rows = table(*(row | {"id": "a"} for row in [*of_one, {"text": "ja"}, {"text": "nej"}]))
+    found = without_duplicates(rows)["refused"].to_pylist()
+    assert found == ["x", None, None, None, None, DUPLICATE]
 
 
 def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
@@ -201,7 +251,7 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
         ({"text": "nej"}, {"audio": "b.wav"}, "row 1"),
         ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
         ({"text": "ja"}, {}, None),
-        ({"text": " "}, {}, None),
+        ({"text": "–"}, {}, None),
         ({"text": "nej", "start": 1}, {}, None),
         ({"text": "nej", "channel": 2}, {}, None),
         ({"text": "nej", "refused": "x"}, {}, None),

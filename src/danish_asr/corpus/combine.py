@@ -30,16 +30,16 @@ from danish_asr.base.schema import (
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import claimed
-from danish_asr.corpus.rows import LISTED, is_listed, read_without
-from danish_asr.corpus.shard import PARQUET_FORMAT
-from danish_asr.corpus.shards import (
+from danish_asr.corpus.inventory import (
     Inventory,
-    ShardEntry,
+    ListedShard,
     check_listed,
     content_of,
     files_of,
     read_inventory,
 )
+from danish_asr.corpus.rows import LISTED, is_listed, read_without
+from danish_asr.corpus.task import PARQUET_FORMAT
 from danish_asr.corpus.verify import repeated_ids
 
 
@@ -157,7 +157,7 @@ def _dropped(gone: pa.Table, reason: str) -> pa.Table:
     return pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
 
 
-def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator[ShardEntry]:
+def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator[ListedShard]:
     """Link all shards; one of which rows are left out is written anew."""
     ids = defaultdict[tuple[str, str], list[str]](list)  # by part and shard
     for row in gone.to_pylist():
@@ -179,7 +179,7 @@ def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator
             yield _rewritten(source, target, own, left_out)
 
 
-def _rewritten(source: Path, target: Path, entry: ShardEntry, gone: Sequence[str]) -> ShardEntry:
+def _rewritten(source: Path, target: Path, entry: ListedShard, gone: Sequence[str]) -> ListedShard:
     """Write a shard without these ids; returns its entry."""
     samples = 0
     with (

@@ -14,7 +14,7 @@ from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.inventory import Inventory
 from danish_asr.corpus.sources import SOURCES, resolve_source
 from danish_asr.corpus.verify import LEAKS, Verification, verify
 

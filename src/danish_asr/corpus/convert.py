@@ -36,12 +36,12 @@ from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.inventory import Inventory, ListedShard, read_inventory
 from danish_asr.corpus.people import CORAL
 from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
-from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.summary import left_out, summary_of
+from danish_asr.corpus.task import Record, Task, convert_task, read_record, record_path
 
 _KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
@@ -90,7 +90,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
             ledger=ledger,
             suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
             characters={char for record in records for char in record.characters},
-            shards=[ShardEntry(**shard) for record in records for shard in record.shards],
+            shards=[ListedShard(**shard) for record in records for shard in record.shards],
             summary=[
                 *summary_of(corpus, rows, ledger, rates, options.language),
                 *left_out(suspects),

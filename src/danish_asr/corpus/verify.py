@@ -31,9 +31,9 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.division import sentences_of
+from danish_asr.corpus.inventory import Inventory, ListedShard, files_of, read_inventory, unlisted
 from danish_asr.corpus.people import persons_of
-from danish_asr.corpus.shard import text_profiles
-from danish_asr.corpus.shards import Inventory, ShardEntry, files_of, read_inventory, unlisted
+from danish_asr.corpus.task import text_profiles
 from danish_asr.text.profiles import normalizer, profile_in
 
 LEAKS: Final = {"speakers": "person", "sentences": "sentence", "audio": "audio"}
@@ -134,7 +134,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
 
 
 def _compare(
-    entry: ShardEntry, *, root: Path, profile: str | None, share_people: Sequence[Sequence[str]]
+    entry: ListedShard, *, root: Path, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
     if not (root / entry.path).exists():  # `unlisted` says it
@@ -148,7 +148,7 @@ def _compare(
 
 
 def _compared(
-    rows: pa.Table, entry: ShardEntry, profile: str | None, share_people: Sequence[Sequence[str]]
+    rows: pa.Table, entry: ListedShard, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> pa.Table:
     corpora = [entry.partition("corpus")] * len(rows)
     persons = persons_of(corpora, rows["speaker_id"].to_pylist(), share_people)

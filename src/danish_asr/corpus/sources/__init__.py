@@ -17,13 +17,14 @@ from danish_asr.base.errors import SourceError, user_code
 from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
 from danish_asr.base.schema import INVENTORY_FILE
 from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.columns import RECORD_KEYS
 from danish_asr.corpus.rows import (
-    RECORD_KEYS,
     Source,
     check_splits,
     is_alone,
     replaced,
     table_of,
+    understood,
     without_duplicates,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
@@ -103,9 +104,10 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
     check_splits(source.rows, options)
-    rows = without_duplicates(source.rows)
+    rows, counts = understood(source.rows, options)
+    rows = without_duplicates(rows)
     found = replaced(rows, alone=is_alone(rows), version=source.versions(rows))
-    return replace(source, rows=found)
+    return replace(source, rows=found, counts={**source.counts, **counts})
 
 
 def resolve_source(spec: str) -> tuple[str, str]:

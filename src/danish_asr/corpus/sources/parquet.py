@@ -26,7 +26,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.folders import version_of, walk
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
+from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Audio, Source, of_each, table_of
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -49,7 +49,7 @@ def open_parquet(location: str, options: ConvertOptions) -> Source:
     """Read the Parquet files of a folder or of a dataset on the hub, but not their audio."""
     place = locate(location)
     # A time beside embedded audio may be that of another recording, so it has to be chosen.
-    columns = Columns(options.columns, {**THEIR_NAMES, **dict.fromkeys(TIMES, ())})
+    columns = SourceColumns(options.columns, never_guessed=TIMES)
     tables: list[pa.Table] = []
     audio: dict[str, str] = {}  # the name of its column, by file
     for file in place.files:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
+from danish_asr.corpus.columns import THEIR_NAMES, TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
 from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import is_transcript
@@ -31,7 +31,7 @@ def open_table(location: str, options: ConvertOptions) -> Source:
     path = Path(location)
     root = (path if path.is_dir() else path.parent).resolve()
     tables = tables_in(path) if path.is_dir() else [root / path.name]
-    columns = Columns(options.columns, THEIR_NAMES)
+    columns = SourceColumns(options.columns)
     records = chain.from_iterable(_records(table, root, columns) for table in tables)
     rows = table_of(records, options)
     ignored = columns.ignored()
@@ -72,7 +72,7 @@ def _is_table(path: Path) -> bool:
     return not names.isdisjoint(THEIR_NAMES["audio"]) and not is_transcript(path)
 
 
-def _records(path: Path, root: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
+def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping[str, Any]]:
     """The records of a table below ``root``."""
     file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root)
     keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ

@@ -17,7 +17,7 @@ from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentat
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.folders import is_audio, walk
-from danish_asr.corpus.rows import seconds_of
+from danish_asr.corpus.columns import seconds_of
 from danish_asr.corpus.sources.recordings import name_key
 
 

@@ -23,7 +23,13 @@ from polars.exceptions import PolarsError
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS
-from danish_asr.corpus.shards import Shard, missing_split, root_of, shards_of_split, splits_of
+from danish_asr.corpus.inventory import (
+    ShardFile,
+    missing_split,
+    root_of,
+    shards_of_split,
+    splits_of,
+)
 from danish_asr.recipe.config.schema import AsrConfig, WeightConfig, names_of_splits
 from danish_asr.recipe.data.audio import Audio, places_of
 from danish_asr.text.profiles import normalizer
@@ -193,7 +199,7 @@ def _columns_of(condition: str) -> list[str]:
         return []
 
 
-def _read_shard(shard: Shard, conditional: Collection[str]) -> pl.DataFrame:
+def _read_shard(shard: ShardFile, conditional: Collection[str]) -> pl.DataFrame:
     """The rows of a shard with where their audio is: metadata, and columns that conditions name."""
     try:
         # Pre-buffering fetches many small pieces at a time, as a network file system needs it.

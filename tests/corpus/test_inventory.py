@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import DatasetError, IncompleteDatasetError
-from danish_asr.corpus.shards import (
+from danish_asr.corpus.inventory import (
     files_of,
     find_shards,
     missing_split,
