@@ -1,6 +1,7 @@
 """What convert and verify print, and the faults of their options."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,18 @@ def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFi
         assert output.endswith(f"{out}: {end}\n")
     combine_command([out], tmp_path / "all", name="all", without=None)
     assert "all: 10 rows, 0.00 hours; 1 of 11 " in capsys.readouterr().out
+
+
+def test_a_dataset_without_a_row_is_an_error(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0), coral_row(1, text=None)])
+    convert_command(str(tmp_path / "in"), tmp_path / "ds", options(max_drop=1))
+    (tmp_path / "all.csv").write_text("id\nrec_train_0\n")
+    without, out = tmp_path / "all.csv", tmp_path / "out"
+    with pytest.raises(DatasetError, match="out: no row was written"):
+        combine_command([tmp_path / "ds"], out, name="x", without=without)
+    shutil.rmtree(out)
+    with pytest.raises(DatasetError, match="out: no row was written"):
+        convert_command(str(tmp_path / "in"), out, options(max_drop=1, without=without))
 
 
 @pytest.mark.parametrize(

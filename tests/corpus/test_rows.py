@@ -16,6 +16,7 @@ from danish_asr.corpus.rows import (
     check_splits,
     is_alone,
     is_listed,
+    names_of_no_row,
     of_each,
     read_without,
     refuse,
@@ -236,6 +237,29 @@ def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
         listed.write_text(content)
         with pytest.raises(SourceError, match=r"wrong\.jsonl:1: "):
             read_without(listed)
+
+
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ({("x", "01"), (None, "02")}, []),
+        ({("x", "01"), ("x", "1"), (None, "02"), (None, "2")}, ["2 of 4 names ", ": 2, x 1"]),
+        ({("x", f"{n}") for n in range(30)} | {("x", "01")}, ["30 of 31 ", "x 26, ..."]),
+        ({(None, "01"), ("y", "01")}, None),
+        ({("x", "01"), (None, "1")}, None),
+    ],
+)
+def test_names_of_no_row_are_said_and_a_corpus_of_only_such_is_refused(
+    listed: set[tuple[str | None, str]], said: list[str] | None
+) -> None:
+    rows = table(*({"corpus": "x", "id": own} for own in ("01", "02")))
+    if said is None:
+        with pytest.raises(SourceError, match=r"--without: a\.csv: .* x, .*'01'"):
+            names_of_no_row(rows, listed, Path("a.csv"))
+        return
+    lines = names_of_no_row(rows, listed, Path("a.csv"))
+    assert len(lines) == bool(said)
+    assert all(part in lines[0] for part in said)
 
 
 def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:

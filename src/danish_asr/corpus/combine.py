@@ -38,7 +38,7 @@ from danish_asr.corpus.inventory import (
     files_of,
     read_inventory,
 )
-from danish_asr.corpus.rows import LISTED, is_listed, read_without
+from danish_asr.corpus.rows import LISTED, is_listed, names_of_no_row, read_without
 from danish_asr.corpus.task import PARQUET_FORMAT
 from danish_asr.corpus.verify import repeated_ids
 
@@ -60,7 +60,7 @@ def combine(
         ConfigError: The name is impossible, or a part or the list is in what ``out`` will have.
         DatasetError: A part is unfinished, parts share a name or a row, or have none, or ``out``
             holds something else.
-        SourceError: The list cannot be read.
+        SourceError: The list cannot be read, or all its ids of a corpus are of no row.
     """
     ConvertOptions(name=name)  # checks it
     read = [path for part in parts for path in content_of(part)]
@@ -79,8 +79,6 @@ def combine(
     listed = read_without(without) if without else set()
     gone = rows.filter(is_listed(rows, listed))
     reason = f"{LISTED} {without.name}" if without else ""
-    if without and not len(gone):
-        raise DatasetError(f"--without: {without} lists no row of the parts by corpus and id")
     suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
     with claimed(out, f"combine {name}"):
         for path in content_of(out):
@@ -97,7 +95,7 @@ def combine(
             ledger=pa.concat_tables([*map(_ledger, sources), _dropped(gone, reason)]),
             suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
-            summary=[],
+            summary=names_of_no_row(rows, listed, without) if without else [],
             share_people=[own for part in sources for own in part.inventory.share_people],
         )
 

@@ -40,7 +40,16 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     _print_total(inventory, console)
     before = ", as before" if was_complete else ""
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}{before}")
+    _check_rows(inventory, out)
+    console.print(f"{out}: complete{before}")
+
+
+def _check_rows(inventory: Inventory, out: Path) -> None:
+    if not inventory.rows:
+        raise DatasetError(
+            f"{out}: no row was written. Mend what the ledger names, and delete the directory "
+            f"(rm -r '{out}') before you run the command again"
+        )
 
 
 def _print_total(inventory: Inventory, console: Console) -> None:
@@ -89,8 +98,12 @@ def check_faults(root: Path, result: Verification) -> None:
 def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
     """Combine datasets, and print how much they have together."""
     inventory = combine(parts, out, name=name, without=without)
-    _print_total(inventory, _console())
-    _console().print(f"{out}: complete")
+    console = _console()
+    for line in inventory.summary:
+        console.print(line)
+    _print_total(inventory, console)
+    _check_rows(inventory, out)
+    console.print(f"{out}: complete")
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

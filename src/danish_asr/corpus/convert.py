@@ -10,7 +10,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, pairwise
 from math import ceil
@@ -38,7 +38,15 @@ from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
 from danish_asr.corpus.inventory import Inventory, ListedShard, read_inventory
 from danish_asr.corpus.people import CORAL
-from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
+from danish_asr.corpus.rows import (
+    LISTED,
+    Source,
+    is_listed,
+    names_of_no_row,
+    place_of,
+    read_without,
+    refuse,
+)
 from danish_asr.corpus.sources import open_source
 from danish_asr.corpus.summary import left_out, summary_of
 from danish_asr.corpus.task import Record, Task, convert_task, read_record, record_path
@@ -63,17 +71,18 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
     corpus, root = open_source(str(source), options), Path(out)
-    rows = corpus.rows
+    rows, without = corpus.rows, list[str]()
     if options.without:
-        reason = f"{LISTED} {options.without.name}"
-        rows = refuse(rows, is_listed(rows, read_without(options.without)), reason)
+        listed = read_without(options.without)
+        without = names_of_no_row(rows, listed, options.without)
+        rows = refuse(rows, is_listed(rows, listed), f"{LISTED} {options.without.name}")
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
     key = key_of(rows, options)
     begun = key_of(rows.drop_columns("version"), options)
     with claimed(root, key, begun=begun) as inventory:
-        if inventory:
-            return inventory
+        if inventory:  # of a list that may have had other names of no row
+            return replace(inventory, summary=[*dict.fromkeys([*inventory.summary, *without])])
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
         records = _run(work, tasks, root, rows, options)
         _check_unchanged(corpus, rows)
@@ -94,6 +103,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
             summary=[
                 *summary_of(corpus, rows, ledger, rates, options.language),
                 *left_out(suspects),
+                *without,
             ],
             share_people=[_corpora_of(rows)],
         )

@@ -58,7 +58,7 @@ class Inventory:
     shards: list[ListedShard]  # by path
     ledger_sha256: str
     suspects_sha256: str
-    summary: list[str]  # lines about what was read; empty if it is combined
+    summary: list[str]  # lines about what was read; if it is combined, about ``--without``
     share_people: list[list[str]] = field(default_factory=list)  # see `people.persons_of`
 
     @property
@@ -90,10 +90,14 @@ def read_inventory(root: Path) -> Inventory:
         values = json.loads((root / INVENTORY_FILE).read_text(encoding="utf-8"))
         shards = [ListedShard(**shard) for shard in values["shards"]]
         return Inventory(**values | {"shards": shards})
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing or damaged "
-            f"({error}); run `danish-asr convert`"
+            f"{root}: {INVENTORY_FILE} is damaged ({error}); restore it from a copy, or delete the "
+            "dataset and make it again"
         ) from error
 
 

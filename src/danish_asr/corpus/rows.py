@@ -46,6 +46,7 @@ _READ: Final = pa.schema(
 
 _TEXT: Final = pa.string()
 _MOST_FREQUENT: Final = 4  # values of a column
+_SHOWN: Final = 20  # names of a list
 
 DUPLICATE: Final = "duplicate id"
 LISTED: Final = "listed in"
@@ -244,6 +245,28 @@ def is_listed(rows: pa.Table, listed: set[tuple[str | None, str]]) -> pa.Array:
     names = zip(rows["corpus"].to_pylist(), rows["id"].to_pylist(), strict=True)
     in_list = [(corpus, own) in listed or (None, own) in listed for corpus, own in names]
     return pa.array(in_list, pa.bool_())
+
+
+def names_of_no_row(rows: pa.Table, listed: set[tuple[str | None, str]], path: Path) -> list[str]:
+    """A line on the names in a list that no row has; none if all are there.
+
+    Raises:
+        SourceError: All ids of a corpus are of no row, as if Excel had made 1 of 0001.
+    """
+    ids = rows["id"].to_pylist()
+    names = {*zip(rows["corpus"].to_pylist(), ids, strict=True), *((None, own) for own in ids)}
+    missing = sorted(listed - names, key=lambda name: (name[0] or "", name[1]))
+    for corpus, own in missing:
+        if not any(name in names for name in listed if name[0] == corpus):
+            corpora = ", ".join(sorted(rows["corpus"].unique().to_pylist()))
+            raise SourceError(
+                f"--without: {path}: no row has one of its ids of {corpus or 'any corpus'}, such "
+                f"as {own!r}; there are corpora {corpora}, and ids such as {ids[0]!r}"
+            )
+    shown = ", ".join(" ".join(filter(None, name)) for name in missing[:_SHOWN])
+    more = ", ..." if len(missing) > _SHOWN else ""
+    line = f"--without: {len(missing):,} of {len(listed):,} names are of no row: {shown}{more}"
+    return [line] if missing else []
 
 
 def is_alone(rows: pa.Table) -> pa.ChunkedArray:
