@@ -72,6 +72,27 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
     assert {row["split"] for row in rows_of(path, split="test")} == {"test"}
 
 
+def test_a_spreadsheet_is_read_as_excel_writes_it_in_danish(tmp_path: Path) -> None:
+    lines = [
+        "sep=;",
+        "sti;text;Alder;Køn",
+        "a.wav;ja;34,0;K",
+        ";;;",
+        "b.wav;nej;25 år",
+        "c.wav;tak",
+    ]
+    path = write_csv(tmp_path / "train.csv", *lines, ";;;", "d.wav;så;30-39;k")
+    source = open_source(str(path), options(columns={"audio": "sti"}))
+    rows = source.rows.to_pylist()
+    assert [(row["age"], row["age_group"], row["gender"]) for row in rows] == [
+        *((34, "25-49", "female"), (25, "25-49", None), (None, None, None)),
+        (None, "25-49", "female"),
+    ]
+    assert [(row["line"], row["row"], row["refused"]) for row in rows] == [
+        *((3, 0, None), (5, 1, None), (6, 2, None), (8, 3, None)),
+    ]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

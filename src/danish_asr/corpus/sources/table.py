@@ -77,7 +77,8 @@ def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping
     file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root)
     keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ
     split = None
-    for row, (line, values, _) in enumerate(read_rows(path, SourceError)):
+    rows = read_rows(path, SourceError, fills_short_rows=True)
+    for row, (line, values, _) in enumerate(rows):
         record = {"file": file, "row": row, "line": line, "split": split}
         if values is None:
             yield record | {"refused": "malformed row"}
