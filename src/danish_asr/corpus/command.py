@@ -80,18 +80,28 @@ def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[st
     return result
 
 
-def check_faults(root: Path, result: Verification) -> None:
-    """Raise `DatasetError` with all faults if there are any."""
-    if result.faults:
-        lines = "\n  - ".join([f"{root}: faults: {len(result.faults):,}", *result.faults])
-        advice = "where a fault does not say what to do, convert the dataset again"
-        if result.leaks:
-            advice += (
-                " with --split-by-speaker, --drop-shared-sentences or --without; or accept what "
-                f"splits share with --allow-shared {' or '.join(LEAKS)}"
-            )
-        raise DatasetError(f"{lines}\n{advice}")
-    _console().print(f"{root}: no faults")
+def check_faults(root: Path, result: Verification, *, page: Path | None = None) -> None:
+    """Raise `DatasetError` with all faults if there are any; ``page`` is what was asked for."""
+    if result.suspects and page is None:
+        seen = f"{SUSPECTS_FILE} has {result.suspects:,} rows to listen to"
+        _console().print(f"note: {seen}; --page FILE shows them")
+    if not result.faults:
+        _console().print(f"{root}: no faults")
+        return
+    lines = [f"{root}: faults: {len(result.faults):,}", *(f"  - {own}" for own in result.faults)]
+    if page and result.damage:
+        lines.append(f"{page}: not written; mend the dataset first")
+    again = "combine the parts again" if result.is_combined else "convert the dataset again"
+    otherwise = (
+        "with --without FILE, or convert the parts as one source (docs/howto/combine.md)"
+        if result.is_combined
+        else "with --split train --split-by-speaker 80/10/10, --drop-shared-sentences or --without"
+    )
+    advice = f"where a fault does not say what to do, {again}"
+    if result.leaks or result.contradictions:
+        accept = f"accept what rows share with --allow-shared {' or '.join(LEAKS)}"
+        advice += f" {otherwise}; or {accept}"
+    raise DatasetError("\n".join([*lines, advice]))
 
 
 @exception_at_stops()

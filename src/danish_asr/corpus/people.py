@@ -145,7 +145,7 @@ def persons_of(
         share_people: Lists of corpora in which an id means the same person, as of one conversion.
             Lists with a common corpus are one.
     """
-    first_of = _firsts(share_people)
+    first_of = first_corpora(share_people)
     persons: list[str | None] = []
     for corpus, speaker in zip(corpora, speakers, strict=True):
         name = corpus or ""
@@ -154,7 +154,7 @@ def persons_of(
     return persons
 
 
-def _firsts(share_people: Iterable[Sequence[str]]) -> dict[str, str]:
+def first_corpora(share_people: Iterable[Sequence[str]]) -> dict[str, str]:
     """For each corpus that shares people with others, the first of them all."""
     group_of: dict[str, set[str]] = {}
     for corpora in share_people:
