@@ -182,7 +182,8 @@ def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
             f"{names}, write such names into a column split, or add --split train or "
             "--split-by-speaker 80/10/10"
         )
-    held_out = sorted({*rows["split"].unique().to_pylist()} - {"train"})
+    used = rows["split"].filter(pc.is_null(rows["refused"]))
+    held_out = sorted({*used.unique().to_pylist()} - {"train"})
     if options.split_by_speaker and held_out:
         raise SourceError(
             f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
@@ -211,16 +212,17 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id that is usable are refused."""
-    is_repeated = is_usable(rows).to_numpy()
-    firsts = _firsts(rows.select(["corpus", "id"]).filter(is_repeated), "corpus", "id")["number"]
-    is_repeated[np.flatnonzero(is_repeated)[firsts]] = False
+    usable = is_usable(rows)
+    firsts = _firsts(rows.append_column("usable", usable), "corpus", "id", "usable")
+    is_repeated = usable.to_numpy()
+    is_repeated[firsts["number"].filter(firsts["usable"])] = False
     return refuse(rows, pa.array(is_repeated), DUPLICATE)
 
 
 def is_usable(rows: pa.Table) -> pa.ChunkedArray:
     """Which rows are not refused and have a text with words. Others decide nothing."""
-    has_words = pc.match_substring_regex(pc.fill_null(rows["text"], ""), r"[\p{L}\p{N}]")
-    return pc.and_(has_words, pc.is_null(rows["refused"]))
+    has_words = pc.match_substring_regex(rows["text"], r"[\p{L}\p{N}]")
+    return pc.and_(pc.fill_null(has_words, fill_value=False), pc.is_null(rows["refused"]))
 
 
 def _firsts(rows: pa.Table, *names: str) -> pa.Table:
