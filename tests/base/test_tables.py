@@ -12,6 +12,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import (
     class_name,
     class_names,
+    code_page_hint,
     printable,
     read_lines,
     read_rows,
@@ -120,6 +121,22 @@ def test_lines_are_text_and_a_suffix_is_that_before_gz(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=rf"a\.txt:2: .*-f {coding} "):
             list(read_lines(tmp_path / "a.txt", SourceError))
     assert [suffix_of(Path(name)) for name in ("A.CSV", "a.tsv.GZ", "a")] == [".csv", ".tsv", ""]
+
+
+DANISH = "rødgrød\nmed fløde\nja\npå Ærø — «så»\nÅse"
+
+
+@pytest.mark.parametrize(
+    ("codec", "page"),
+    [("cp1252", "CP1252"), ("mac_roman", "MACINTOSH"), ("cp850", "CP850"), ("utf-16", "UTF-16")],
+)
+def test_the_code_page_with_the_most_danish_letters_is_advised(codec: str, page: str) -> None:
+    data = DANISH.replace("—", "-").encode(codec)
+    hint = code_page_hint(data)
+    assert f"{page} 8" in hint
+    assert "'rødgrød', 'med fløde', 'på Ærø - «så»'. " in hint
+    assert hint.endswith(f"iconv -f {page} -t UTF-8 FILE > NEW")
+    assert code_page_hint(b"x", data, command=str.lower).endswith(f": {page.lower()}")
 
 
 def test_a_class_has_its_name_and_none_has_none() -> None:

@@ -5,7 +5,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -39,6 +39,12 @@ full-width forms that stand for it in the texts that are written here."""
 _TRN_TEXT: Final = {wide: narrow for narrow, wide in TRN_MARKUP.items()}
 _TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
+
+
+_CODE_PAGES: Final = {"CP1252": "cp1252", "MACINTOSH": "mac_roman", "CP850": "cp850"}
+"""Python's codecs by iconv's names: of Windows, old Macs and DOS."""
+
+_SHOWN: Final = 20  # characters of a sample, on each side of its first letter beyond ASCII
 
 
 class TableRow(NamedTuple):
@@ -124,6 +130,36 @@ def _utf8_fault(error: UnicodeDecodeError) -> str:
     """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
     likely = "UTF-16" if error.object[error.start] in {0xFE, 0xFF} else "CP1252"
     return f"not UTF-8; save the file as UTF-8, or: iconv -f {likely} -t UTF-8 FILE > NEW"
+
+
+def _to_new_file(page: str) -> str:
+    return f"iconv -f {page} -t UTF-8 FILE > NEW"
+
+
+def code_page_hint(*texts: bytes, command: Callable[[str], str] = _to_new_file) -> str:
+    """Which code page gives texts that are no UTF-8 the most of æøåÆØÅ, and three samples in it.
+
+    It is advice: people have to see whether the samples are right. ``command`` makes of iconv's
+    name of the page the command that converts.
+    """
+    pages = {"UTF-16": "utf-16"} if any(b"\0" in text for text in texts) else {}
+    decoded = {
+        page: [text.decode(codec, errors="replace") for text in texts]
+        for page, codec in (pages | _CODE_PAGES).items()
+    }
+    counts = {
+        page: sum(own.count(letter) for own in read for letter in "æøåÆØÅ")
+        for page, read in decoded.items()
+    }
+    page = max(counts, key=lambda name: counts[name])
+    lines = (line.strip() for text in decoded[page] for line in text.splitlines())
+    matches = (re.search(rf".{{0,{_SHOWN}}}[^\0-\x7f].{{0,{_SHOWN}}}", line) for line in lines)
+    samples = [f"'{printable(match[0])}'" for match in matches if match]
+    found = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return (
+        f"letters æøåÆØÅ by code page: {found}; in {page} it has {', '.join(samples[:3])}. "
+        f"If that is right: {command(page)}"
+    )
 
 
 def _json_row(number: int, line: bytes) -> TableRow:
