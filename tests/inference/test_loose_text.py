@@ -16,8 +16,8 @@ from danish_asr.inference.loose_text import (
     Line,
     Piece,
     Text,
+    TextsBeside,
     align,
-    find_text,
     match,
     read_text,
     report_doubts,
@@ -150,7 +150,7 @@ def test_a_text_of_which_most_is_hardly_heard_is_refused(
     ("names", "expected"),
     [
         (["anna.srt"], "anna.srt"),
-        (["anna.da.vtt", "annabel.srt"], "anna.da.vtt"),
+        (["anna.da.vtt", "annabel.srt", "anna.2.srt"], "anna.da.vtt"),  # 2: another recording
         (["Anna.srt", "anna.json"], None),  # of another recording; not a transcript
     ],
 )
@@ -159,14 +159,14 @@ def test_the_text_of_a_recording_has_its_name(
 ) -> None:
     for name in names:
         (tmp_path / name).write_text("{}", encoding="utf-8")
-    assert find_text(tmp_path / "anna.wav") == (expected and tmp_path / expected)
+    assert TextsBeside().of(tmp_path / "anna.wav") == (expected and tmp_path / expected)
     decomposed = tmp_path / f"{normalize('NFD', 'blå')}.srt"  # as a Mac writes it
     decomposed.touch()
-    assert find_text(tmp_path / "blå.wav") == decomposed
+    assert TextsBeside().of(tmp_path / "blå.wav") == decomposed
     (tmp_path / "anna.txt").touch()
     (tmp_path / "anna.wav.txt").touch()
     with pytest.raises(SourceError, match=r"anna\.txt.*keep one"):
-        find_text(tmp_path / "anna.wav")
+        TextsBeside().of(tmp_path / "anna.wav")
 
 
 def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: Path) -> None:

@@ -40,14 +40,14 @@ from danish_asr.corpus.people import CORAL
 from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
 from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
 from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
-from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources import NamedSource, open_source
 from danish_asr.corpus.summary import left_out, summary_of
 
 _KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
-def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory:
+def convert(source: AnyPath | NamedSource, out: AnyPath, options: ConvertOptions) -> Inventory:
     """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
     Args:
@@ -62,7 +62,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         SourceError: The source cannot be read.
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    corpus, root = open_source(str(source), options), Path(out)
+    corpus, root = open_source(source, options), Path(out)
     rows = corpus.rows
     if options.without:
         reason = f"{LISTED} {options.without.name}"

@@ -8,13 +8,15 @@ from unicodedata import normalize
 import pyarrow as pa
 import pytest
 
-from danish_asr.base.errors import AudioError
+from danish_asr.base.folders import Listing
+from danish_asr.corpus.rows import table_of
 from danish_asr.corpus.sources.recordings import (
     fetch_files,
     find_recording,
-    recordings,
     versions_of_files,
+    with_recordings,
 )
+from tests.corpora import TRAIN
 
 
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
@@ -26,9 +28,8 @@ def test_unicode_forms_name_one_file(tmp_path: Path, there: Any, named: Any, fol
     path.touch()
     name = normalize(named, f"{folder}/blå bær.wav")
     for written in (tmp_path / name, Path("..", name)):
-        found = find_recording(tmp_path / "in", str(written))
-        assert isinstance(found, Path)
-        assert found.samefile(path)
+        found = find_recording(Listing(tmp_path / "in"), str(written))
+        assert (tmp_path / "in" / str(found)).samefile(path)
 
 
 FILES = ("audios/0.wav", "a/1.wav", "b/1.wav", "b\\c.wav", "a/2.flac", "a/2.WAV", "a/x.txt")
@@ -55,21 +56,18 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    recordings.cache_clear()
-    names = pa.table({"audio": [*PLACES, None]})
-    found = dict(zip(PLACES, fetch_files(tmp_path, names), strict=False))
+    names = [*PLACES, None, "1"]
+    records = ({"file": "t", "row": n, "audio": name} for n, name in enumerate(names))
+    rows = with_recordings(table_of(records, TRAIN), Listing(tmp_path))
+    found = dict(zip(PLACES, fetch_files(tmp_path, rows), strict=False))
     assert found == {name: tmp_path / place for name, place in PLACES.items()}
-    assert [*fetch_files(tmp_path, names)][-1] is None
-    several = find_recording(tmp_path, "1")
-    assert isinstance(several, AudioError)
-    assert [str(path.relative_to(tmp_path)) for path in recordings(tmp_path)["2"]] == [
-        *("a/2.WAV", "a/2.flac"),
-    ]
-    assert recordings(tmp_path / "nothing") == {}
+    assert [*fetch_files(tmp_path, rows)][-2] is None
+    several = ["several recordings of this name"]
+    assert rows["refused"].to_pylist() == [None] * (len(names) - 1) + several
 
 
 def test_a_version_is_of_the_file_as_it_is_now(tmp_path: Path) -> None:
-    rows = pa.table({"audio": pa.chunked_array([["a.wav", "b", "b", None]], pa.string())})
+    rows = pa.table({"audio": pa.chunked_array([["a.wav", "b.wav", "b.wav", None]], pa.string())})
     (tmp_path / "a.wav").write_bytes(b"12")
     before = versions_of_files(tmp_path, rows).to_pylist()
     os.utime(tmp_path / "a.wav", ns=(7, 7))
