@@ -70,7 +70,7 @@ def convert(source: AnyPath | NamedSource, out: AnyPath, options: ConvertOptions
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
     key = key_of(rows, options)
-    begun = key_of(rows.drop_columns("version"), options)
+    begun = key_of(rows.drop_columns(["recording", "version"]), options)
     with claimed(root, key, begun=begun) as inventory:
         if inventory:
             return inventory

@@ -40,17 +40,19 @@ ROWS: Final = pa.schema(
         ("age", pa.int64()),
         *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
         ("refused", pa.string()),
+        ("recording", pa.string()),  # the path of the file that ``audio`` names; null of several
         ("version", pa.string()),  # of the file with its audio: changes with it
     ]
 )
-"""``audio`` is the path of a recording below the source's root, or null if it is embedded. A record
-has no ``uncut``, ``alone`` and ``version``: these are found."""
+"""``audio`` names a recording below the source's root, and is null if it is embedded. A record
+has no ``uncut``, ``alone``, ``recording`` and ``version``: these are found."""
 
 _CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d+))?")
 
 RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names)) - {
     "uncut",
     "alone",
+    "recording",
     "version",
 }
 """What a record of a reader may have."""

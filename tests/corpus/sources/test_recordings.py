@@ -9,14 +9,12 @@ import pyarrow as pa
 import pytest
 
 from danish_asr.base.folders import Listing
-from danish_asr.corpus.rows import table_of
 from danish_asr.corpus.sources.recordings import (
     fetch_files,
     find_recording,
+    paths_of,
     versions_of_files,
-    with_recordings,
 )
-from tests.corpora import TRAIN
 
 
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
@@ -56,23 +54,24 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    names = [*PLACES, None, "1"]
-    records = ({"file": "t", "row": n, "audio": name} for n, name in enumerate(names))
-    rows = with_recordings(table_of(records, TRAIN), Listing(tmp_path))
-    found = dict(zip(PLACES, fetch_files(tmp_path, rows), strict=False))
-    assert found == {name: tmp_path / place for name, place in PLACES.items()}
-    assert [*fetch_files(tmp_path, rows)][-2] is None
-    several = ["several recordings of this name"]
-    assert rows["refused"].to_pylist() == [None] * (len(names) - 1) + several
+    audio = pa.chunked_array([[*PLACES, None, "1"]])
+    rows = pa.table({"audio": audio, "recording": paths_of({"audio": audio}, Listing(tmp_path))})
+    *found, none, several = fetch_files(tmp_path, rows)
+    assert found == [tmp_path / place for place in PLACES.values()]
+    assert none is None
+    assert str(several) == "several recordings of this name"
 
 
 def test_a_version_is_of_the_file_as_it_is_now(tmp_path: Path) -> None:
-    rows = pa.table({"audio": pa.chunked_array([["a.wav", "b.wav", "b.wav", None]], pa.string())})
+    rows = pa.table(
+        {"recording": pa.chunked_array([["a.wav", "b.wav", "b.wav", None]], pa.string())}
+    )
     (tmp_path / "a.wav").write_bytes(b"12")
     before = versions_of_files(tmp_path, rows).to_pylist()
     os.utime(tmp_path / "a.wav", ns=(7, 7))
-    (tmp_path / "b.wav").write_bytes(b"123")
+    (tmp_path / "day1").mkdir()  # it arrives
+    (tmp_path / "day1" / "b.wav").write_bytes(b"123")
     after = versions_of_files(tmp_path, rows).to_pylist()
     assert (before[1:], after[0], after[3]) == ([None] * 3, "2 7", None)
     assert before[0] != after[0]
-    assert after[1] == after[2] == f"3 {(tmp_path / 'b.wav').stat().st_mtime_ns}"
+    assert after[1] == after[2] == f"3 {(tmp_path / 'day1' / 'b.wav').stat().st_mtime_ns}"

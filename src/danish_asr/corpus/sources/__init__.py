@@ -33,7 +33,7 @@ from danish_asr.corpus.rows import (
     without_duplicates,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files, with_recordings
+from danish_asr.corpus.sources.recordings import fetch_files, paths_of, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in, tables_of_people
 from danish_asr.corpus.sources.timed import open_timed
@@ -119,9 +119,10 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
         raise SourceError(f"{location}: no rows")
     check_splits(source.rows, options)
     rows = without_duplicates(source.rows)
-    found = replaced(rows, alone=is_alone(rows), version=source.versions(rows))
+    rows = replaced(rows, alone=is_alone(rows), recording=paths_of(rows, files))
+    rows = replaced(rows, version=source.versions(rows))
     counts = {**source.counts, **_unused_tables(named)}
-    return replace(source, rows=found, counts=counts)
+    return replace(source, rows=rows, counts=counts)
 
 
 def _unused_tables(named: NamedSource) -> dict[str, int]:
@@ -230,10 +231,9 @@ def _open_own(name: str, location: str, options: ConvertOptions, files: TextFold
         rows = table_of(records(), options)
     _check_own(name, rows, options)
     in_files = pc.index_in(rows["file"], rows["file"].unique())
-    rows = rows.take(pc.sort_indices(in_files))  # the rows of a file together
     return Source(
         name=location,
-        rows=with_recordings(rows, files),
+        rows=rows.take(pc.sort_indices(in_files)),  # the rows of a file together
         fetch=partial(fetch_files, files.root),
         versions=partial(versions_of_files, files.root),
     )

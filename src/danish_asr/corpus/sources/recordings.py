@@ -10,32 +10,37 @@ from pathlib import Path
 from unicodedata import normalize
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from danish_asr.base.errors import AudioError
 from danish_asr.base.folders import Listing, is_audio, name_key, version_of
-from danish_asr.corpus.rows import Audio, of_each, refuse, replaced
+from danish_asr.corpus.rows import Audio, of_each
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
     """Yield the paths of the recordings of rows, below ``root``."""
-    for name in rows["audio"].to_pylist():
-        yield None if name is None else root / name
+    for name, path in zip(rows["audio"].to_pylist(), rows["recording"].to_pylist(), strict=True):
+        if name is None:
+            yield None
+        else:
+            yield root / path if path else AudioError("several recordings of this name")
 
 
 def versions_of_files(root: Path, rows: pa.Table) -> pa.Array:
-    """The versions of the recordings of rows, below ``root``, as of now."""
-    return of_each(rows["audio"], lambda name: version_of(root / name))
+    """The versions of the recordings of rows, below ``root``, as of now.
 
-
-def with_recordings(rows: pa.Table, files: Listing) -> pa.Table:
-    """The rows of a table with the paths of the recordings that it names, below the listing's root.
-
-    A name of none stays as it is; rows are refused whose name is that of several.
+    One that was missing is looked for again, in a new listing.
     """
-    found = of_each(rows["audio"], lambda name: find_recording(files, name))
-    is_ambiguous = pc.and_(pc.is_null(found), pc.is_valid(rows["audio"]))
-    rows = refuse(rows, is_ambiguous, "several recordings of this name")
-    return replaced(rows, audio=pc.coalesce(found, rows["audio"]))
+    files = Listing(root)
+
+    def version(path: str) -> str | None:
+        return version_of(root / path) or version_of(root / (find_recording(files, path) or path))
+
+    return of_each(rows["recording"], version)
+
+
+def paths_of(rows: pa.Table, files: Listing) -> pa.Array:
+    """The paths of the recordings that rows name, as `find_recording` finds them."""
+    return of_each(rows["audio"], lambda name: find_recording(files, name))
 
 
 def find_recording(files: Listing, name: str) -> str | None:

@@ -18,7 +18,7 @@ from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
 from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files, with_recordings
+from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import TextFolder
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
@@ -36,7 +36,7 @@ def open_table(location: str, options: ConvertOptions, files: TextFolder) -> Sou
         tables = tables_in(files) or tables_of_people(files)
     columns = Columns(options.columns, THEIR_NAMES)
     records = chain.from_iterable(_records(table, root, columns) for table in tables)
-    rows = with_recordings(table_of(records, options), files)
+    rows = table_of(records, options)
     ignored = columns.ignored()
     check_recordings(rows)
     return Source(
