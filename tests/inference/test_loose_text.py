@@ -1,4 +1,5 @@
 import io
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from unicodedata import normalize
@@ -24,6 +25,7 @@ from danish_asr.inference.loose_text import (
 )
 from danish_asr.inference.model import Model
 from tests.decoding_inputs import SURE, log_probs_of
+from tests.transcripts import textgrid
 
 SENTENCES = ("Bo køber 25 røde æbler, ja.", "– «Èn» dag – i Ribe!")
 
@@ -169,6 +171,27 @@ def test_the_text_of_a_recording_has_its_name(
         TextsBeside().of(tmp_path / "anna.wav")
 
 
+def test_a_folder_is_listed_once_for_all_its_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").touch()
+    (tmp_path / "0.json").write_text('{"no": "transcript"}')
+    listed: list[Path] = []
+    list_folder = Path.iterdir
+
+    def counted(folder: Path) -> Iterator[Path]:
+        listed.append(folder)
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    texts = TextsBeside()
+    for _ in range(2):
+        found = [texts.of(tmp_path / f"{number}.wav") for number in range(4)]
+        assert found == [*(tmp_path / f"{number}.txt" for number in range(3)), None]
+    assert listed == [tmp_path]
+
+
 def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: Path) -> None:
     (tmp_path / "anna.txt").write_text("- <i>Hej</i>  med\n♪ la la\n— dig\n", encoding="utf-8")
     assert read_text(tmp_path / "anna.txt") == [Line("Hej med"), Line("dig")]
@@ -179,6 +202,9 @@ def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: P
         encoding="utf-8",
     )
     assert read_text(tmp_path / "anna.srt") == [Line("Hej", "Bo"), Line("Farvel", "Anna")]
+    labels = textgrid({"ord": [(0, 1, "sil"), (1, 2, "hej")]})["short"]
+    (tmp_path / "anna.TextGrid").write_text(labels)
+    assert read_text(tmp_path / "anna.TextGrid") == [Line("hej")]
 
 
 def test_what_transcribe_has_written_is_no_text_of_a_recording(

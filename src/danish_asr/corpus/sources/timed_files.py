@@ -262,9 +262,9 @@ def read_json(path: Path) -> TimedFile:
         channel, speaker = segment.get("channel"), str(segment.get("speaker") or "")
         if isinstance(channel, int):  # our own count from 0
             channel, speaker = channel + 1, f"Speaker {channel + 1}"
-        if not is_utf8(text + speaker):
-            raise ValueError(f"half of a surrogate pair in {text + speaker!r}; write the character")
-        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel))
+        fault = None if is_utf8(text + speaker) else "malformed text"  # half a surrogate pair
+        text, speaker = (own.encode(errors="replace").decode() for own in (text, speaker))
+        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel, fault))
     about = tree.get("about")
     is_of_model = isinstance(about, dict) and "decoder" in about
     return TimedFile([Tier("", spans)], is_of_model=is_of_model)
