@@ -71,6 +71,8 @@ def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> N
         ("a.jsonl", b'{"id": 1}\n{"id": \n', 2),
         ("a.jsonl", b'{"id": 1}\n\n[1]\n', 3),
         ("a.jsonl", b'{"id": 1}\n{"id": "\xe5"}\n', 2),
+        ("a.jsonl", rb'{"id": "\uD83d\ude00"}' + b"\n" + rb'{"id": "\ud83d"}', 2),
+        ("a.json", rb'[{"id": "\uD83d\ude00"}, {"id": ["\ude00"]}]', 2),
         ("a.csv", b"id,text\n1,a\n2,a,b\n", 3),
         ("a.trn", b"ja (1)\nja\n", 2),
         ("a.trn", b"ja (1)\n{ja / nej} (2)\n", 2),

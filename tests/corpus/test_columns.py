@@ -99,7 +99,7 @@ def test_a_column_is_read_written_and_chosen_as_its_line_says() -> None:
     written = {"speaker_id", "dialect", "age", "gender", "country_birth"}
     assert {*THEIR_NAMES} == of_sources | written
     assert {*THEIR_NAMES, "start_ms", "end_ms", "seconds_ms"} | given == RECORD_KEYS
-    found = {"uncut", "alone", "version", "sub_dialect", "age_group"}
+    found = {"uncut", "alone", "recording", "version", "sub_dialect", "age_group"}
     assert {*ROWS.names} == ({*THEIR_NAMES} | given | found) - {"end", "validated"}
     assert {*UTTERANCE_SCHEMA.names} == written | {
         *("id", "text", "audio_bytes", "audio_size", "encoded_size", "source_id"),

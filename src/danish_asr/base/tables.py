@@ -46,6 +46,8 @@ _TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
 
 
+_ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
+
 _CODE_PAGES: Final = {"CP1252": "cp1252", "MACINTOSH": "mac_roman", "CP850": "cp850"}
 """Python's codecs by iconv's names: of Windows, old Macs and DOS."""
 
@@ -187,7 +189,7 @@ def _json_row(number: int, line: bytes) -> TableRow:
         return TableRow(number, None, f"not UTF-8. {code_page_hint(line)}")
     except ValueError as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
-    return _object(number, values)
+    return _object(number, values, line)
 
 
 def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Iterator[TableRow]:
@@ -196,13 +198,17 @@ def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Itera
         rows = json.loads(content)
     except ValueError as reason:
         raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
-    yield from (_object(number, values) for number, values in enumerate(rows, start=1))
+    for number, values in enumerate(rows, start=1):
+        yield _object(number, values, content)
 
 
-def _object(number: int, values: Any) -> TableRow:
-    if isinstance(values, dict):
-        return TableRow(number, values)
-    return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
+def _object(number: int, values: Any, source: bytes) -> TableRow:
+    """A row of JSON, which ``source`` has among others."""
+    if not isinstance(values, dict):
+        return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
+    if _ESCAPED_SURROGATE.search(source) and not is_utf8(json.dumps(values, ensure_ascii=False)):
+        return TableRow(number, None, "half of a surrogate pair, such as \\ud83d; write the letter")
+    return TableRow(number, values)
 
 
 def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
@@ -297,6 +303,15 @@ def class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
 def class_name(names: list[str], value: Any) -> str | None:
     """Return the name of a class by its number; None for -1, which `datasets` has for none."""
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:

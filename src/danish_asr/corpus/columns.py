@@ -96,7 +96,7 @@ COLUMNS: Final = (
     Column("id", read=_id, names=("id", "id_recording", "id_conversation,id_segment")),
     Column("text", read=_text, names=("text", "sentence", "transcript", "transcription", "tekst")),
     Column(
-        "audio",  # the path of a recording below the source's root; null if it is embedded
+        "audio",  # names a recording below the source's root; null if it is embedded
         read=_path,
         names=(
             *("audio", "audio_filepath", "path", "audio_path", "file", "filename", "file_name"),
@@ -133,6 +133,7 @@ COLUMNS: Final = (
     ),
     Column("country_birth", read=people.clean, names=("country_birth",), is_written=True),
     Column("refused"),  # why the row goes to the ledger
+    Column("recording", is_found=True),  # the path of what ``audio`` names; null of several
     Column("version", is_found=True),  # of the file with its audio: changes with it
 )
 

@@ -27,11 +27,12 @@ def _console() -> Console:
 def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     """Convert, and print the summary."""
     console = _console()
-    kind, location = resolve_source(source)
-    if kind in SOURCES:
-        console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
+    named = resolve_source(source)
+    if named.kind in SOURCES:
+        about = SOURCES[named.kind].about
+        console.print(f"{named.location}: read as {named.kind}: {about}")
     was_complete = (out / INVENTORY_FILE).is_file()
-    inventory = convert(f"{kind}:{location}", out, options)
+    inventory = convert(named, out, options)
     for line in inventory.summary:
         console.print(line)
     for reason, rows in inventory.dropped.items():

@@ -47,7 +47,7 @@ from danish_asr.corpus.rows import (
     read_without,
     refuse,
 )
-from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.sources import NamedSource, open_source
 from danish_asr.corpus.summary import left_out, summary_of
 from danish_asr.corpus.task import Record, Task, convert_task, read_record, record_path
 
@@ -55,7 +55,7 @@ _KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
-def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory:
+def convert(source: AnyPath | NamedSource, out: AnyPath, options: ConvertOptions) -> Inventory:
     """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
     Args:
@@ -70,7 +70,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         SourceError: The source cannot be read.
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    corpus, root = open_source(str(source), options), Path(out)
+    corpus, root = open_source(source, options), Path(out)
     rows, without = corpus.rows, list[str]()
     if options.without:
         listed = read_without(options.without)
@@ -79,7 +79,7 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
     key = key_of(rows, options)
-    begun = key_of(rows.drop_columns("version"), options)
+    begun = key_of(rows.drop_columns(["recording", "version"]), options)
     with claimed(root, key, begun=begun) as inventory:
         if inventory:  # of a list that may have had other names of no row
             return replace(inventory, summary=[*dict.fromkeys([*inventory.summary, *without])])

@@ -62,6 +62,10 @@ def test_times_inside_a_column_alone_are_refused(tmp_path: Path, inside: dict[st
         rows_of(path)
     write_lines(path, [row | {"start": 1.0, "end": 2.0}])
     assert [row["start"] for row in rows_of(path)] == [1.0]
+    words = [inside | {"word": "ja"}]  # as Whisper and manifests have them
+    for name, value in (("words", [inside]), ("label", words)):
+        write_lines(path, [{"audio": "a.wav", "text": "ja", name: value}])
+        assert [row["text"] for row in rows_of(path)] == ["ja"]
 
 
 def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
@@ -155,7 +159,7 @@ def test_an_audiofolder_has_its_splits_from_folders(tmp_path: Path, parts: tuple
         own = [name.removeprefix(part) for name in names if name.startswith(part)]
         lines = [f"{name},tekst {name}" for name in own]
         write_csv(tmp_path / f"{part}metadata.csv", "file_name,transcription", *lines)
-    assert resolve_source(str(tmp_path))[0] == "table"
+    assert resolve_source(str(tmp_path)).kind == "table"
     found = own_splits(tmp_path)
     assert sorted(row["split"] for row in found) == ["dev", "test", "train", "train"]
     assert sorted(row["audio"] for row in found) == sorted(tmp_path / name for name in names)
