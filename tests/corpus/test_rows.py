@@ -118,6 +118,7 @@ def test_times_and_values_have_one_form(values: dict[str, Any], read: dict[str, 
         (["P1", "P3", "P1"], {}, [None] * 3, [], "P1 (2), P3 (1)=3"),
         (["P1", "1.5", "-1"], {"channel": "kanal"}, [None] * 3, [0, 1, 2], None),
         (["P1", "1", "-"], {}, [None, 1, None], [0], None),
+        (["1000", "1e9", "999"], {}, [None, None, 999], [0, 1], None),
     ],
 )
 def test_a_column_of_channels_means_the_same_in_all_rows(
@@ -128,13 +129,14 @@ def test_a_column_of_channels_means_the_same_in_all_rows(
     said: str | None,
 ) -> None:
     records = [{"file": "a", "row": n, "channel": own} for n, own in enumerate(channels)]
+    records += [{"file": "a", "row": 8, "channel": 0, "refused": "rejected"}]
     records += [{"file": "a", "row": 9, "channel": "x", "refused": "rejected"}]
     own = options(columns=chosen)
     rows, counts = understood(table_of(records, own), own)
-    assert rows["channel"].to_pylist()[:-1] == numbers
+    assert rows["channel"].to_pylist()[:-2] == numbers
     reasons = rows["refused"].to_pylist()
     assert [n for n, reason in enumerate(reasons) if reason == "malformed channel"] == refused
-    assert reasons[-1] == "rejected"
+    assert reasons[-2:] == ["rejected"] * 2
     found = [f"{what}={count}" for what, count in counts.items()]
     assert len(found) == bool(said)
     assert all(line.endswith(f" {said}") for line in found)

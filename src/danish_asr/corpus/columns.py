@@ -80,72 +80,60 @@ class Column:
     type: str | None = "string"  # Arrow's name; None: it is read, and not kept
     _: KW_ONLY
     read: Reader | None = None  # of a source's values, which ``--column`` can name
-    names: Sequence[str] = ()  # in other corpora, in lower case; the first that is there is taken
-    is_found: bool = False  # by the conversion, from others: no record of a reader has it
-    is_written: bool = False  # to shards, as metadata that may be null
+    names: str = ""  # in other corpora, in lower case; the first that is there is taken
+    found: bool = False  # by the conversion, from others: no record of a reader has it
+    written: bool = False  # to shards, as metadata that may be null
 
 
 COLUMNS: Final = (
     Column("corpus"),
-    Column("split", read=people.clean, names=("split",)),
+    Column("split", read=people.clean, names="split"),
     Column("file"),
     Column("row", "int64"),  # position in its file, from 0
     Column("line", "int64"),  # where people find it in a table, from 1; null elsewhere
     Column("group", "int32"),  # of rows that are cheapest to read together, in its file
     # Of several columns an id is joined; the last name is of CoRal's conversations.
-    Column("id", read=_id, names=("id", "id_recording", "id_conversation,id_segment")),
-    Column("text", read=_text, names=("text", "sentence", "transcript", "transcription", "tekst")),
+    Column("id", read=_id, names="id id_recording id_conversation,id_segment"),
+    Column("text", read=_text, names="text sentence transcript transcription tekst"),
     Column(
         "audio",  # names a recording below the source's root; null if it is embedded
         read=_path,
-        names=(
-            *("audio", "audio_filepath", "path", "audio_path", "file", "filename", "file_name"),
-            *("wav", "wav_filename", "lydfil"),
-        ),
+        names="audio audio_filepath path audio_path file filename file_name wav wav_filename "
+        "lydfil",
     ),
-    Column("start", "double", read=seconds_of, names=("offset", "start", "start_time", "start_ms")),
-    Column("end", None, read=seconds_of, names=("end", "end_time", "slut", "end_ms")),
-    Column("seconds", "double", read=seconds_of, names=("duration", "seconds", "duration_ms")),
-    Column("channel", "int32", read=people.known, names=("channel",)),  # from 1
-    Column("validated", None, read=people.clean, names=("validated",)),
-    Column("uncut", "bool", is_found=True),  # without times: the recording is the utterance
-    Column("alone", "bool", is_found=True),  # no other row is of its recording
+    Column("start", "double", read=seconds_of, names="offset start start_time start_ms"),
+    Column("end", None, read=seconds_of, names="end end_time slut end_ms"),
+    Column("seconds", "double", read=seconds_of, names="duration seconds duration_ms"),
+    Column("channel", "int32", read=people.known, names="channel"),  # from 1
+    Column("validated", None, read=people.clean, names="validated"),
+    Column("uncut", "bool", found=True),  # without times: the recording is the utterance
+    Column("alone", "bool", found=True),  # no other row is of its recording
     Column(
         "speaker_id",
         read=people.speaker_of,
-        names=("speaker_id", "speaker", "client_id", "taler", "id_speaker"),
-        is_written=True,
+        names="speaker_id speaker client_id taler id_speaker",
+        written=True,
     ),
-    Column(
-        "dialect",
-        read=people.clean,
-        names=("dialect", "accent", "accents", "dialekt"),
-        is_written=True,
-    ),
-    Column("sub_dialect", is_found=True, is_written=True),  # the source's own name
-    Column("age", "int64", read=people.known, names=("age", "alder"), is_written=True),
-    Column("age_group", is_found=True, is_written=True),
-    Column(
-        "gender",
-        read=_gender,
-        names=("gender", "sex", "speaker_gender", "køn"),
-        is_written=True,
-    ),
-    Column("country_birth", read=people.clean, names=("country_birth",), is_written=True),
+    Column("dialect", read=people.clean, names="dialect accent accents dialekt", written=True),
+    Column("sub_dialect", found=True, written=True),  # the source's own name
+    Column("age", "int64", read=people.known, names="age alder", written=True),
+    Column("age_group", found=True, written=True),
+    Column("gender", read=_gender, names="gender sex speaker_gender køn", written=True),
+    Column("country_birth", read=people.clean, names="country_birth", written=True),
     Column("refused"),  # why the row goes to the ledger
-    Column("recording", is_found=True),  # the path of what ``audio`` names; null of several
-    Column("version", is_found=True),  # of the file with its audio: changes with it
+    Column("recording", found=True),  # the path of what ``audio`` names; null of several
+    Column("version", found=True),  # of the file with its audio: changes with it
 )
 
-THEIR_NAMES: Final = {column.name: column.names for column in COLUMNS if column.read}
-"""By the names that ``--column`` takes."""
+THEIR_NAMES: Final = {column.name: column.names.split() for column in COLUMNS if column.read}
+"""By the names that ``--column`` takes, those of other corpora."""
 
 READERS: Final[Mapping[str, tuple[str, Reader]]] = {
     column.name: (column.name, column.read) for column in COLUMNS if column.read
 } | {f"{name}_ms": (name, _seconds_of_milliseconds) for name in TIMES}
 """By the keys of a record, the column and what reads it."""
 
-RECORD_KEYS: Final = READERS.keys() | {column.name for column in COLUMNS if not column.is_found}
+RECORD_KEYS: Final = READERS.keys() | {column.name for column in COLUMNS if not column.found}
 """What a record of a reader may have."""
 
 
@@ -167,9 +155,9 @@ class SourceColumns:
         spellings |= {name: name for name in names}
         keys: dict[str, str] = {}
         for ours, usual in THEIR_NAMES.items():
-            candidates = () if ours in self.never_guessed else usual
+            candidates = [] if ours in self.never_guessed else usual
             if ours in self.chosen:
-                candidates = (self.chosen[ours],)
+                candidates = [self.chosen[ours]]
             for candidate in filter(None, candidates):
                 parts = candidate.split(",")
                 if spellings.keys() >= {*parts}:

@@ -31,7 +31,7 @@ UTTERANCE_SCHEMA: Final = pa.schema(
         pa.field("audio_bytes", pa.binary(), nullable=False),
         pa.field("audio_size", pa.int64(), nullable=False),
         pa.field("encoded_size", pa.int32(), nullable=False),
-        *((column.name, column.type) for column in COLUMNS if column.is_written),
+        *((column.name, column.type) for column in COLUMNS if column.written),
         ("source_id", pa.string()),
     ]
 )
@@ -47,6 +47,7 @@ _READ: Final = pa.schema(
 _TEXT: Final = pa.string()
 _MOST_FREQUENT: Final = 4  # values of a column
 _SHOWN: Final = 20  # names of a list
+_CHANNELS: Final = 1_000  # more are numbers of something else
 
 DUPLICATE: Final = "duplicate id"
 LISTED: Final = "listed in"
@@ -109,26 +110,27 @@ def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[
     What a channel means is decided over all rows: with a 0 they count from 0. A column that nobody
     chose is none of channels if it has no number, but names, such as those of stations.
     """
-    is_used, counts = pc.is_null(rows["refused"]), dict[str, int]()
+    is_used, counts = pc.is_null(rows["refused"]).combine_chunks(), dict[str, int]()
 
-    def count(what: str, mask: Any, texts: pa.ChunkedArray) -> None:
+    def count(what: str, texts: pa.ChunkedArray, mask: pa.ChunkedArray) -> None:
         counted = texts.filter(pc.and_(mask, is_used))
         if len(counted):
             counts[f"rows {what}, such as {most_frequent(counted)}"] = len(counted)
 
-    ages, texts = of_each(rows["age"], people.age_of, pa.int64()), rows["age"]
-    groups = of_each(texts, people.age_group)
-    count("whose age was not understood", pc.and_(pc.is_valid(texts), pc.is_null(groups)), texts)
+    texts = rows["age"]
+    ages, groups = of_each(texts, people.age_of, pa.int64()), of_each(texts, people.age_group)
+    count("whose age was not understood", texts, pc.and_(pc.is_valid(texts), pc.is_null(groups)))
     texts = rows["channel"]
     channels = of_each(texts, _channel, pa.int32())
     is_other = pc.and_(pc.is_valid(texts), pc.is_null(channels))
-    if channels.null_count == len(rows) and "channel" not in options.columns:
-        count("whose channel is no number, and was not read", is_other, texts)
-        is_other = pa.array(np.zeros(len(rows), np.bool_))
-    if pc.min(channels).as_py() == 0:
-        count("whose channel counts from 0, so that 1 was added", pc.is_valid(channels), texts)
+    least = pc.min(channels.filter(is_used)).as_py()
+    if least == 0:
+        count("whose channel counts from 0, so that 1 was added", texts, pc.is_valid(channels))
         channels = pc.add(channels, pa.scalar(1, pa.int32()))
     rows = replaced(rows, age=ages, age_group=groups, channel=channels)
+    if least is None and "channel" not in options.columns:
+        count("whose channel is no number, and was not read", texts, is_other)
+        return rows, counts
     return refuse(rows, is_other, "malformed channel"), counts
 
 
@@ -138,7 +140,7 @@ def _channel(text: str) -> int | None:
         channel = float(text.replace(",", "."))
     except ValueError:
         return None
-    return int(channel) if channel >= 0 and channel.is_integer() else None
+    return int(channel) if 0 <= channel < _CHANNELS and channel.is_integer() else None
 
 
 def most_frequent(values: pa.ChunkedArray, least: int = 1) -> str:

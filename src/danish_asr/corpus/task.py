@@ -37,12 +37,12 @@ from danish_asr.corpus.columns import COLUMNS
 from danish_asr.corpus.rows import UTTERANCE_SCHEMA, Fetch
 from danish_asr.text.profiles import normalizer
 
-_METADATA: Final = [column.name for column in COLUMNS if column.is_written]
+_METADATA: Final = [column.name for column in COLUMNS if column.written]
 # The reader relies on it that the audio of a row group is one plain page.
 PARQUET_FORMAT: Final[dict[str, Any]] = {
     "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
     "use_dictionary": [
-        column.name for column in COLUMNS if column.is_written and column.type == "string"
+        column.name for column in COLUMNS if column.written and column.type == "string"
     ],
     "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
 }

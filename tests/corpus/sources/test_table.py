@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import SourceError
+from danish_asr.corpus.division import divide
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.corpora import options, read_rows, record, rows_of, write_lines
 
@@ -74,6 +75,17 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "dev.csv", "file;text;split", *lines, "for;mange;felter;her")
     assert [row["split"] for row in own_splits(path)] == ["train", "dev", "dev", "test", "test"]
     assert {row["split"] for row in rows_of(path, split="test")} == {"test"}
+
+
+def test_people_of_several_tables_in_a_folder_are_divided_once(tmp_path: Path) -> None:
+    for name in ("read", "talk"):
+        lines = [f"{name}{n}.wav,ja,s{n % 6}" for n in range(12)]
+        write_csv(tmp_path / f"{name}.csv", "path,text,speaker", *lines)
+    own = options(split_by_speaker="60/20/20")
+    rows = divide(open_source(str(tmp_path), own).rows, own)
+    pairs = {*zip(rows["speaker_id"].to_pylist(), rows["split"].to_pylist(), strict=True)}
+    assert len(pairs) == 6
+    assert {split for _, split in pairs} == {"train", "dev", "test"}
 
 
 def test_a_spreadsheet_is_read_as_excel_writes_it_in_danish(tmp_path: Path) -> None:
