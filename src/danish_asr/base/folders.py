@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from shlex import quote
 from stat import S_ISREG
 from typing import Final
 from unicodedata import normalize
@@ -70,10 +71,13 @@ def check_name(path: Path, root: Path = Path()) -> None:
         return
     wrong = next(own for own in (*reversed(below.parents), below) if not is_utf8(str(own)))
     quoted = "".join(_in_bash(byte) for byte in os.fsencode(root / wrong))
-    hint = code_page_hint(
-        os.fsencode(below),
-        command=lambda page: f"convmv -r -f {page} -t UTF-8 --notest $'{quoted}'",
-    )
+
+    def command(page: str) -> str:
+        name = os.fsencode(wrong.name).decode(page, errors="replace")
+        renamed = printable(quote(str(root / wrong.with_name(name))))
+        return f"mv $'{quoted}' {renamed} (`convmv -r -f {page}` renames many)"
+
+    hint = code_page_hint(os.fsencode(below), command=command)
     raise DanishAsrError(f"{printable(str(path))}: the name is not UTF-8; {hint}")
 
 
