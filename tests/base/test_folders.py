@@ -23,11 +23,20 @@ def test_each_folder_is_walked_once_in_order_without_hidden_files_and_our_datase
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "a" / "up").symlink_to(tmp_path)
+    (tmp_path / ".git" / "more").mkdir()
+    (tmp_path / ".git" / "more" / "7.wav").touch()
+    (tmp_path / "b" / "other").symlink_to(tmp_path / ".git" / "more")
     (tmp_path / "ds" / ".convert").mkdir()
     (tmp_path / "c" / "manifest.json").touch()
     found = [(path.relative_to(tmp_path).as_posix(), names) for path, names in walk(tmp_path)]
     c = ["6.wav", "manifest.json"]
-    assert found == [(".", []), ("a", ["3.wav"]), ("b", ["1.wav", "2.wav"]), ("c", c)]
+    assert found == [
+        (".", []),
+        ("a", ["3.wav"]),
+        ("b", ["1.wav", "2.wav"]),
+        ("b/other", ["7.wav"]),
+        ("c", c),
+    ]
     (tmp_path / "c" / "version=0").mkdir()
     assert [is_ours(tmp_path / name) for name in ("a", "ds", "c")] == [False, True, True]
     with pytest.raises(DanishAsrError, match="none"):

@@ -50,6 +50,7 @@ FILES = [
     ("0.json", WORDS, "export SRT"),
     ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"\.srt"),
     ("notes.md", "", "path,text,speaker"),
+    ("notes.\udcf8", "", r"1 of \.\\udcf8"),
 ]
 
 
@@ -130,14 +131,19 @@ PEOPLE = "taler,alder,køn\nanna,30,kvinde\nbo,40,mand\n"
 def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> None:
     audio(tmp_path / "a.wav")
     content = srt((0, 0.1, "ja")) if kind == "srt" else "path,text\na.wav,ja\n"
-    (tmp_path / ("a.srt" if kind == "srt" else "a.csv")).write_text(content)
+    named_file = tmp_path / ("a.srt" if kind == "srt" else "a.csv")
+    named_file.write_text(content)
     (tmp_path / "speakers.csv").write_text(PEOPLE)
     source = open_source(str(tmp_path), TRAIN)
     assert source.rows["text"].to_pylist() == ["ja"]
     ((line, count),) = source.counts.items()
     assert "speakers.csv, a table of people that is not used" in line
     assert count == 2
-    (tmp_path / ("a.srt" if kind == "srt" else "a.csv")).unlink()
+    (tmp_path / "notes.csv").write_bytes("bemærkning\nblå\n".encode("latin-1"))
+    named = f"srt:{tmp_path}" if kind == "srt" else tmp_path / "a.csv"
+    assert len(rows_of(named)) == 1  # others do not matter then
+    (tmp_path / "notes.csv").unlink()
+    named_file.unlink()
     with pytest.raises(SourceError, match=r"speakers\.csv: no column of text; found taler"):
         open_source(str(tmp_path), TRAIN)
 
@@ -155,6 +161,10 @@ def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path)
     assert resolve_source("hf:a/b:c@d")[:2] == ("parquet", "hf:a/b:c@d")
     (tmp_path / "a.TSV").touch()
     assert resolve_source(f"{tmp_path}/a.TSV")[:2] == ("table", f"{tmp_path}/a.TSV")
+    (tmp_path / "b.json").write_text('{"segments": []}')
+    assert resolve_source(f"{tmp_path}/b.json").kind == "json"
+    (tmp_path / "c.PQ").touch()
+    assert resolve_source(str(tmp_path)).kind == "parquet"
     (tmp_path / "a.xlsx").touch()
     for name, way in (("a.xlsx", "save it as CSV"), ("gone", "no such file or folder")):
         with pytest.raises(SourceError, match=way):

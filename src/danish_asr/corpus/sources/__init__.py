@@ -21,7 +21,7 @@ from danish_asr.base.errors import ConfigError, SourceError, user_code
 from danish_asr.base.files import AnyPath
 from danish_asr.base.folders import AUDIO_SUFFIXES, check_name, is_ours
 from danish_asr.base.schema import INVENTORY_FILE
-from danish_asr.base.tables import read_rows
+from danish_asr.base.tables import printable, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import RECORD_KEYS
 from danish_asr.corpus.rows import (
@@ -200,7 +200,9 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
 def _why_no_kind(files: Mapping[str, Sequence[Path]]) -> str:
     """Why nothing in a folder, or a file, is recognised, and what to do; files are by ending."""
     counts = Counter({suffix or "no ending": len(paths) for suffix, paths in files.items()})
-    listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
+    listed = ", ".join(
+        f"{count:,} of {printable(suffix)}" for suffix, count in counts.most_common(6)
+    )
     ways = [f"{suffix}: {_WAYS_OUT[suffix]}. " for suffix in _WAYS_OUT if suffix in counts]
     return (
         f"no known kind of source; it has {listed or 'no files'}. {''.join(ways)}"

@@ -54,7 +54,7 @@ def tables_in(files: TextFolder) -> list[Path]:
     tables = {path for path in files.of(*SUFFIXES) if _is_in_place(path, files.root)}
     if (files.root / "clips").is_dir():  # Common Voice: other tables have the same rows
         tables = {path for path in tables if split_in(path.name)}
-    beside = sorted(path for path in tables if path.suffix == ".json" and files.is_beside(path))
+    beside = sorted(path for path in tables if files.is_beside(path) and _is_json(path))
     if any(map(files.is_transcript, beside)):  # all are then, and not parsed here
         tables -= {*beside}
     return sorted(path for path in tables if _is_table(path, files))
@@ -62,8 +62,12 @@ def tables_in(files: TextFolder) -> list[Path]:
 
 def tables_of_people(files: TextFolder) -> list[Path]:
     """The tables of a folder that tell about speakers, and have neither recordings nor texts."""
-    tables = (path for path in files.of(*SUFFIXES) if path.suffix.lower() != ".json")
-    return [path for path in tables if _is_in_place(path, files.root) and _is_of_people(path)]
+    tables = (path for path in files.of(*SUFFIXES) if _is_in_place(path, files.root))
+    return [path for path in tables if not _is_json(path) and _is_of_people(path)]
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffix.lower() == ".json"
 
 
 def _is_in_place(path: Path, root: Path) -> bool:
@@ -74,16 +78,18 @@ def _is_in_place(path: Path, root: Path) -> bool:
 
 def _is_table(path: Path, files: TextFolder) -> bool:
     """Whether a file has rows about recordings: it is no Whisper's TSV and no other JSON."""
-    if path.suffix.lower() == ".tsv":
-        with path.open("rb") as file:
-            return file.readline().split() != [b"start", b"end", b"text"]
-    if path.suffix.lower() != ".json":
-        return not _is_of_people(path)
-    return "audio" in _keys_in(path) and not files.is_transcript(path)
+    if _is_json(path):
+        return "audio" in _keys_in(path) and not files.is_transcript(path)
+    with path.open("rb") as file:
+        is_whispers = file.readline().split() == [b"start", b"end", b"text"]
+    return not is_whispers and not _is_of_people(path)
 
 
 def _is_of_people(path: Path) -> bool:
-    keys = _keys_in(path)
+    try:
+        keys = _keys_in(path)
+    except SourceError:  # which whoever reads all of it raises again
+        return False
     return keys.isdisjoint({"audio", "text"}) and not keys.isdisjoint(_OF_PEOPLE)
 
 
