@@ -41,11 +41,11 @@ from danish_asr.base.audio import encode_flac
 from danish_asr.base.schema import (
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
-    UTTERANCE_SCHEMA,
     VERSION_DIR,
     partition_dir,
 )
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.rows import UTTERANCE_SCHEMA
 from danish_asr.recipe.config.schema import AsrConfig, CommonSection, DatasetSection, TaskSection
 from danish_asr.recipe.data import sampler
 from danish_asr.recipe.data.index import DanishAsrDataset, Index

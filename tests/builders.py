@@ -16,7 +16,7 @@ import soundfile
 
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.inventory import Inventory
 
 TEXTS = (
     "Anna køber 21 æbler i Århus",

@@ -15,8 +15,9 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import load_char_tokenizer
 from fairseq2.gang import FakeGang, Gangs
 
-from danish_asr.base.schema import SAMPLE_RATE, UTTERANCE_SCHEMA, VERSION_DIR
+from danish_asr.base.schema import SAMPLE_RATE, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.rows import UTTERANCE_SCHEMA
 from danish_asr.recipe.config.schema import (
     AsrConfig,
     CommonSection,

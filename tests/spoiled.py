@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from danish_asr.base.files import from_yaml, to_yaml
-from danish_asr.base.schema import UTTERANCE_SCHEMA
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
+from danish_asr.corpus.rows import UTTERANCE_SCHEMA
 from danish_asr.corpus.verify import verify
 from tests.builders import coral_row, tone, write_parquet
 

@@ -12,6 +12,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import (
     class_name,
     class_names,
+    code_page_hint,
     printable,
     read_lines,
     read_rows,
@@ -39,6 +40,10 @@ JSON = b'{"id": "1", "text": "ja"}\n\n{"id": "2", "text": "nej, tak"}\n'
         ("a.json", b'\n [ {"id": "1", "text": "ja"}, {"id": "2", "text": "nej, tak"}]', [1, 2]),
         ("a.csv", b'\xef\xbb\xbfid, text\n1,ja\n\n2,"nej, tak"\n', [2, 4]),
         ("a.csv", b"id;text\n1;ja\n2;nej, tak\n", [2, 3]),
+        ("a.csv", b"\xef\xbb\xbfsep=;\r\nid;text\r\n1;ja\r\n2;nej, tak\r\n", [3, 4]),
+        ("a.csv", b'"sep=|"\n\nid|text\n1|ja\n2|nej, tak\n', [4, 5]),
+        ("a.csv", b"\n ;;\nid;text\n1;ja\n;;\n \n2;nej, tak;;\n;\n", [4, 7]),
+        ("a.tsv", b"\r\nid\ttext\r\n\t\r\n1\tja\r\n2\tnej, tak\t\r\n", [4, 5]),
         ("a.csv", b"id\ttext\n1\tja\n2\tnej, tak\n", [2, 3]),
         ("a.tsv.gz", gzip.compress(b"id\ttext\n1\tja\n2\tnej, tak\n", mtime=0), [2, 3]),
         ("a.trn", b";; a comment\nja (1)\n\nnej, tak (2)\n", [2, 4]),
@@ -66,6 +71,8 @@ def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> N
         ("a.jsonl", b'{"id": 1}\n{"id": \n', 2),
         ("a.jsonl", b'{"id": 1}\n\n[1]\n', 3),
         ("a.jsonl", b'{"id": 1}\n{"id": "\xe5"}\n', 2),
+        ("a.jsonl", rb'{"id": "\uD83d\ude00"}' + b"\n" + rb'{"id": "\ud83d"}', 2),
+        ("a.json", rb'[{"id": "\uD83d\ude00"}, {"id": ["\ude00"]}]', 2),
         ("a.csv", b"id,text\n1,a\n2,a,b\n", 3),
         ("a.trn", b"ja (1)\nja\n", 2),
         ("a.trn", b"ja (1)\n{ja / nej} (2)\n", 2),
@@ -78,6 +85,40 @@ def test_a_malformed_row_has_its_line_and_the_others_are_read(
     assert (good, bad, values) == (line - 1 - (b"\n\n" in content) if line > 2 else 1, line, None)
     with pytest.raises(SourceError, match=f"{name}:{line}"):
         list(read_valid_rows(tmp_path / name, SourceError))
+
+
+def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;text;age\n1;ja\n2\n")
+    (tmp_path / "a.tsv").write_text("id\ttext\n1\n")
+    rows = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
+    assert [row.values for row in rows] == [
+        {"id": "1", "text": "ja", "age": ""},
+        {"id": "2", "text": "", "age": ""},
+    ]
+    assert [row.values for row in read_rows(tmp_path / "a.csv", SourceError)] == [None, None]
+    rows = read_rows(tmp_path / "a.tsv", SourceError, fills_short_rows=True)
+    assert [row.values for row in rows] == [None]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("a b.csv", "iconv -f CP850 -t UTF-8 '{0}/a b.csv' > '{0}/a b-utf8.csv'"),
+        ("a.csv.gz", "gzip -dc {0}/a.csv.gz | iconv -f CP850 -t UTF-8 > {0}/a-utf8.csv"),
+    ],
+)
+def test_a_table_in_a_code_page_is_refused_with_the_command_that_converts_it(
+    tmp_path: Path, name: str, command: str
+) -> None:
+    content = "id;text\n" + "1;ja\n" * 9 + "2;på Ærø\n3;rød grød\n4;Åse\n"
+    data = content.encode("cp850")
+    data = gzip.compress(data) if name.endswith(".gz") else data
+    with pytest.raises(SourceError) as error:
+        rows_of(tmp_path, name, data)
+    message = str(error.value)
+    assert f"{name}:11: " in message
+    assert "'2;på Ærø', '3;rød grød', '4;Åse'" in message
+    assert message.endswith(command.format(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -120,6 +161,22 @@ def test_lines_are_text_and_a_suffix_is_that_before_gz(tmp_path: Path) -> None:
         with pytest.raises(SourceError, match=rf"a\.txt:2: .*-f {coding} "):
             list(read_lines(tmp_path / "a.txt", SourceError))
     assert [suffix_of(Path(name)) for name in ("A.CSV", "a.tsv.GZ", "a")] == [".csv", ".tsv", ""]
+
+
+DANISH = "rødgrød\nmed fløde\nja\npå Ærø — «så»\nÅse"
+
+
+@pytest.mark.parametrize(
+    ("codec", "page"),
+    [("cp1252", "CP1252"), ("mac_roman", "MACINTOSH"), ("cp850", "CP850"), ("utf-16", "UTF-16")],
+)
+def test_the_code_page_with_the_most_danish_letters_is_advised(codec: str, page: str) -> None:
+    data = DANISH.replace("—", "-").encode(codec)
+    hint = code_page_hint(data)
+    assert f"{page} 8" in hint
+    assert "'rødgrød', 'med fløde', 'på Ærø - «så»'. " in hint
+    assert hint.endswith(f"iconv -f {page} -t UTF-8 FILE > NEW")
+    assert code_page_hint(b"x", data, command=str.lower).endswith(f": {page.lower()}")
 
 
 def test_a_class_has_its_name_and_none_has_none() -> None:

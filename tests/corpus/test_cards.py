@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from danish_asr.base.files import from_yaml
 from danish_asr.base.schema import LEDGER_SCHEMA, SUSPECTS_SCHEMA
 from danish_asr.corpus.cards import SPECIAL_SYMBOLS, build_char_tokenizer, complete
-from danish_asr.corpus.shards import ShardEntry, read_inventory
+from danish_asr.corpus.inventory import ListedShard, read_inventory
 from tests.fairseq2_context import fairseq2_context
 
 
-def shard(corpus: str, split: str, seconds: float, language: str = "dan_Latn") -> ShardEntry:
+def shard(corpus: str, split: str, seconds: float, language: str = "dan_Latn") -> ListedShard:
     path = f"version=0/corpus={corpus}/split={split}/language={language}/x.parquet"
-    return ShardEntry(path=path, rows=2, seconds=seconds, sha256="")
+    return ListedShard(path=path, rows=2, seconds=seconds, sha256="")
 
 
 SHARDS = [

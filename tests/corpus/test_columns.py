@@ -1,9 +1,20 @@
 """Which columns of a source are read, and by which names."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from danish_asr.base.errors import SourceError
-from danish_asr.corpus.columns import THEIR_NAMES, Columns, check_chosen, values_of
+from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.columns import (
+    RECORD_KEYS,
+    THEIR_NAMES,
+    SourceColumns,
+    check_chosen,
+    values_of,
+)
+from danish_asr.corpus.rows import ROWS, UTTERANCE_SCHEMA
 
 SIX = {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age": 5}
 
@@ -30,13 +41,13 @@ SIX = {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age":
 def test_usual_names_are_found_and_chosen_ones_come_first(
     names: list[str], chosen: dict[str, str], keys: dict[str, int]
 ) -> None:
-    found = Columns(chosen, THEIR_NAMES).of(names)
+    found = SourceColumns(chosen).of(names)
     assert found == {key: names[place] for key, place in keys.items()}
 
 
 @pytest.mark.parametrize("chosen", [{}, {"id": "id_conversation,id_segment"}])
 def test_an_id_may_be_of_several_columns(chosen: dict[str, str]) -> None:
-    columns = Columns(chosen, THEIR_NAMES)
+    columns = SourceColumns(chosen)
     names = ["id_segment", "id_conversation", "text", "path", "note"]
     keys = columns.add("a.csv", names)
     assert keys["id"] == "id_conversation,id_segment"
@@ -46,13 +57,13 @@ def test_an_id_may_be_of_several_columns(chosen: dict[str, str]) -> None:
 
 
 def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ignored() -> None:
-    columns = Columns({"gender": "køn"}, THEIR_NAMES)
+    columns = SourceColumns({"gender": "køn"})
     columns.add("a.csv", ["path", "text", "note", "køn", ""])
     columns.add("b.csv", ["path", "sentence", "text", "id", "note", "start_ms"])
     assert columns.ignored() == ("note", "a column without a name", "sentence")
     read = {"audio": "path", "text": "text", "gender": "køn", "id": "id", "start": "start_ms"}
     assert columns.read == read
-    columns = Columns({"gender": "sex"}, THEIR_NAMES)
+    columns = SourceColumns({"gender": "sex"})
     columns.add("a.csv", ["path", "text"])
     with pytest.raises(SourceError, match="there is no sex; found path, text"):
         columns.ignored()
@@ -68,7 +79,34 @@ def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ign
 )
 def test_text_and_audio_are_needed(names: list[str], chosen: dict[str, str], message: str) -> None:
     with pytest.raises(SourceError, match=rf"a\.csv: {message}"):
-        Columns(chosen, THEIR_NAMES).add("a.csv", names)
+        SourceColumns(chosen).add("a.csv", names)
+
+
+def test_each_name_of_a_table_in_the_guide_is_read() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "start" / "own-data.md").read_text("utf-8")
+    header = page.partition("recordings.csv\n")[2].split("\n")[0].strip().split(",")
+    assert len(header) == 6
+    described = page.partition("Path and text are enough")[2].partition("|")[0]
+    names = [*header, *re.findall(r"`([a-z]+)`", described)]
+    columns = SourceColumns({})
+    columns.add("recordings.csv", names)
+    assert {*columns.ignored()} <= {*SPLITS}
+
+
+def test_a_column_is_read_written_and_chosen_as_its_line_says() -> None:
+    of_sources = {"start", "end", "seconds", "validated", "split", "audio", "channel", "id", "text"}
+    given = {"corpus", "file", "row", "line", "group", "refused"}
+    written = {"speaker_id", "dialect", "age", "gender", "country_birth"}
+    assert {*THEIR_NAMES} == of_sources | written
+    assert {*THEIR_NAMES, "start_ms", "end_ms", "seconds_ms"} | given == RECORD_KEYS
+    found = {"uncut", "alone", "recording", "version", "sub_dialect", "age_group"}
+    assert {*ROWS.names} == ({*THEIR_NAMES} | given | found) - {"end", "validated"}
+    assert {*UTTERANCE_SCHEMA.names} == written | {
+        *("id", "text", "audio_bytes", "audio_size", "encoded_size", "source_id"),
+        *("sub_dialect", "age_group"),
+    }
+    required = {field.name for field in UTTERANCE_SCHEMA if not field.nullable}
+    assert required == {"id", "text", "audio_bytes", "audio_size", "encoded_size"}
 
 
 def test_each_part_of_a_chosen_column_must_be_there() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, DatasetError
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.inventory import Inventory
 from danish_asr.corpus.verify import verify
 from tests.builders import tree
 from tests.corpora import table_in
@@ -92,6 +92,8 @@ def test_listed_rows_are_in_the_ledger_and_in_no_shard(parts: Path, tmp_path: Pa
         rows = read_rows(tmp_path / "all" / shard.path)
         assert shard.seconds == sum(row["audio_size"] for row in rows) / 16_000
         assert shard.rows == len(rows) > 0
+    (line,) = inventory.summary
+    assert line.endswith(" 1 of 4 names are of no row: b a_test_0")
     ids = pq.read_table(tmp_path / "all" / "version=0" / "corpus=a" / "split=train")["id"]
     assert ids.to_pylist() == [f"a_train_{number}" for number in (0, 2, 3, 4, 5)]
 
@@ -121,7 +123,7 @@ def test_the_ledgers_and_suspects_of_the_rows_that_stay_are_kept(tmp_path: Path)
         (("rowless",), "", "rowless: no part has a row"),
         (("a", "copy"), "", "a and copy share 11 rows, such as a a_"),
         (("a", "norsk"), "", "one language; these have dan_Latn, nob_Latn"),
-        (("a", "b"), "corpus,id\na,nobody\n", "--without: .*list.csv"),
+        (("a", "b"), "corpus,id\na,a_train_1\nc,nobody\n", "--without: .*list.csv.* c, .*nobody"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(

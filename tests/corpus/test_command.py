@@ -1,6 +1,7 @@
 """What convert and verify print, and the faults of their options."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,18 @@ def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFi
     assert "all: 10 rows, 0.00 hours; 1 of 11 " in capsys.readouterr().out
 
 
+def test_a_dataset_without_a_row_is_an_error(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "in" / "train.parquet", [coral_row(0), coral_row(1, text=None)])
+    convert_command(str(tmp_path / "in"), tmp_path / "ds", options(max_drop=1))
+    (tmp_path / "all.csv").write_text("id\nrec_train_0\n")
+    without, out = tmp_path / "all.csv", tmp_path / "out"
+    with pytest.raises(DatasetError, match="out: no row was written"):
+        combine_command([tmp_path / "ds"], out, name="x", without=without)
+    shutil.rmtree(out)
+    with pytest.raises(DatasetError, match="out: no row was written"):
+        convert_command(str(tmp_path / "in"), out, options(max_drop=1, without=without))
+
+
 @pytest.mark.parametrize(
     ("values", "faults"),
     [
@@ -70,7 +83,8 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
 ) -> None:
     leak = Leak("audio", "train", "test", 1, 1, 0.5, ["a"])
     hours = {("train", "Fynsk"): 1.0, ("train", None): 0.5, ("test", "Fynsk"): 0.25}
-    kept: dict[str, Any] = {"unchecked": [], "hours": hours}
+    kept: dict[str, Any] = {"unchecked": [], "hours": hours, "suspects": 0, "is_combined": False}
+    kept["contradictions"] = []
     found = Verification(**kept, damage=["a: is gone"], leaks=[leak], notes=["few", "allowed: x"])
     monkeypatch.setattr(command, "verify", lambda *_, **__: found)
     assert verify_command(Path("x"), workers=1, allow_shared=()) == found
@@ -90,5 +104,30 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
     assert lines[:3] == ["x: faults: 2", "  - a: is gone", f"  - {leak}"]
     with pytest.raises(DatasetError, match=r"convert the dataset again$"):
         check_faults(Path("x"), Verification(**kept, damage=["a: is gone"], leaks=[], notes=[]))
-    check_faults(Path("x"), Verification(**kept, damage=[], leaks=[], notes=[]))
+    whole: dict[str, Any] = {"damage": [], "leaks": [], "notes": []}
+    check_faults(Path("x"), Verification(**kept, **whole))
     assert capsys.readouterr().out == "x: no faults\n"
+    for page, said in ((None, ["suspects.parquet has 1,200 rows"]), (Path("p.html"), [])):
+        check_faults(Path("x"), Verification(**kept | {"suspects": 1200}, **whole), page=page)
+        *notes, _ = capsys.readouterr().out.splitlines()
+        assert [line.partition(" to listen")[0].removeprefix("note: ") for line in notes] == said
+
+
+def test_what_verify_advises_can_be_done(tmp_path: Path) -> None:
+    """A source with splits of its own is divided anew; a combined dataset is combined again."""
+    for split, number in (("train", 0), ("test", 1), ("dev", 2)):
+        rows = [coral_row(number * 3 + n, split=split, id_speaker=f"s{n}") for n in range(3)]
+        write_parquet(tmp_path / "in" / f"{split}.parquet", rows)
+    source, page = str(tmp_path / "in"), tmp_path / "page.html"
+    columns = {"speaker_id": "id_speaker", "id": "id_recording"}
+    convert_command(source, tmp_path / "ds", options(columns=columns))
+    combine_command([tmp_path / "ds"], tmp_path / "all", name="all", without=None)
+    for root, advice in (("ds", "--split train --split-by-speaker 80/10/10"), ("all", "combine")):
+        (tmp_path / root / "ledger.parquet").unlink()
+        result = verify_command(tmp_path / root, workers=1, allow_shared=())
+        with pytest.raises(DatasetError, match=f"(?s)page.html: not written.*{advice}"):
+            check_faults(tmp_path / root, result, page=page)
+    divided = options(columns=columns, split="train", split_by_speaker="80/10/10")
+    convert_command(source, tmp_path / "new", divided)
+    result = verify_command(tmp_path / "new", workers=1, allow_shared=("sentences",))
+    assert result.leaks == []

@@ -11,8 +11,8 @@ from danish_asr.base.files import is_written
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
+from danish_asr.corpus.inventory import read_inventory
 from danish_asr.corpus.rows import table_of
-from danish_asr.corpus.shards import read_inventory
 from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
 
@@ -157,12 +157,15 @@ def test_rows_are_left_out_and_divided_as_the_options_say(tmp_path: Path) -> Non
     folder = write_lines(tmp_path / "in" / "train.jsonl", rows).parent
     for n in range(4):
         record(folder, f"{n}.wav", seconds=1)
-    (tmp_path / "wrong.csv").write_text("corpus,id\nown,1\nother,2\n")
+    (tmp_path / "wrong.csv").write_text("corpus,id\nown,1\n,3x\n,2\n")
     values = {"without": tmp_path / "wrong.csv", "max_drop": 0, "split_by_speaker": "60/0/40"}
     inventory = convert(folder, tmp_path / "out", options(**values))
-    assert inventory.dropped == {"listed in wrong.csv": 1}
+    assert inventory.dropped == {"listed in wrong.csv": 2}
     splits = [(shard.partition("split"), shard.rows) for shard in inventory.shards]
-    assert splits == [("test", 1), ("train", 2)]
+    assert splits == [("test", 1), ("train", 1)]
+    (tmp_path / "wrong.csv").write_text("corpus,id\nown,1\nown,02\n,2\n")
+    again = convert(folder, tmp_path / "out", options(**values))  # it is finished
+    assert [line.rpartition(": ")[2] for line in again.summary[-2:]] == ["3x", "own 02"]
 
 
 def test_corpora_of_a_conversion_share_people_and_corals_always(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from danish_asr.base.audio import decode
 from danish_asr.base.errors import DatasetError, SourceError
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shard import Record, convert_task
+from danish_asr.corpus.task import Record, convert_task
 from tests.builders import coral_row, tone, write_parquet
 from tests.corpora import options, record, write_lines
 

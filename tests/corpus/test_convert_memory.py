@@ -21,12 +21,14 @@ READ_ELSEWHERE = """
 import sys
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
+from pathlib import Path
+from danish_asr.base.folders import Listing
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.sources import parquet
 folder = DirFileSystem(sys.argv[1], LocalFileSystem())
 location = parquet.Location(fs=folder, root="", files=["train.parquet"])
-parquet.locate = lambda _: location
-source = parquet.open_parquet("there", ConvertOptions(name="x"))
+parquet.locate = lambda *_: location
+source = parquet.open_parquet("there", ConvertOptions(name="x"), Listing(Path("there")))
 assert sum(map(len, source.fetch(source.rows))) == 25 * 20_000_000
 """
 REPORT = """

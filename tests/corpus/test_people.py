@@ -11,6 +11,7 @@ from danish_asr.corpus.people import (
     clean,
     dialect_of,
     gender_of,
+    known,
     persons_of,
     speaker_of,
 )
@@ -34,18 +35,26 @@ def test_only_a_country_that_lies_abroad_makes_a_speaker_non_native() -> None:
 
 
 def test_every_age_has_one_group() -> None:
-    groups = [age_group(age) for age in (0, 24, 25, 49, 50, 99)]
-    assert groups == ["0-24", "0-24", "25-49", "25-49", "50+", "50+"]
-    decades = ("teens", "twenties", "thirties", "fourties", "fifties", "nineties", "ukendt", None)
-    groups = [age_group(None, own) for own in decades]
-    assert groups == ["0-24", None, "25-49", "25-49", "50+", "50+", None, None]
-    assert age_group(24, "fifties") == "0-24"
+    ages_of = {
+        "0-24": ("0", "24", "24,9 år", "teens", "0-24", "13 - 19 år"),
+        "25-49": ("25", "49", "thirties", "Fourties", "30–39", "25-49"),
+        "50+": ("50", "99", "fifties", "nineties", "50+", "60-69", "60+ år"),
+        None: ("tyve", "twenties", "20-29", "45-54", "25+", "-1", "131"),
+    }
+    for group, ages in ages_of.items():
+        assert {age_group(age) for age in ages} == {group}
 
 
 def test_an_age_is_a_number_of_years_or_unknown() -> None:
-    assert [age_of(value) for value in (34, 34.7, "34", " 34 ", 0, 130)] == [34] * 4 + [0, 130]
-    unknown = "ukendt", "", None, float("nan"), float("inf"), -1, 131, [30]
-    assert [age_of(value) for value in unknown] == [None] * 8
+    numbers = "34", "34.7", "34,0", "34,", "34 år", "34ÅR", "34 years", "0", "130"
+    assert [age_of(text) for text in numbers] == [34] * 7 + [0, 130]
+    others = "tyve", "inf", "-1", "131", "20-29", "3 4", "fifties"
+    assert {age_of(text) for text in others} == {None}
+
+
+def test_what_stands_for_no_value_is_none() -> None:
+    values = 34.0, " 30-39 ", "Ukendt", "-", "n/a", float("nan"), None, " "
+    assert [*map(known, values)] == ["34.0", "30-39", *[None] * 6]
 
 
 @pytest.mark.parametrize("value", [["DK"], {"land": "DK"}, b"DK"])

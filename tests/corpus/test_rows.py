@@ -16,10 +16,12 @@ from danish_asr.corpus.rows import (
     check_splits,
     is_alone,
     is_listed,
+    names_of_no_row,
     of_each,
     read_without,
     refuse,
     table_of,
+    understood,
     without_duplicates,
 )
 from tests.corpora import options
@@ -28,7 +30,8 @@ from tests.corpora import options
 def table(*records: dict[str, Any], **values: Any) -> pa.Table:
     """The table of records, which are rows of ``a.csv`` if they say no other."""
     rows = [{"file": "a.csv", "row": number} | record for number, record in enumerate(records)]
-    return table_of(rows, options(**values))
+    found, _ = understood(table_of(rows, options(**values)), options(**values))
+    return found
 
 
 def row(*, options: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
@@ -52,11 +55,11 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
         ({"start": -1}, "malformed start"),
         ({"end_ms": "x"}, "malformed end"),
         ({"seconds": math.inf}, "malformed seconds"),
-        ({"channel": 0}, "malformed channel"),
-        ({"channel": "1.5"}, "malformed channel"),
+        ({"channel": [1]}, "malformed channel"),
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
         ({"age": [30], "text": ["ja"]}, "malformed age"),
+        ({"text": ["ja"], "age": [30]}, "malformed text"),
         ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
     ],
@@ -94,6 +97,7 @@ def cut(start: float, seconds: float | None) -> dict[str, Any]:
         ({"channel": "2.0"}, {"channel": 2}),
         ({"channel": 1}, {"channel": 1}),
         ({"channel": " "}, {"channel": None}),
+        ({"age": "25-34 år"}, {"age": None, "age_group": "25-49"}),
         ({"age": "fifties"}, {"age": None, "age_group": "50+"}),
         ({"age": 30, "gender": "K"}, {"age": 30, "age_group": "25-49", "gender": "female"}),
         ({"speaker_id": 3.0}, {"speaker_id": "3"}),
@@ -104,6 +108,48 @@ def cut(start: float, seconds: float | None) -> dict[str, Any]:
 )
 def test_times_and_values_have_one_form(values: dict[str, Any], read: dict[str, Any]) -> None:
     assert row(**values).items() >= ({"refused": None} | read).items()
+
+
+@pytest.mark.parametrize(
+    ("channels", "chosen", "numbers", "refused", "said"),
+    [
+        (["1", 2, None, 1.0], {}, [1, 2, None, 1], [], None),
+        (["0", "1.0", None], {}, [1, 2, None], [], "0 (1), 1.0 (1)=2"),
+        (["P1", "P3", "P1"], {}, [None] * 3, [], "P1 (2), P3 (1)=3"),
+        (["P1", "1.5", "-1"], {"channel": "kanal"}, [None] * 3, [0, 1, 2], None),
+        (["P1", "1", "-"], {}, [None, 1, None], [0], None),
+        (["1000", "1e9", "999"], {}, [None, None, 999], [0, 1], None),
+    ],
+)
+def test_a_column_of_channels_means_the_same_in_all_rows(
+    channels: list[Any],
+    chosen: dict[str, str],
+    numbers: list[int | None],
+    refused: list[int],
+    said: str | None,
+) -> None:
+    records = [{"file": "a", "row": n, "channel": own} for n, own in enumerate(channels)]
+    records += [{"file": "a", "row": 8, "channel": 0, "refused": "rejected"}]
+    records += [{"file": "a", "row": 9, "channel": "x", "refused": "rejected"}]
+    own = options(columns=chosen)
+    rows, counts = understood(table_of(records, own), own)
+    assert rows["channel"].to_pylist()[:-2] == numbers
+    reasons = rows["refused"].to_pylist()
+    assert [n for n, reason in enumerate(reasons) if reason == "malformed channel"] == refused
+    assert reasons[-2:] == ["rejected"] * 2
+    found = [f"{what}={count}" for what, count in counts.items()]
+    assert len(found) == bool(said)
+    assert all(line.endswith(f" {said}") for line in found)
+
+
+def test_ages_that_nobody_understands_are_counted() -> None:
+    ages = ["tyve", "34,0", "ukendt", "20-29", "tyve", 7]
+    records = [{"file": "a", "row": n, "age": own} for n, own in enumerate(ages)]
+    rows, counts = understood(table_of(records, options()), options())
+    assert rows["age"].to_pylist() == [None, 34, None, None, None, 7]
+    ((what, count),) = counts.items()
+    assert what.endswith("tyve (2), 20-29 (1)")
+    assert count == 3
 
 
 def test_in_another_language_a_dialect_is_as_it_is() -> None:
@@ -149,7 +195,8 @@ def test_a_split_is_that_of_the_options_else_of_the_row_else_of_the_file(
 def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
     splits: list[str | None], chosen: dict[str, Any], message: str | None
 ) -> None:
-    rows = table(*({"split": split} for split in splits))
+    refused = {"split": "test", "refused": "rejected"}  # and decides nothing
+    rows = table(*({"split": split} for split in splits), refused)
     if message is None:
         check_splits(rows, options(**chosen))
     else:
@@ -159,9 +206,16 @@ def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
 
 def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     names = [("x", "a"), ("y", "a"), ("x", "a"), ("x", "b"), ("y", "a")]
-    rows = table(*({"corpus": corpus, "id": own} for corpus, own in names))
+    rows = table(*({"corpus": corpus, "id": own, "text": "ja"} for corpus, own in names))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
+
+
+def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
+    of_one = [{"text": "ja", "refused": "x"}, {"text": " "}, {}, {"text": "–"}]
+    rows = table(*(row | {"id": "a"} for row in [*of_one, {"text": "ja"}, {"text": "nej"}]))
+    found = without_duplicates(rows)["refused"].to_pylist()
+    assert found == ["x", None, None, None, None, DUPLICATE]
 
 
 def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
@@ -188,6 +242,29 @@ def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
             read_without(listed)
 
 
+@pytest.mark.parametrize(
+    ("listed", "said"),
+    [
+        ({("x", "01"), (None, "02")}, []),
+        ({("x", "01"), ("x", "1"), (None, "02"), (None, "2")}, ["2 of 4 names ", ": 2, x 1"]),
+        ({("x", f"{n}") for n in range(30)} | {("x", "01")}, ["30 of 31 ", "x 26, ..."]),
+        ({(None, "01"), ("y", "01")}, None),
+        ({("x", "01"), (None, "1")}, None),
+    ],
+)
+def test_names_of_no_row_are_said_and_a_corpus_of_only_such_is_refused(
+    listed: set[tuple[str | None, str]], said: list[str] | None
+) -> None:
+    rows = table(*({"corpus": "x", "id": own} for own in ("01", "02")))
+    if said is None:
+        with pytest.raises(SourceError, match=r"--without: a\.csv: .* x, .*'01'"):
+            names_of_no_row(rows, listed, Path("a.csv"))
+        return
+    lines = names_of_no_row(rows, listed, Path("a.csv"))
+    assert len(lines) == bool(said)
+    assert all(part in lines[0] for part in said)
+
+
 def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
     names = ["a.wav", "b.wav", "a.wav", None, None]
     found = is_alone(table(*({"audio": name} for name in names))).to_pylist()
@@ -201,7 +278,7 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
         ({"text": "nej"}, {"audio": "b.wav"}, "row 1"),
         ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
         ({"text": "ja"}, {}, None),
-        ({"text": " "}, {}, None),
+        ({"text": "–"}, {}, None),
         ({"text": "nej", "start": 1}, {}, None),
         ({"text": "nej", "channel": 2}, {}, None),
         ({"text": "nej", "refused": "x"}, {}, None),

@@ -10,7 +10,15 @@ import pytest
 
 from danish_asr.base.errors import DatasetError
 from danish_asr.corpus.combine import combine
-from danish_asr.corpus.verify import COMPARED, Leak, gaps_of_test, leaks_of, repeated_ids, verify
+from danish_asr.corpus.verify import (
+    COMPARED,
+    Leak,
+    contradictions_of,
+    gaps_of_test,
+    leaks_of,
+    repeated_ids,
+    verify,
+)
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import run_facts
 from danish_asr.recipe.data.index import DanishAsrDataset
@@ -54,16 +62,28 @@ def same_audio(root: Path) -> None:
     write_rows(root, train, FIRST)
 
 
+def two_texts(root: Path, other: str = "nej") -> None:
+    train = read_rows(root / FIRST)
+    train[2] |= {key: train[1][key] for key in ("audio_bytes", "audio_size")}
+    train[1]["text"], train[2]["text"] = "ja tak", other
+    write_rows(root, train, FIRST)
+
+
+STRAY = TEST.replace("00000-of-00001", "copied")
+
+
 @pytest.mark.parametrize(
     ("spoil", "fault"),
     [
         (content(SECOND, bit_flipped), f"{SECOND}: its sha256"),
         (lambda root: (root / SECOND).unlink(), f"{SECOND}: .*manifest.json"),
+        (lambda root: shutil.copy(root / FIRST, root / STRAY), f"{STRAY}: not in manifest.json"),
         (text(LEDGER, "x"), f"{LEDGER}: its sha256"),
         (lambda root: (root / "suspects.parquet").unlink(), "suspects.parquet: cannot be read"),
         (row(id="rec_train_5"), "more than once: coral_read_aloud rec_train_5$"),
         (row(speaker_id="spe_test_0"), "train and test share 1 speakers, such as 'spe_test_0'"),
         (row(text="TEST sætning: nummer 2!"), "share 1 sentences, such as 'test sætning nummer to"),
+        (two_texts, "train: coral_read_aloud rec_train_1 and .*rec_train_2 .*'ja tak' and 'nej'"),
         (same_audio, "train and test share 1 audio, such as 'rec_test_0' .1 rows in test"),
         (card(dataset_config={"data": "/elsewhere"}), "/elsewhere.*moved dataset"),
         (text(CARD, "{: ["), f"{CARD}: cannot be read"),
@@ -90,6 +110,24 @@ def test_a_damaged_file_never_stops_the_check_with_another_error(root: Path) -> 
                     assert "manifest.json" in str(error)  # noqa: PT017
         (root / name).write_bytes(intact)
     assert faults_of(root) == ""
+
+
+def test_the_same_audio_may_be_twice_with_one_text_or_where_it_is_allowed(root: Path) -> None:
+    two_texts(root)
+    allowed = verify(root, allow_shared=["audio"])
+    assert allowed.faults == []
+    assert [note for note in allowed.notes if "'ja tak' and 'nej'" in note]
+    two_texts(root, other="JA, tak!")
+    assert faults_of(root) == ""
+
+
+def test_not_all_rows_of_the_same_audio_are_listed() -> None:
+    rows = [compared("train", audio=b"1", text=str(n), corpus="a", id=str(n)) for n in range(30)]
+    others = [compared("test", audio=b"1", text="x"), *(compared("dev", text="ja") for _ in "ab")]
+    lines = [*contradictions_of(pa.Table.from_pylist([*rows, *others], COMPARED), "raw")]
+    assert len(lines) == 21
+    assert lines[19].startswith("train: a 0 and a 20 ")
+    assert " 9 other rows" in lines[20]
 
 
 def test_what_splits_share_can_be_allowed(root: Path) -> None:
@@ -172,8 +210,6 @@ def test_ids_are_repeated_within_a_corpus() -> None:
     rows = pa.Table.from_pylist([{"corpus": corpus, "id": own} for corpus, own in names])
     assert repeated_ids(rows) == ["a 1", "b 3"]
 
-
-STRAY = TEST.replace("00000-of-00001", "copied")
 
 READERS: dict[str, Callable[[Path], object]] = {
     "train": lambda root: DanishAsrDataset(root).read_index("train"),

@@ -11,7 +11,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.cli.app import app
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shards import read_inventory
+from danish_asr.corpus.inventory import read_inventory
 from danish_asr.decoding.transcript import Word
 from danish_asr.inference.harvest import Limits, Speech, harvest, hear_text, select
 from danish_asr.inference.loose_text import Line, Piece, Text

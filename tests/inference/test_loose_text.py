@@ -1,4 +1,5 @@
 import io
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from unicodedata import normalize
@@ -16,14 +17,15 @@ from danish_asr.inference.loose_text import (
     Line,
     Piece,
     Text,
+    TextsBeside,
     align,
-    find_text,
     match,
     read_text,
     report_doubts,
 )
 from danish_asr.inference.model import Model
 from tests.decoding_inputs import SURE, log_probs_of
+from tests.transcripts import textgrid
 
 SENTENCES = ("Bo køber 25 røde æbler, ja.", "– «Èn» dag – i Ribe!")
 
@@ -150,7 +152,7 @@ def test_a_text_of_which_most_is_hardly_heard_is_refused(
     ("names", "expected"),
     [
         (["anna.srt"], "anna.srt"),
-        (["anna.da.vtt", "annabel.srt"], "anna.da.vtt"),
+        (["anna.da.vtt", "annabel.srt", "anna.2.srt"], "anna.da.vtt"),  # 2: another recording
         (["Anna.srt", "anna.json"], None),  # of another recording; not a transcript
     ],
 )
@@ -159,14 +161,35 @@ def test_the_text_of_a_recording_has_its_name(
 ) -> None:
     for name in names:
         (tmp_path / name).write_text("{}", encoding="utf-8")
-    assert find_text(tmp_path / "anna.wav") == (expected and tmp_path / expected)
+    assert TextsBeside().of(tmp_path / "anna.wav") == (expected and tmp_path / expected)
     decomposed = tmp_path / f"{normalize('NFD', 'blå')}.srt"  # as a Mac writes it
     decomposed.touch()
-    assert find_text(tmp_path / "blå.wav") == decomposed
+    assert TextsBeside().of(tmp_path / "blå.wav") == decomposed
     (tmp_path / "anna.txt").touch()
     (tmp_path / "anna.wav.txt").touch()
     with pytest.raises(SourceError, match=r"anna\.txt.*keep one"):
-        find_text(tmp_path / "anna.wav")
+        TextsBeside().of(tmp_path / "anna.wav")
+
+
+def test_a_folder_is_listed_once_for_all_its_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.txt").touch()
+    (tmp_path / "0.json").write_text('{"no": "transcript"}')
+    listed: list[Path] = []
+    list_folder = Path.iterdir
+
+    def counted(folder: Path) -> Iterator[Path]:
+        listed.append(folder)
+        return list_folder(folder)
+
+    monkeypatch.setattr(Path, "iterdir", counted)
+    texts = TextsBeside()
+    for _ in range(2):
+        found = [texts.of(tmp_path / f"{number}.wav") for number in range(4)]
+        assert found == [*(tmp_path / f"{number}.txt" for number in range(3)), None]
+    assert listed == [tmp_path]
 
 
 def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: Path) -> None:
@@ -179,6 +202,9 @@ def test_texts_are_cleaned_and_subtitles_in_the_order_of_their_times(tmp_path: P
         encoding="utf-8",
     )
     assert read_text(tmp_path / "anna.srt") == [Line("Hej", "Bo"), Line("Farvel", "Anna")]
+    labels = textgrid({"ord": [(0, 1, "sil"), (1, 2, "hej")]})["short"]
+    (tmp_path / "anna.TextGrid").write_text(labels)
+    assert read_text(tmp_path / "anna.TextGrid") == [Line("hej")]
 
 
 def test_what_transcribe_has_written_is_no_text_of_a_recording(

@@ -172,6 +172,15 @@ def test_what_is_no_evaluation_of_the_dataset_or_would_be_replaced_is_refused(
     assert (tmp_path / "heard.csv").read_text(encoding="utf-8").startswith("id,corpus")
 
 
+def test_a_list_with_rows_of_test_is_none_to_leave_out(tmp_path: Path, dataset: Path) -> None:
+    for splits, is_ready in ((["train"], True), (["train", "test"], False)):
+        runs = [a_run(tmp_path / f"{splits}{own}", dataset, split=own) for own in splits]
+        console = Console(width=500, record=True)
+        assert audit(dataset, runs, tmp_path / "audit.html", console=console) is is_ready
+        warned = "--without" in console.export_text()
+        assert warned is not is_ready
+
+
 def test_a_profile_in_an_evaluation_names_no_code(
     tmp_path: Path, dataset: Path, foreign_code: ForeignCode
 ) -> None:
@@ -179,7 +188,7 @@ def test_a_profile_in_an_evaluation_names_no_code(
     with pytest.raises(ConfigError, match=r"(?s)train/evaluation\.json.*--profile"):
         audit(dataset, [run], out)
     assert not foreign_code.ran
-    assert audit(dataset, [run], out, profile="coral") == WRONG
+    assert audit(dataset, [run], out, profile="coral")
 
 
 @needs_browser

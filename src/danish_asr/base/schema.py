@@ -32,23 +32,6 @@ MIN_EFFECTIVE: Final = 4
 """Effective speakers: with 4, no speaker has more than half of the words, and a limit is at most
 3.2 deviations away (Student's t with 3 degrees of freedom); with 2 it would be 12.7."""
 
-UTTERANCE_SCHEMA: Final = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("text", pa.string(), nullable=False),
-        pa.field("audio_bytes", pa.binary(), nullable=False),
-        pa.field("audio_size", pa.int64(), nullable=False),
-        pa.field("encoded_size", pa.int32(), nullable=False),
-        *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
-        ("age", pa.int64()),
-        *((name, pa.string()) for name in ("age_group", "gender", "country_birth", "source_id")),
-    ]
-)
-"""Columns inside a shard. ``audio_bytes`` is FLAC, mono, 16 kHz; ``audio_size`` is its samples,
-``encoded_size`` its bytes, so that a reader finds a row in the file without reading others.
-``sub_dialect`` is the corpus's own dialect name, ``dialect`` what it was mapped to. The partition
-keys (corpus, split, language) live in the path only."""
-
 FLAC_MD5: Final = slice(26, 42)
 """The MD5 of its samples in a FLAC file: after a marker, a block header, the rest of STREAMINFO."""
 

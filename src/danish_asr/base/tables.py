@@ -4,9 +4,11 @@ import csv
 import gzip
 import json
 import re
+import shlex
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,10 +22,13 @@ CSV_FORMS: Final[dict[str, dict[str, Any]]] = {
     ".csv": {"strict": True},
     ".tsv": {"delimiter": "\t", "quoting": csv.QUOTE_NONE},
 }
-"""How Python's csv module reads a suffix; a CSV has that of `_DELIMITERS` which its header has most
-of, or the first."""
+"""How Python's csv module reads a suffix; a CSV has the delimiter that Excel's ``sep=`` names, or
+that of `_DELIMITERS` which its header has most of, or the first."""
 
 _DELIMITERS: Final = (",", ";", "\t")
+
+_SEPARATOR: Final = re.compile(r'(?i)"?sep=(.)"?')
+"""What Excel writes above the header, to name the delimiter."""
 
 _QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
 
@@ -41,6 +46,14 @@ _TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
 
 
+_ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
+
+_CODE_PAGES: Final = {"CP1252": "cp1252", "MACINTOSH": "mac_roman", "CP850": "cp850"}
+"""Python's codecs by iconv's names: of Windows, old Macs and DOS."""
+
+_SHOWN: Final = 20  # characters of a sample, on each side of its first letter beyond ASCII
+
+
 class TableRow(NamedTuple):
     """One row; ``values`` is None if it is malformed, and ``fault`` says why."""
 
@@ -56,12 +69,17 @@ def suffix_of(path: Path) -> str:
 
 
 def read_rows(
-    path: Path, error: type[DanishAsrError], *, columns: list[str] | None = None
+    path: Path,
+    error: type[DanishAsrError],
+    *,
+    columns: list[str] | None = None,
+    fills_short_rows: bool = False,
 ) -> Iterator[TableRow]:
-    """Yield the rows of a table; blank lines do not count.
+    """Yield the rows of a table; blank lines, also of delimiters alone, do not count.
 
     A file with another suffix than CSV, TSV, trn or Parquet has JSON lines, or a list of objects.
-    Of Parquet, only ``columns`` are read.
+    Of Parquet, only ``columns`` are read. ``fills_short_rows`` takes fields that a row of CSV lacks
+    at its end as empty: Excel leaves such delimiters out.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
@@ -71,7 +89,7 @@ def read_rows(
         return
     with _opened(path, error) as content:
         if suffix_of(path) in CSV_FORMS:
-            yield from _csv_rows(path, content, error)
+            yield from _csv_rows(path, content, error, fills_short_rows=fills_short_rows)
         elif suffix_of(path) == TRN:
             yield from _trn_rows(_decoded_lines(path, content, error))
         elif re.match(rb"\s*\[\s*\{", content.peek(64)):
@@ -116,24 +134,62 @@ def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError
     for number, line in enumerate(file, start=1):
         try:
             yield line.decode("utf-8-sig")
-        except UnicodeDecodeError as reason:
-            raise error(f"{path}:{number}: {_utf8_fault(reason)}") from None
+        except UnicodeDecodeError:
+            with _opened(path, error) as content:
+                beginning = content.read(1 << 20)
+            seen = beginning if line in beginning else line
+            hint = code_page_hint(seen, command=partial(_conversion, path))
+            raise error(f"{path}:{number}: not UTF-8. {hint}") from None
 
 
-def _utf8_fault(error: UnicodeDecodeError) -> str:
-    """What is wrong with a line of a file that is not UTF-8, and the command that converts it."""
-    likely = "UTF-16" if error.object[error.start] in {0xFE, 0xFF} else "CP1252"
-    return f"not UTF-8; save the file as UTF-8, or: iconv -f {likely} -t UTF-8 FILE > NEW"
+def _conversion(path: Path, page: str) -> str:
+    """The command that writes a file in UTF-8 beside another."""
+    whole = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    new = shlex.quote(str(whole.with_stem(f"{whole.stem}-utf8")))
+    old = shlex.quote(str(path))
+    if whole is path:
+        return f"iconv -f {page} -t UTF-8 {old} > {new}"
+    return f"gzip -dc {old} | iconv -f {page} -t UTF-8 > {new}"
+
+
+def _to_new_file(page: str) -> str:
+    return f"iconv -f {page} -t UTF-8 FILE > NEW"
+
+
+def code_page_hint(*texts: bytes, command: Callable[[str], str] = _to_new_file) -> str:
+    """Which code page gives texts that are no UTF-8 the most of æøåÆØÅ, and three samples in it.
+
+    It is advice: people have to see whether the samples are right. ``command`` makes of iconv's
+    name of the page the command that converts.
+    """
+    pages = {"UTF-16": "utf-16"} if any(b"\0" in text for text in texts) else {}
+    decoded = {
+        page: [text.decode(codec, errors="replace") for text in texts]
+        for page, codec in (pages | _CODE_PAGES).items()
+    }
+    counts = {
+        page: sum(own.count(letter) for own in read for letter in "æøåÆØÅ")
+        for page, read in decoded.items()
+    }
+    page = max(counts, key=lambda name: counts[name])
+    lines = (line.strip() for text in decoded[page] for line in text.splitlines())
+    matches = (re.search(rf".{{0,{_SHOWN}}}[^\0-\x7f].{{0,{_SHOWN}}}", line) for line in lines)
+    samples = [f"'{printable(match[0])}'" for match in matches if match]
+    found = ", ".join(f"{name} {count}" for name, count in counts.items())
+    return (
+        f"letters æøåÆØÅ by code page: {found}; in {page} it has {', '.join(samples[:3])}. "
+        f"If that is right: {command(page)}"
+    )
 
 
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
         values = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as reason:
-        return TableRow(number, None, _utf8_fault(reason))
+    except UnicodeDecodeError:
+        return TableRow(number, None, f"not UTF-8. {code_page_hint(line)}")
     except ValueError as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
-    return _object(number, values)
+    return _object(number, values, line)
 
 
 def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Iterator[TableRow]:
@@ -142,13 +198,17 @@ def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Itera
         rows = json.loads(content)
     except ValueError as reason:
         raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
-    yield from (_object(number, values) for number, values in enumerate(rows, start=1))
+    for number, values in enumerate(rows, start=1):
+        yield _object(number, values, content)
 
 
-def _object(number: int, values: Any) -> TableRow:
-    if isinstance(values, dict):
-        return TableRow(number, values)
-    return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
+def _object(number: int, values: Any, source: bytes) -> TableRow:
+    """A row of JSON, which ``source`` has among others."""
+    if not isinstance(values, dict):
+        return TableRow(number, None, f"expected a JSON object, found {type(values).__name__}")
+    if _ESCAPED_SURROGATE.search(source) and not is_utf8(json.dumps(values, ensure_ascii=False)):
+        return TableRow(number, None, "half of a surrogate pair, such as \\ud83d; write the letter")
+    return TableRow(number, values)
 
 
 def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
@@ -172,30 +232,45 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
         yield TableRow(number, values)
 
 
-def _csv_rows(path: Path, file: Iterable[bytes], error: type[DanishAsrError]) -> Iterator[TableRow]:
+def _csv_rows(
+    path: Path, file: Iterable[bytes], error: type[DanishAsrError], *, fills_short_rows: bool
+) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
-    header = next(lines, "")
     form = CSV_FORMS[suffix_of(path)]
+    header, above = next(lines, ""), 0  # lines above the header
+    while header and (_is_blank(header) or _SEPARATOR.fullmatch(header.rstrip("\r\n"))):
+        if named := _SEPARATOR.fullmatch(header.rstrip("\r\n")):
+            form = form | {"delimiter": named[1]}
+        header, above = next(lines, ""), above + 1
     if "delimiter" not in form:
         form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
-    merged = re.compile(rf"\n\S*\.\w{{3,5}}{form['delimiter']}")
+    merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
     table = csv.reader(chain([header], lines), **form)
-    line = 1
+    line = above + 1
     try:
         names = [name.strip() for name in next(table, ())]
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
-            raise error(f"{path}:1: repeated columns: {', '.join(repeated)}; keep one of them")
-        line = table.line_num + 1
+            raise error(f"{path}:{line}: repeated columns: {', '.join(repeated)}; keep one of them")
+        line = above + table.line_num + 1
         for fields in table:
             if any(map(merged.search, fields)):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
-            if len(fields) == len(names):
-                yield TableRow(line, dict(zip(names, fields, strict=True)))
-            elif fields:
-                yield TableRow(line, None, f"expected {len(names)} fields, as in the header")
-            line = table.line_num + 1
+            if any(map(str.strip, fields)):
+                yield _csv_row(line, names, fields, fills=fills_short_rows and "strict" in form)
+            line = above + table.line_num + 1
     except csv.Error as reason:
         raise error(f"{path}:{line}: cannot be read ({reason}); in quotes, {_QUOTES}") from reason
+
+
+def _is_blank(line: str) -> bool:
+    return not line.strip("".join(_DELIMITERS) + " \r\n")
+
+
+def _csv_row(line: int, names: list[str], fields: list[str], *, fills: bool) -> TableRow:
+    missing = len(names) - len(fields)
+    if (missing > 0 and not fills) or any(fields[len(names) :]):
+        return TableRow(line, None, f"expected {len(names)} fields, as in the header")
+    return TableRow(line, dict(zip(names, [*fields, *[""] * missing], strict=False)))
 
 
 def _parquet_rows(
@@ -228,6 +303,15 @@ def class_names(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
 def class_name(names: list[str], value: Any) -> str | None:
     """Return the name of a class by its number; None for -1, which `datasets` has for none."""
     return names[value] if isinstance(value, int) and 0 <= value < len(names) else None
+
+
+def is_utf8(text: str) -> bool:
+    """Whether a text can be written: it has no half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:

@@ -63,7 +63,7 @@ def convert(
         list[str] | None, Option(metavar="OURS=THEIRS", help="Such as text=sentence. Repeatable.")
     ] = None,
     split: Annotated[
-        str | None, Option(help="Split of all rows, unless names of files or a column say it.")
+        str | None, Option(help="Split of all rows, whatever files and columns say.")
     ] = None,
     language: Annotated[str, Option(help="omniASR's code of its language.")] = _CONVERT.language,
     tier: Annotated[
@@ -156,7 +156,7 @@ def verify(
         from danish_asr.report.dataset_page import write_dataset_page
 
         write_dataset_page(root, page, sample=sample, audio=not no_audio)
-    check_faults(root, result)
+    check_faults(root, result, page=page)
     if {"train", "dev"} <= {split for split, _ in result.hours}:
         run = "OUTDIR" if Path("outputs/first").exists() else "outputs/first"
         why = "with the preset that fits this machine"

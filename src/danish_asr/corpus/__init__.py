@@ -14,16 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from danish_asr.base.errors import ConfigError
+from danish_asr.corpus.columns import THEIR_NAMES, TIMES
 
 DANISH: Final = "dan_Latn"
 """omniASR's code for Danish in Latin script, the language of a dataset that names no other."""
-
-COLUMNS: Final = (
-    *("text", "audio", "id", "speaker_id", "dialect", "age", "gender", "country_birth"),
-    *("start", "end", "seconds", "channel", "validated"),
-)
-"""The columns that ``--column`` can name. ``start`` with ``end`` or ``seconds`` cuts an utterance
-out of its audio, ``channel`` (from 1) takes one of its channels."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LANGUAGE: Final = re.compile(r"[a-z]{3}_[A-Z][a-z]{3}")
@@ -64,8 +58,8 @@ class ConvertOptions:
         if not _LANGUAGE.fullmatch(self.language):
             yield f"--language: a code such as dan_Latn or nob_Latn; found {self.language!r}"
         for ours, theirs in self.columns.items():
-            if ours not in COLUMNS or not (theirs or ours in {"start", "end", "seconds"}):
-                names = ", ".join(COLUMNS)
+            if ours not in THEIR_NAMES or not (theirs or ours in TIMES):
+                names = ", ".join(THEIR_NAMES)
                 yield f"--column: OURS=THEIRS, OURS one of {names}; found {ours}={theirs}"
         if not 0 <= self.max_drop <= 1:
             yield f"--max-drop: a share of the rows, from 0 to 1; found {self.max_drop:g}"

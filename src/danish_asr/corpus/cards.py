@@ -26,7 +26,7 @@ from danish_asr.base.schema import (
     VERSION_DIR,
 )
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.shards import Inventory, ShardEntry
+from danish_asr.corpus.inventory import Inventory, ListedShard
 
 SPECIAL_SYMBOLS: Final = ("<s>", "<pad>", "</s>", "<unk>")
 """In the order of their indices, which are those of fairseq and omniASR. CTC's blank is 0: ``<s>``
@@ -57,7 +57,7 @@ def complete(
     ledger: pa.Table,
     suspects: pa.Table,
     characters: Collection[str],
-    shards: Iterable[ShardEntry],
+    shards: Iterable[ListedShard],
     **values: Any,
 ) -> Inventory:
     """Write all that a dataset has beside its shards, ``manifest.json`` last; returns that.
@@ -110,7 +110,7 @@ def build_char_tokenizer(characters: Iterable[str]) -> bytes:
     return model.getvalue()
 
 
-def _statistics(shards: Iterable[ShardEntry]) -> str:
+def _statistics(shards: Iterable[ListedShard]) -> str:
     """Text of ``language_distribution_0.tsv``: one row per corpus, with its hours of TRAIN audio.
 
     Sampling weights are computed from these hours, so a row per split would distort them.

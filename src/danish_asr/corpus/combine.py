@@ -30,16 +30,16 @@ from danish_asr.base.schema import (
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.convert import claimed
-from danish_asr.corpus.rows import LISTED, is_listed, read_without
-from danish_asr.corpus.shard import PARQUET_FORMAT
-from danish_asr.corpus.shards import (
+from danish_asr.corpus.inventory import (
     Inventory,
-    ShardEntry,
+    ListedShard,
     check_listed,
     content_of,
     files_of,
     read_inventory,
 )
+from danish_asr.corpus.rows import LISTED, is_listed, names_of_no_row, read_without
+from danish_asr.corpus.task import PARQUET_FORMAT
 from danish_asr.corpus.verify import repeated_ids
 
 
@@ -60,7 +60,7 @@ def combine(
         ConfigError: The name is impossible, or a part or the list is in what ``out`` will have.
         DatasetError: A part is unfinished, parts share a name or a row, or have none, or ``out``
             holds something else.
-        SourceError: The list cannot be read.
+        SourceError: The list cannot be read, or all its ids of a corpus are of no row.
     """
     ConvertOptions(name=name)  # checks it
     read = [path for part in parts for path in content_of(part)]
@@ -79,8 +79,6 @@ def combine(
     listed = read_without(without) if without else set()
     gone = rows.filter(is_listed(rows, listed))
     reason = f"{LISTED} {without.name}" if without else ""
-    if without and not len(gone):
-        raise DatasetError(f"--without: {without} lists no row of the parts by corpus and id")
     suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
     with claimed(out, f"combine {name}"):
         for path in content_of(out):
@@ -97,7 +95,7 @@ def combine(
             ledger=pa.concat_tables([*map(_ledger, sources), _dropped(gone, reason)]),
             suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
-            summary=[],
+            summary=names_of_no_row(rows, listed, without) if without else [],
             share_people=[own for part in sources for own in part.inventory.share_people],
         )
 
@@ -157,7 +155,7 @@ def _dropped(gone: pa.Table, reason: str) -> pa.Table:
     return pa.Table.from_pylist(dropped, LEDGER_SCHEMA)
 
 
-def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator[ShardEntry]:
+def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator[ListedShard]:
     """Link all shards; one of which rows are left out is written anew."""
     ids = defaultdict[tuple[str, str], list[str]](list)  # by part and shard
     for row in gone.to_pylist():
@@ -179,7 +177,7 @@ def _place_shards(parts: Sequence[_Part], out: Path, gone: pa.Table) -> Iterator
             yield _rewritten(source, target, own, left_out)
 
 
-def _rewritten(source: Path, target: Path, entry: ShardEntry, gone: Sequence[str]) -> ShardEntry:
+def _rewritten(source: Path, target: Path, entry: ListedShard, gone: Sequence[str]) -> ListedShard:
     """Write a shard without these ids; returns its entry."""
     samples = 0
     with (

@@ -14,7 +14,7 @@ from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.shards import Inventory
+from danish_asr.corpus.inventory import Inventory
 from danish_asr.corpus.sources import SOURCES, resolve_source
 from danish_asr.corpus.verify import LEAKS, Verification, verify
 
@@ -27,11 +27,12 @@ def _console() -> Console:
 def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     """Convert, and print the summary."""
     console = _console()
-    kind, location = resolve_source(source)
-    if kind in SOURCES:
-        console.print(f"{location}: read as {kind}: {SOURCES[kind].about}")
+    named = resolve_source(source)
+    if named.kind in SOURCES:
+        about = SOURCES[named.kind].about
+        console.print(f"{named.location}: read as {named.kind}: {about}")
     was_complete = (out / INVENTORY_FILE).is_file()
-    inventory = convert(f"{kind}:{location}", out, options)
+    inventory = convert(named, out, options)
     for line in inventory.summary:
         console.print(line)
     for reason, rows in inventory.dropped.items():
@@ -40,7 +41,16 @@ def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
         console.print(f"suspect, see {SUSPECTS_FILE}: {reason} ({rows:,} rows)")
     _print_total(inventory, console)
     before = ", as before" if was_complete else ""
-    console.print(f"{out}: {'complete' if inventory.rows else 'no row was written'}{before}")
+    _check_rows(inventory, out)
+    console.print(f"{out}: complete{before}")
+
+
+def _check_rows(inventory: Inventory, out: Path) -> None:
+    if not inventory.rows:
+        raise DatasetError(
+            f"{out}: no row was written. Mend what the ledger names, and delete the directory "
+            f"(rm -r '{out}') before you run the command again"
+        )
 
 
 def _print_total(inventory: Inventory, console: Console) -> None:
@@ -71,26 +81,40 @@ def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[st
     return result
 
 
-def check_faults(root: Path, result: Verification) -> None:
-    """Raise `DatasetError` with all faults if there are any."""
-    if result.faults:
-        lines = "\n  - ".join([f"{root}: faults: {len(result.faults):,}", *result.faults])
-        advice = "where a fault does not say what to do, convert the dataset again"
-        if result.leaks:
-            advice += (
-                " with --split-by-speaker, --drop-shared-sentences or --without; or accept what "
-                f"splits share with --allow-shared {' or '.join(LEAKS)}"
-            )
-        raise DatasetError(f"{lines}\n{advice}")
-    _console().print(f"{root}: no faults")
+def check_faults(root: Path, result: Verification, *, page: Path | None = None) -> None:
+    """Raise `DatasetError` with all faults if there are any; ``page`` is what was asked for."""
+    if result.suspects and page is None:
+        seen = f"{SUSPECTS_FILE} has {result.suspects:,} rows to listen to"
+        _console().print(f"note: {seen}; --page FILE shows them")
+    if not result.faults:
+        _console().print(f"{root}: no faults")
+        return
+    lines = [f"{root}: faults: {len(result.faults):,}", *(f"  - {own}" for own in result.faults)]
+    if page and result.damage:
+        lines.append(f"{page}: not written; mend the dataset first")
+    again = "combine the parts again" if result.is_combined else "convert the dataset again"
+    otherwise = (
+        "with --without FILE, or convert the parts as one source (docs/howto/combine.md)"
+        if result.is_combined
+        else "with --split train --split-by-speaker 80/10/10, --drop-shared-sentences or --without"
+    )
+    advice = f"where a fault does not say what to do, {again}"
+    if result.leaks or result.contradictions:
+        accept = f"accept what rows share with --allow-shared {' or '.join(LEAKS)}"
+        advice += f" {otherwise}; or {accept}"
+    raise DatasetError("\n".join([*lines, advice]))
 
 
 @exception_at_stops()
 def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
     """Combine datasets, and print how much they have together."""
     inventory = combine(parts, out, name=name, without=without)
-    _print_total(inventory, _console())
-    _console().print(f"{out}: complete")
+    console = _console()
+    for line in inventory.summary:
+        console.print(line)
+    _print_total(inventory, console)
+    _check_rows(inventory, out)
+    console.print(f"{out}: complete")
 
 
 def _hours_table(hours: Mapping[tuple[str, str | None], float]) -> Table:

@@ -10,7 +10,7 @@ import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, pairwise
 from math import ceil
@@ -36,18 +36,26 @@ from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
+from danish_asr.corpus.inventory import Inventory, ListedShard, read_inventory
 from danish_asr.corpus.people import CORAL
-from danish_asr.corpus.rows import LISTED, Source, is_listed, place_of, read_without, refuse
-from danish_asr.corpus.shard import Record, Task, convert_task, read_record, record_path
-from danish_asr.corpus.shards import Inventory, ShardEntry, read_inventory
-from danish_asr.corpus.sources import open_source
+from danish_asr.corpus.rows import (
+    LISTED,
+    Source,
+    is_listed,
+    names_of_no_row,
+    place_of,
+    read_without,
+    refuse,
+)
+from danish_asr.corpus.sources import NamedSource, open_source
 from danish_asr.corpus.summary import left_out, summary_of
+from danish_asr.corpus.task import Record, Task, convert_task, read_record, record_path
 
 _KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
-def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory:
+def convert(source: AnyPath | NamedSource, out: AnyPath, options: ConvertOptions) -> Inventory:
     """Convert a corpus into a dataset, or continue where an earlier call was stopped.
 
     Args:
@@ -62,18 +70,19 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
         SourceError: The source cannot be read.
         DatasetError: ``out`` holds something else, or more rows than ``max_drop`` were left out.
     """
-    corpus, root = open_source(str(source), options), Path(out)
-    rows = corpus.rows
+    corpus, root = open_source(source, options), Path(out)
+    rows, without = corpus.rows, list[str]()
     if options.without:
-        reason = f"{LISTED} {options.without.name}"
-        rows = refuse(rows, is_listed(rows, read_without(options.without)), reason)
+        listed = read_without(options.without)
+        without = names_of_no_row(rows, listed, options.without)
+        rows = refuse(rows, is_listed(rows, listed), f"{LISTED} {options.without.name}")
     rows = divide(rows, options)
     tasks = plan_tasks(rows, options)
     key = key_of(rows, options)
-    begun = key_of(rows.drop_columns("version"), options)
+    begun = key_of(rows.drop_columns(["recording", "version"]), options)
     with claimed(root, key, begun=begun) as inventory:
-        if inventory:
-            return inventory
+        if inventory:  # of a list that may have had other names of no row
+            return replace(inventory, summary=[*dict.fromkeys([*inventory.summary, *without])])
         work = partial(convert_task, fetch=corpus.fetch, root=root, options=options)
         records = _run(work, tasks, root, rows, options)
         _check_unchanged(corpus, rows)
@@ -90,10 +99,11 @@ def convert(source: AnyPath, out: AnyPath, options: ConvertOptions) -> Inventory
             ledger=ledger,
             suspects=pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA),
             characters={char for record in records for char in record.characters},
-            shards=[ShardEntry(**shard) for record in records for shard in record.shards],
+            shards=[ListedShard(**shard) for record in records for shard in record.shards],
             summary=[
                 *summary_of(corpus, rows, ledger, rates, options.language),
                 *left_out(suspects),
+                *without,
             ],
             share_people=[_corpora_of(rows)],
         )

@@ -13,7 +13,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import ConvertOptions, shares_of
 from danish_asr.corpus.rows import refuse, replaced
-from danish_asr.corpus.shard import text_profiles
+from danish_asr.corpus.task import text_profiles
 from danish_asr.text.profiles import normalizer
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ _UNKNOWN: Final = {"", "?", "-", "–", "n/a", "nan", "none", "null", "unknown",
 _DANES: Final = _UNKNOWN | {"na", "dk", "dnk", "da", "dan", "danmark", "denmark", "dansk", "danish"}
 """Countries of birth of native speakers, in lower case; ``NA`` is not Namibia."""
 
-_GENDERS: Final = dict.fromkeys(
+GENDERS: Final = ("male", "female")
+
+_GENDER_OF: Final = dict.fromkeys(
     ("male", "m", "man", "mand", "male_masculine"), "male"
 ) | dict.fromkeys(("female", "f", "k", "woman", "kvinde", "female_feminine"), "female")
-"""Spellings of two genders, in lower case; others stay as they are."""
+"""Spellings of `GENDERS`, in lower case; others stay as they are."""
 
 NON_NATIVE: Final = "Non-native"
 
@@ -63,6 +65,13 @@ def clean(value: Any) -> str | None:
 
 
 @lru_cache(maxsize=50_000, typed=True)
+def known(value: Any) -> str | None:
+    """As `clean`, and None for what stands for no value, such as "ukendt"."""
+    text = clean(value)
+    return None if (text or "").casefold() in _UNKNOWN else text
+
+
+@lru_cache(maxsize=50_000, typed=True)
 def speaker_of(value: Any) -> str | None:
     """The id without the ``.0`` of whole numbers that pandas wrote; None for an unknown speaker."""
     if isinstance(value, float) and value.is_integer():
@@ -79,32 +88,42 @@ def dialect_of(sub_dialect: str | None, country_birth: str | None) -> str | None
 
 
 def gender_of(gender: str | None) -> str | None:
-    """``male`` or ``female`` for their spellings in `_GENDERS`; others stay."""
-    return _GENDERS.get((gender or "").casefold(), gender)
+    """``male`` or ``female`` for their spellings; others stay."""
+    return _GENDER_OF.get((gender or "").casefold(), gender)
 
 
-def age_of(value: Any) -> int | None:
-    """Whole years, from a number or its text; None for anything else ("ukendt", -1, NaN)."""
-    try:
-        years = float(value)
-    except (TypeError, ValueError):
-        return None
-    return int(years) if 0 <= years <= 130 else None
-
-
+_OLDEST: Final = 130
+_AGE: Final = re.compile(r"(\d{1,3})(?:[.,]\d*)?(?: ?(?:år|years?))?", re.IGNORECASE)
+_AGES: Final = re.compile(r"(\d{1,3}) ?(?:[-–] ?(\d{1,3})|\+)(?: ?(?:år|years?))?", re.IGNORECASE)
 _DECADES: Final = {
-    "teens": "0-24",
-    **dict.fromkeys(("thirties", "fourties", "forties"), "25-49"),
-    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"),
+    "teens": (13, 19),
+    "twenties": (20, 29),
+    "thirties": (30, 39),
+    **dict.fromkeys(("fourties", "forties"), (40, 49)),
+    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), (50, 99)),
 }
-"""Ages of Common Voice that lie in one group."""
+"""Ages of Common Voice."""
 
 
-def age_group(age: int | None, own: str | None = None) -> str | None:
-    """The age group that results are reported for; ``own`` is an age that is no number."""
-    if age is None:
-        return _DECADES.get(own or "")
-    return "0-24" if age < 25 else "25-49" if age < 50 else "50+"
+def age_of(text: str) -> int | None:
+    """Whole years of ``34``, ``34,0`` or ``34 år``; None for anything else ("fifties", -1)."""
+    age = _AGE.fullmatch(text)
+    return int(age[1]) if age and int(age[1]) <= _OLDEST else None
+
+
+def age_group(text: str) -> str | None:
+    """The age group that results are reported for, of an age, a decade or ages such as ``30-39``.
+
+    None if it is none of these, or of several groups, as ``20-29`` is.
+    """
+    age, ages = age_of(text), _AGES.fullmatch(text)
+    bounds = _DECADES.get(text.lower(), ())
+    if age is not None:
+        bounds = age, age
+    elif ages:
+        bounds = int(ages[1]), int(ages[2] or _OLDEST)
+    groups = {"0-24" if bound < 25 else "25-49" if bound < 50 else "50+" for bound in bounds}
+    return groups.pop() if len(groups) == 1 else None
 
 
 CORAL: Final = ("coral_conversation", "coral_read_aloud")
@@ -126,7 +145,7 @@ def persons_of(
         share_people: Lists of corpora in which an id means the same person, as of one conversion.
             Lists with a common corpus are one.
     """
-    first_of = _firsts(share_people)
+    first_of = first_corpora(share_people)
     persons: list[str | None] = []
     for corpus, speaker in zip(corpora, speakers, strict=True):
         name = corpus or ""
@@ -135,7 +154,7 @@ def persons_of(
     return persons
 
 
-def _firsts(share_people: Iterable[Sequence[str]]) -> dict[str, str]:
+def first_corpora(share_people: Iterable[Sequence[str]]) -> dict[str, str]:
     """For each corpus that shares people with others, the first of them all."""
     group_of: dict[str, set[str]] = {}
     for corpora in share_people:

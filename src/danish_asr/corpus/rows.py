@@ -4,7 +4,6 @@ Comes in: records of a reader, mappings with our names of columns. Goes out: a t
 A row that cannot be used has a reason in ``refused``, and goes to the ledger with it.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +11,6 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
-from unicodedata import normalize
 
 import numpy as np
 import pyarrow as pa
@@ -21,39 +19,35 @@ import pyarrow.compute as pc
 from danish_asr.base.errors import AudioError, SourceError
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import read_valid_rows
-from danish_asr.corpus import COLUMNS, DANISH, ConvertOptions, people
-from danish_asr.corpus.columns import TIMES
+from danish_asr.corpus import DANISH, ConvertOptions, people
+from danish_asr.corpus.columns import COLUMNS, READERS, THEIR_NAMES, TIMES
 
-ROWS: Final = pa.schema(
+ROWS: Final = pa.schema([(column.name, column.type) for column in COLUMNS if column.type])
+
+UTTERANCE_SCHEMA: Final = pa.schema(
     [
-        *((name, pa.string()) for name in ("corpus", "split", "file")),
-        ("row", pa.int64()),  # position in its file, from 0
-        ("line", pa.int64()),  # where people find it in a table, from 1; null elsewhere
-        ("group", pa.int32()),  # of rows that are cheapest to read together, in its file
-        *((name, pa.string()) for name in ("id", "text", "audio")),
-        ("start", pa.float64()),
-        ("seconds", pa.float64()),  # null: to the end
-        ("channel", pa.int32()),
-        ("uncut", pa.bool_()),  # without times: the recording is the utterance
-        ("alone", pa.bool_()),  # no other row is of its recording
-        *((name, pa.string()) for name in ("speaker_id", "dialect", "sub_dialect")),
-        ("age", pa.int64()),
-        *((name, pa.string()) for name in ("age_group", "gender", "country_birth")),
-        ("refused", pa.string()),
-        ("version", pa.string()),  # of the file with its audio: changes with it
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("text", pa.string(), nullable=False),
+        pa.field("audio_bytes", pa.binary(), nullable=False),
+        pa.field("audio_size", pa.int64(), nullable=False),
+        pa.field("encoded_size", pa.int32(), nullable=False),
+        *((column.name, column.type) for column in COLUMNS if column.written),
+        ("source_id", pa.string()),
     ]
 )
-"""``audio`` is the path of a recording below the source's root, or null if it is embedded. A record
-has no ``uncut``, ``alone`` and ``version``: these are found."""
+"""Columns of a shard. ``audio_bytes`` is FLAC, mono, 16 kHz; ``audio_size`` is its samples,
+``encoded_size`` its bytes, so that a reader finds a row in the file without reading others. The
+partition keys (corpus, split, language) are in the path only."""
 
-_CLOCK: Final = re.compile(r"(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[.,](\d+))?")
+_READ: Final = pa.schema(
+    [field.with_type(pa.string()) if field.name in {"age", "channel"} else field for field in ROWS]
+)
+"""`ROWS` with ages and channels as they are written, which `understood` reads over all rows."""
 
-RECORD_KEYS: Final = frozenset((*COLUMNS, *(f"{name}_ms" for name in TIMES), *ROWS.names)) - {
-    "uncut",
-    "alone",
-    "version",
-}
-"""What a record of a reader may have."""
+_TEXT: Final = pa.string()
+_MOST_FREQUENT: Final = 4  # values of a column
+_SHOWN: Final = 20  # names of a list
+_CHANNELS: Final = 1_000  # more are numbers of something else
 
 DUPLICATE: Final = "duplicate id"
 LISTED: Final = "listed in"
@@ -61,121 +55,109 @@ LISTED: Final = "listed in"
 
 
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
-    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``."""
+    """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
+
+    Ages and channels are text in it until `understood`.
+    """
     rows, batches = (_row(record, options) for record in records), []
     while chunk := [*islice(rows, 2_000)]:
-        batches.append(pa.RecordBatch.from_pylist(chunk, ROWS))
-    return pa.Table.from_batches(batches, ROWS)
+        batches.append(pa.RecordBatch.from_pylist(chunk, _READ))
+    return pa.Table.from_batches(batches, _READ)
 
 
 def _row(record: Mapping[str, Any], options: ConvertOptions) -> dict[str, Any]:
-    """A row of `ROWS`; one of which a value cannot be read is refused."""
+    """A row of `_READ`; one of which a value cannot be read is refused."""
     faults = [record["refused"]] if record.get("refused") else []
-
-    def read(name: str, convert: Callable[[Any], Any]) -> Any:
-        value = record.get(name)
-        if value is None:
-            return None
+    values: dict[str, Any] = dict.fromkeys(THEIR_NAMES)
+    for key, value in record.items():
+        if key not in READERS or value is None:
+            continue
+        column, read = READERS[key]
         try:
-            return convert(value)
+            values[column] = read(value)
         except (TypeError, ValueError):
-            faults.append(f"malformed {name.removesuffix('_ms')}")
-            return None
-
-    def read_time(name: str) -> Any:
-        milliseconds = read(f"{name}_ms", seconds_of)
-        return read(name, seconds_of) if milliseconds is None else milliseconds / 1000
-
-    start, end, seconds = map(read_time, TIMES)
+            faults.append(f"malformed {column}")
+    start, end, seconds = (values[name] for name in TIMES)
     if end is not None:
         seconds = end - (start or 0.0)
         if seconds < 0:
             faults.append("end before its start")
-    own_dialect, own_age = read("dialect", people.clean), read("age", people.clean)
-    birth = read("country_birth", people.clean)
-    age = people.age_of(own_age)
-    is_danish = options.language == DANISH
-    if str(record.get("validated")).strip().lower() == "rejected":
+    if (values["validated"] or "").lower() == "rejected":
         faults.insert(0, "rejected")
-    file, row = record["file"], record["row"]
-    return {
+    file, row, dialect = record["file"], record["row"], values["dialect"]
+    if options.language == DANISH:
+        dialect = people.dialect_of(dialect, values["country_birth"])
+    return values | {
         "corpus": record.get("corpus") or options.corpus_name,
-        "split": _split_of(record, options),
+        "split": _split_of(values["split"], file, options),
         "file": file,
         "row": row,
         "line": record.get("line"),
         "group": record.get("group", row // 100),
-        "id": read("id", _id) or f"{file}:{row}",
-        "text": read("text", _text),
-        "audio": read("audio", _path),
+        "id": values["id"] or f"{file}:{row}",
         "start": start or 0.0,
         "seconds": seconds,
-        "channel": read("channel", _channel),
         "uncut": start is None and end is None,
-        "speaker_id": read("speaker_id", people.speaker_of),
-        "dialect": people.dialect_of(own_dialect, birth) if is_danish else own_dialect,
-        "sub_dialect": own_dialect,
-        "age": age,
-        "age_group": people.age_group(age, own_age),
-        "gender": people.gender_of(read("gender", people.clean)),
-        "country_birth": birth,
-        "refused": faults[0] if faults else None,  # the last: all values were read
+        "dialect": dialect,
+        "sub_dialect": values["dialect"],
+        "refused": faults[0] if faults else None,
     }
 
 
-def _id(value: Any) -> str | None:
-    """The id; of several columns a tuple, joined. None if one is missing or blank."""
-    parts = value if isinstance(value, tuple) else (value,)
-    if any(part is None or not str(part).strip() for part in parts):
+def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[str, int]]:
+    """The table of `ROWS`, with ages and channels as numbers; and how many were not understood.
+
+    What a channel means is decided over all rows: with a 0 they count from 0. A column that nobody
+    chose is none of channels if it has no number, but names, such as those of stations.
+    """
+    is_used, counts = pc.is_null(rows["refused"]).combine_chunks(), dict[str, int]()
+
+    def count(what: str, texts: pa.ChunkedArray, mask: pa.ChunkedArray) -> None:
+        counted = texts.filter(pc.and_(mask, is_used))
+        if len(counted):
+            counts[f"rows {what}, such as {most_frequent(counted)}"] = len(counted)
+
+    texts = rows["age"]
+    ages, groups = of_each(texts, people.age_of, pa.int64()), of_each(texts, people.age_group)
+    count("whose age was not understood", texts, pc.and_(pc.is_valid(texts), pc.is_null(groups)))
+    texts = rows["channel"]
+    channels = of_each(texts, _channel, pa.int32())
+    is_other = pc.and_(pc.is_valid(texts), pc.is_null(channels))
+    least = pc.min(channels.filter(is_used)).as_py()
+    if least == 0:
+        count("whose channel counts from 0, so that 1 was added", texts, pc.is_valid(channels))
+        channels = pc.add(channels, pa.scalar(1, pa.int32()))
+    rows = replaced(rows, age=ages, age_group=groups, channel=channels)
+    if least is None and "channel" not in options.columns:
+        count("whose channel is no number, and was not read", texts, is_other)
+        return rows, counts
+    return refuse(rows, is_other, "malformed channel"), counts
+
+
+def _channel(text: str) -> int | None:
+    """A channel, also as pandas writes it in a column with a gap, ``1.0``; None if it is none."""
+    try:
+        channel = float(text.replace(",", "."))
+    except ValueError:
         return None
-    return "_".join(map(str, parts))
+    return int(channel) if 0 <= channel < _CHANNELS and channel.is_integer() else None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str | int):  # a table may hold a number without a fraction
-        raise TypeError
-    return normalize("NFC", str(value))
+def most_frequent(values: pa.ChunkedArray, least: int = 1) -> str:
+    """Values that occur most, and at least so often, with the number of times."""
+    counts = pc.value_counts(values)
+    order = pc.array_sort_indices(counts.field("counts"), order="descending")
+    return ", ".join(
+        f"{str(value['values'])[:60]} ({value['counts']:,})"
+        for value in counts.take(order[:_MOST_FREQUENT]).to_pylist()
+        if value["counts"] >= least
+    )
 
 
-def _path(value: Any) -> str | None:
-    if not isinstance(value, str | Path):
-        raise TypeError
-    return str(value) or None
-
-
-def seconds_of(value: Any) -> float | None:
-    """Seconds of a number, or of ``1:02:03,5``."""
-    if isinstance(value, str) and (clock := _CLOCK.fullmatch(value.strip())):
-        hours, minutes, seconds, fraction = clock.groups(default="0")
-        return 3600 * int(hours) + 60 * int(minutes) + int(seconds) + float(f"0.{fraction}")
-    number = _number(value)
-    if number is None:
-        return None
-    if not 0 <= number < math.inf:
-        raise ValueError
-    return number
-
-
-def _channel(value: Any) -> int | None:
-    channel = _number(value)  # "1.0", as pandas writes a column with a gap
-    if channel is None:
-        return None
-    if channel < 1 or not channel.is_integer():
-        raise ValueError
-    return int(channel)
-
-
-def _number(value: Any) -> float | None:
-    """A number, or its text with a comma, as in Danish tables; None for white space and NaN."""
-    text = str(value).strip().replace(",", ".")
-    number = float(text or math.nan)
-    return None if math.isnan(number) else number
-
-
-def _split_of(record: Mapping[str, Any], options: ConvertOptions) -> str | None:
+def _split_of(own: str | None, file: str, options: ConvertOptions) -> str | None:
     """The split that the options choose, or the row's own, or that of its file's name."""
-    own = str(record.get("split") or "").strip().lower()
-    split = options.split or SPLIT_ALIASES.get(own, own) or split_in(record["file"])
+    name = (own or "").lower()
+    split = options.split or SPLIT_ALIASES.get(name, name) or split_in(file)
     return split or ("train" if options.split_by_speaker else None)
 
 
@@ -202,7 +184,8 @@ def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
             f"{names}, write such names into a column split, or add --split train or "
             "--split-by-speaker 80/10/10"
         )
-    held_out = sorted({*rows["split"].unique().to_pylist()} - {"train"})
+    used = rows["split"].filter(pc.is_null(rows["refused"]))
+    held_out = sorted({*used.unique().to_pylist()} - {"train"})
     if options.split_by_speaker and held_out:
         raise SourceError(
             f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
@@ -230,10 +213,18 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
-    """The table in which all rows but the first of a corpus and id are refused."""
-    is_repeated = np.ones(len(rows), np.bool_)
-    is_repeated[_firsts(rows, "corpus", "id")["number"]] = False
+    """The table in which all rows but the first of a corpus and id that is usable are refused."""
+    usable = is_usable(rows)
+    firsts = _firsts(rows.append_column("usable", usable), "corpus", "id", "usable")
+    is_repeated = usable.to_numpy()
+    is_repeated[firsts["number"].filter(firsts["usable"])] = False
     return refuse(rows, pa.array(is_repeated), DUPLICATE)
+
+
+def is_usable(rows: pa.Table) -> pa.ChunkedArray:
+    """Which rows are not refused and have a text with words. Others decide nothing."""
+    has_words = pc.match_substring_regex(rows["text"], r"[\p{L}\p{N}]")
+    return pc.and_(pc.fill_null(has_words, fill_value=False), pc.is_null(rows["refused"]))
 
 
 def _firsts(rows: pa.Table, *names: str) -> pa.Table:
@@ -260,6 +251,28 @@ def is_listed(rows: pa.Table, listed: set[tuple[str | None, str]]) -> pa.Array:
     return pa.array(in_list, pa.bool_())
 
 
+def names_of_no_row(rows: pa.Table, listed: set[tuple[str | None, str]], path: Path) -> list[str]:
+    """A line on the names in a list that no row has; none if all are there.
+
+    Raises:
+        SourceError: All ids of a corpus are of no row, as if Excel had made 1 of 0001.
+    """
+    ids = rows["id"].to_pylist()
+    names = {*zip(rows["corpus"].to_pylist(), ids, strict=True), *((None, own) for own in ids)}
+    missing = sorted(listed - names, key=lambda name: (name[0] or "", name[1]))
+    for corpus, own in missing:
+        if not any(name in names for name in listed if name[0] == corpus):
+            corpora = ", ".join(sorted(rows["corpus"].unique().to_pylist()))
+            raise SourceError(
+                f"--without: {path}: no row has one of its ids of {corpus or 'any corpus'}, such "
+                f"as {own!r}; there are corpora {corpora}, and ids such as {ids[0]!r}"
+            )
+    shown = ", ".join(" ".join(filter(None, name)) for name in missing[:_SHOWN])
+    more = ", ..." if len(missing) > _SHOWN else ""
+    line = f"--without: {len(missing):,} of {len(listed):,} names are of no row: {shown}{more}"
+    return [line] if missing else []
+
+
 def is_alone(rows: pa.Table) -> pa.ChunkedArray:
     """Which rows are the only one of their recording, as all are whose audio is embedded."""
     counts = rows["audio"].drop_null().value_counts()
@@ -269,11 +282,10 @@ def is_alone(rows: pa.Table) -> pa.ChunkedArray:
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
-    is_spoken = pc.match_substring_regex(rows["text"], r"\S")
-    is_usable = pc.and_(pc.and_(rows["uncut"], is_spoken), pc.is_null(rows["refused"]))
-    counts = rows["audio"].filter(is_usable).drop_null().value_counts()
+    is_whole = pc.and_(rows["uncut"], is_usable(rows))
+    counts = rows["audio"].filter(is_whole).drop_null().value_counts()
     repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    usable = rows.filter(pc.and_(is_usable, pc.is_in(rows["audio"], repeated)))  # mostly none
+    usable = rows.filter(pc.and_(is_whole, pc.is_in(rows["audio"], repeated)))  # mostly none
     texts = _firsts(usable, "audio", "channel", "text").group_by(["audio", "channel"])
     counted = texts.aggregate([("number", "count"), ("number", "min"), ("number", "max")])
     several = counted.filter(pc.greater(counted["number_count"], 1))
@@ -299,11 +311,13 @@ Versions = Callable[[pa.Table], pa.Array]
 """Gives the version of each row's audio, as it is now; null if there is none."""
 
 
-def of_each(values: pa.ChunkedArray, function: Callable[[str], str | None]) -> pa.Array:
+def of_each(
+    values: pa.ChunkedArray, function: Callable[[str], Any], type_: pa.DataType = _TEXT
+) -> pa.Array:
     """The result of a function for each value; it is called once for all that are the same."""
     encoded = values.combine_chunks().dictionary_encode()
     results = [function(value) for value in encoded.dictionary.to_pylist()]
-    return pa.array(results, pa.string()).take(encoded.indices)
+    return pa.array(results, type_).take(encoded.indices)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 Comes in: all rows and the ledger. Goes out: lines for ``manifest.json`` and the terminal.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -10,15 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.people import DIALECTS
-from danish_asr.corpus.rows import Source
-from danish_asr.corpus.shard import LEFT_OUT
+from danish_asr.corpus.columns import COLUMNS
+from danish_asr.corpus.people import DIALECTS, GENDERS
+from danish_asr.corpus.rows import Source, most_frequent
+from danish_asr.corpus.task import LEFT_OUT
 
-_COLUMNS: Final = (
-    *("audio", "text", "speaker_id", "dialect", "age", "gender", "country_birth"),
-    *("seconds", "channel"),
-)
-_MOST_FREQUENT: Final = 4  # values of a column
+_IN_EACH_ROW: Final = {"split", "id", "start"}
+_UNKNOWN: Final = "no known {}, kept as it is"
 _READ_AS: Final = 30  # lines about values that were read as others
 
 
@@ -51,32 +50,35 @@ def left_out(suspects: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _columns(source: Source, rows: pa.Table) -> Iterator[str]:
     """How many rows have a value in each column, and the values that occur more than once."""
-    for name in _COLUMNS:
+    for column in COLUMNS:
+        name = column.name
+        if not column.read or not column.type or name in _IN_EACH_ROW:
+            continue
         values = rows[name].drop_null()
         if name == "audio" and not len(values):
             values = rows["id"]  # it is embedded
         if not len(values) and name not in source.columns:
             continue
-        counts = pc.value_counts(values)
-        order = pc.array_sort_indices(counts.field("counts"), order="descending")
-        frequent = [
-            f"{str(value['values'])[:60]} ({value['counts']:,})"
-            for value in counts.take(order[:_MOST_FREQUENT]).to_pylist()
-            if value["counts"] > 1
-        ]
+        frequent = most_frequent(values, least=2)
         theirs = f", read from {source.columns[name]}" if name in source.columns else ""
-        line = f"{name}{theirs}: {len(values):,} rows, {len(counts):,} distinct"
-        yield f"{line}; most frequent: {', '.join(frequent)}" if frequent else line
+        line = (
+            f"{name}{theirs}: {len(values):,} rows, {pc.count_distinct(values).as_py():,} distinct"
+        )
+        yield f"{line}; most frequent: {frequent}" if frequent else line
 
 
 def _read_as(rows: pa.Table, language: str) -> list[str]:
-    """Names of dialects that became others, the unknown ones first."""
+    """Names of dialects that became others, and of dialects and genders that nobody knows."""
     lines = []
     counted = rows.group_by(["sub_dialect", "dialect"]).aggregate([([], "count_all")])
     for theirs, read, count in zip(*counted.to_pydict().values(), strict=True):
         is_unknown = language == DANISH and read not in DIALECTS
-        made = "no known dialect, kept as it is" if is_unknown else read
+        made = _UNKNOWN.format("dialect") if is_unknown else read
         if theirs not in {None, made}:
             line = f"dialect: {theirs} is read as {made} ({count:,} rows)"
             lines.append((not is_unknown, -count, line))
+    for gender, count in Counter(rows["gender"].drop_null().to_pylist()).items():
+        if gender not in GENDERS:
+            line = f"gender: {gender} is read as {_UNKNOWN.format('gender')} ({count:,} rows)"
+            lines.append((False, -count, line))
     return [line for *_, line in sorted(lines)]

@@ -31,9 +31,9 @@ from danish_asr.base.schema import (
 )
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.division import sentences_of
+from danish_asr.corpus.inventory import Inventory, ListedShard, files_of, read_inventory, unlisted
 from danish_asr.corpus.people import persons_of
-from danish_asr.corpus.shard import text_profiles
-from danish_asr.corpus.shards import Inventory, ShardEntry, files_of, read_inventory, unlisted
+from danish_asr.corpus.task import text_profiles
 from danish_asr.text.profiles import normalizer, profile_in
 
 LEAKS: Final = {"speakers": "person", "sentences": "sentence", "audio": "audio"}
@@ -42,10 +42,14 @@ LEAKS: Final = {"speakers": "person", "sentences": "sentence", "audio": "audio"}
 _EXAMPLES: Final = {"person": "speaker_id", "sentence": "sentence", "audio": "id"}
 """What a message shows of these columns."""
 
+_SHOWN: Final = 20  # rows of the same audio and different texts
+_TEXT: Final = 100  # characters of a text
+
 COMPARED: Final = pa.schema(
     [
         *((name, pa.string()) for name in ("corpus", "split", "id", "speaker_id", "dialect")),
         ("person", pa.string()),  # see `people.persons_of`
+        ("text", pa.string()),
         ("sentence", pa.string()),  # null if it is short, see `division.sentences_of`
         ("audio", pa.binary()),  # the MD5 of its samples
         ("audio_size", pa.int64()),
@@ -78,14 +82,17 @@ class Verification:
 
     damage: list[str]
     leaks: list[Leak]
+    contradictions: list[str]  # the same audio with different texts in a split
     unchecked: list[str]  # what could not be compared, and why
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
+    suspects: int  # rows of suspects.parquet
+    is_combined: bool
 
     @property
     def faults(self) -> list[str]:
         """All that is wrong."""
-        return [*self.damage, *map(str, self.leaks), *self.unchecked]
+        return [*self.damage, *map(str, self.leaks), *self.contradictions, *self.unchecked]
 
 
 def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) -> Verification:
@@ -118,23 +125,29 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     if repeated := repeated_ids(rows):
         first = ", ".join(repeated[:3])
         damage.append(f"{VERSION_DIR}: {len(repeated):,} ids occur more than once: {first}")
-    leaks = leaks_of(rows)
-    notes = [f"allowed: {leak}" for leak in leaks if leak.what in allow_shared]
+    leaks, contradictions = leaks_of(rows), [*contradictions_of(rows, profile.name or "raw")]
+    allowed = [str(leak) for leak in leaks if leak.what in allow_shared]
+    if "audio" in allow_shared:
+        allowed += contradictions
+        contradictions = []
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
         damage=sorted(filter(None, damage)),
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
+        contradictions=contradictions,
         unchecked=[profile.fault] if profile.fault else [],
-        notes=[*gaps_of_test(rows), *notes],
+        notes=[*gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()
         },
+        suspects=sum(inventory.suspects.values()),
+        is_combined=inventory.key.startswith("combine "),
     )
 
 
 def _compare(
-    entry: ShardEntry, *, root: Path, profile: str | None, share_people: Sequence[Sequence[str]]
+    entry: ListedShard, *, root: Path, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> tuple[pa.Table, str]:
     """What is compared of a shard, of `COMPARED`, and what is wrong with its file."""
     if not (root / entry.path).exists():  # `unlisted` says it
@@ -148,14 +161,14 @@ def _compare(
 
 
 def _compared(
-    rows: pa.Table, entry: ShardEntry, profile: str | None, share_people: Sequence[Sequence[str]]
+    rows: pa.Table, entry: ListedShard, profile: str | None, share_people: Sequence[Sequence[str]]
 ) -> pa.Table:
     corpora = [entry.partition("corpus")] * len(rows)
     persons = persons_of(corpora, rows["speaker_id"].to_pylist(), share_people)
     columns = {
         "corpus": pa.array(corpora, pa.string()),
         "split": pa.repeat(entry.partition("split"), len(rows)),
-        **{name: rows[name] for name in ("id", "speaker_id", "dialect", "audio_size")},
+        **{name: rows[name] for name in ("id", "speaker_id", "dialect", "text", "audio_size")},
         "person": pa.array(persons, pa.string()),
         "sentence": sentences_under(profile, rows["text"]),
         "audio": pc.binary_slice(rows["audio_bytes"], FLAC_MD5.start, FLAC_MD5.stop),
@@ -186,6 +199,26 @@ def leaks_of(rows: pa.Table) -> list[Leak]:
             share = len(common) / pc.sum(pc.equal(rows["split"], other)).as_py()
             leaks.append(Leak(what, one, other, shared, len(common), share, examples))
     return leaks
+
+
+def contradictions_of(rows: pa.Table, profile: str) -> Iterator[str]:
+    """Say which rows of a split have the same audio, and different texts under a profile."""
+    spoken = normalizer(profile)
+    counted = rows.group_by(["split", "audio"]).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))["audio"].drop_null()
+    seen: dict[tuple[str, bytes], dict[str, Any]] = {}
+    lines = []
+    for row in rows.filter(pc.is_in(rows["audio"], repeated)).to_pylist():
+        one = seen.setdefault((row["split"], row["audio"]), row)
+        if spoken(one["text"]) != spoken(row["text"]):
+            names = " and ".join(f"{own['corpus']} {own['id']}" for own in (one, row))
+            texts = f"{one['text'][:_TEXT]!r} and {row['text'][:_TEXT]!r}"
+            lines.append(
+                f"{row['split']}: {names} have the same audio and different texts: {texts}"
+            )
+    yield from lines[:_SHOWN]
+    if len(lines) > _SHOWN:
+        yield f"the same audio and different texts have {len(lines) - _SHOWN:,} other rows too"
 
 
 def gaps_of_test(rows: pa.Table) -> Iterator[str]:

@@ -21,7 +21,7 @@ from danish_asr.base.files import publish, publish_json, publish_text, refuse_ov
 from danish_asr.base.progress import Progress
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
 from danish_asr.corpus.columns import THEIR_NAMES
-from danish_asr.corpus.shards import content_of, find_shards
+from danish_asr.corpus.inventory import content_of, find_shards
 from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT, SETTINGS_FILE, UNIGRAMS_FILE
 from danish_asr.decoding.ngram_estimate import BEGIN, END, SPECIAL, estimate, write_arpa
 from danish_asr.scoring.predictions import read_references

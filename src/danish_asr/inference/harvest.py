@@ -21,6 +21,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError, DanishAsrError, SourceError
 from danish_asr.base.files import publish_text, refuse_overwriting, take
+from danish_asr.base.folders import check_name
 from danish_asr.base.sound import ShowProgress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.decoding.transcript import divide
@@ -29,7 +30,7 @@ from danish_asr.inference.loose_text import (
     Line,
     Piece,
     Text,
-    find_text,
+    TextsBeside,
     listen,
     match,
     read_text,
@@ -102,10 +103,13 @@ def harvest(
     """
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     recordings = find_recordings(paths, out / RECORDINGS)
+    for own in recordings:
+        check_name(own.path)
+    texts = TextsBeside()
     key = {"weights": _weights(model), "tiers": [*tiers]}
-    waiting = [own for own in recordings if not _is_heard(own, key)]
+    waiting = [own for own in recordings if not _is_heard(own, texts, key)]
     written = [*map(_result, waiting), out / UTTERANCES, out / LEFT_OUT]
-    refuse_overwriting(written, [*(own.path for own in recordings), *_texts_of(waiting)])
+    refuse_overwriting(written, [*(own.path for own in recordings), *_texts_of(waiting, texts)])
     loaded = None
     if waiting:
         loaded = load_model(model, device=device)
@@ -117,8 +121,9 @@ def harvest(
         lease = take(out, error=DanishAsrError, advice=advice, work="harvest")
         try:
             if loaded is not None:
-                failures = _listen(waiting, loaded, key, console)
-            _write_tables([own for own in recordings if _is_heard(own, key)], out, limits, console)
+                failures = _listen(waiting, texts, loaded, key, console)
+            heard = [own for own in recordings if _is_heard(own, texts, key)]
+            _write_tables(heard, out, limits, console)
         finally:
             lease.release()
     if failures:
@@ -126,11 +131,11 @@ def harvest(
     return not failures
 
 
-def _texts_of(recordings: Iterable[Recording]) -> Iterator[Path]:
+def _texts_of(recordings: Iterable[Recording], texts: TextsBeside) -> Iterator[Path]:
     """Yield the texts beside recordings; several texts of one are refused when it is heard."""
     for recording in recordings:
         with suppress(SourceError):
-            text = find_text(recording.path)
+            text = texts.of(recording.path)
             if text:
                 yield text
 
@@ -142,18 +147,18 @@ def _weights(model: str) -> str:
     return str(weights_digest(*meant)) if meant else model
 
 
-def _is_heard(recording: Recording, key: Mapping[str, Any]) -> bool:
+def _is_heard(recording: Recording, texts: TextsBeside, key: Mapping[str, Any]) -> bool:
     """Whether a recording and its text are as they were when this model heard it."""
     try:
         values = json.loads(_result(recording).read_text(encoding="utf-8"))
-        return bool(values["key"] == _state(recording, key))
+        return bool(values["key"] == _state(recording, texts, key))
     except (DanishAsrError, OSError, ValueError, KeyError):
         return False
 
 
-def _state(recording: Recording, key: Mapping[str, Any]) -> dict[str, Any]:
+def _state(recording: Recording, texts: TextsBeside, key: Mapping[str, Any]) -> dict[str, Any]:
     """What the result of a recording depends on; raises SourceError for several texts."""
-    files = filter(None, (recording.path, find_text(recording.path)))
+    files = filter(None, (recording.path, texts.of(recording.path)))
     stats = [(file.name, file.stat()) for file in files]
     return {**key, "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
@@ -164,13 +169,17 @@ def _result(recording: Recording) -> Path:
 
 
 def _listen(
-    recordings: Sequence[Recording], model: Model, key: Mapping[str, Any], console: Console
+    recordings: Sequence[Recording],
+    texts: TextsBeside,
+    model: Model,
+    key: Mapping[str, Any],
+    console: Console,
 ) -> list[str]:
     """Run the model over recordings with a text and keep what it hears; return what failed."""
     without_text: list[Recording] = []
 
     def listen_to(recording: Recording, show: ShowProgress) -> None:
-        state, text = _state(recording, key), find_text(recording.path)
+        state, text = _state(recording, texts, key), texts.of(recording.path)
         if text is None:
             without_text.append(recording)
             return

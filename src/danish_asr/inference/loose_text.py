@@ -6,7 +6,6 @@ A text comes in: subtitles, tiers, minutes, a chapter. It is found among what a 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -29,9 +28,10 @@ from danish_asr.corpus.sources.timed import chosen_tiers
 from danish_asr.corpus.sources.timed_files import (
     READERS,
     clean_line,
-    is_transcript,
     no_speech,
     read_timed,
+    stems_of,
+    transcript_in,
 )
 from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.beam import symbols
@@ -66,25 +66,42 @@ class Line(NamedTuple):
     speaker: str | None = None
 
 
-def find_text(audio: Path) -> Path | None:
-    """Return the text beside a recording, such as ``anna.srt`` or ``anna.da.srt``, if any.
+class TextsBeside:
+    """The texts beside recordings; each folder is listed once, and each JSON looked at once."""
 
-    Raises SourceError if there are several.
-    """
-    stem = normalize("NFC", audio.stem)
-    texts = [
-        path
-        for path in sorted(audio.parent.iterdir())
-        if path.suffix.lower() in {".txt", *READERS}
-        and stem in {normalize("NFC", name) for name in (path.stem, Path(path.stem).stem)}
-        and (path.suffix.lower() != ".json" or is_transcript(path))
-    ]
-    if len(texts) > 1:
-        raise SourceError(
-            f"{audio}: several files have its text: {', '.join(path.name for path in texts)}; "
-            "keep one of them beside it"
-        )
-    return texts[0] if texts else None
+    def __init__(self) -> None:
+        self._texts: dict[Path, list[Path]] = {}  # by recording
+        self._in_folder: dict[Path, dict[str, list[Path]]] = {}  # by the stem of a recording
+
+    def of(self, audio: Path) -> Path | None:
+        """Return the text of a recording, such as ``anna.srt`` or ``anna.da.srt``, if any.
+
+        Raises SourceError if there are several.
+        """
+        if audio not in self._texts:
+            if audio.parent not in self._in_folder:
+                self._in_folder[audio.parent] = _texts_in(audio.parent)
+            named = self._in_folder[audio.parent].get(normalize("NFC", audio.stem), [])
+            self._texts[audio] = [
+                path for path in named if path.suffix.lower() != ".json" or transcript_in(path)
+            ]
+        texts = self._texts[audio]
+        if len(texts) > 1:
+            raise SourceError(
+                f"{audio}: several files have its text: {', '.join(path.name for path in texts)}; "
+                "keep one of them beside it"
+            )
+        return texts[0] if texts else None
+
+
+def _texts_in(folder: Path) -> dict[str, list[Path]]:
+    """What may be texts in a folder, by the stems of their recordings."""
+    texts: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in {".txt", *READERS}:
+            for stem in stems_of(path):
+                texts.setdefault(normalize("NFC", stem), []).append(path)
+    return texts
 
 
 def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
@@ -92,14 +109,17 @@ def read_text(path: Path, tiers: Sequence[str] = ()) -> list[Line]:
 
     Raises SourceError if it cannot be read, is the output of a model, or ``tiers`` have to choose.
     """
-    suffix = path.suffix.lower()
-    if suffix == ".json" and "decoder" in json.loads(path.read_text("utf-8")).get("about", {}):
-        raise SourceError(f"{path}: is what a model has written (about.decoder), and no transcript")
-    if suffix in READERS:
+    if path.suffix.lower() in READERS:
+        file = read_timed(path)
+        if file.is_of_model:
+            raise SourceError(
+                f"{path}: is what a model has written (about.decoder), and no transcript"
+            )
         spans = [
             (span.start or 0.0, Line(span.text, span.speaker or tier.speaker))
-            for tier in chosen_tiers(path, read_timed(path), tiers)
+            for tier in chosen_tiers(path, file, tiers)
             for span in tier.spans
+            if not span.fault
         ]
         lines = [line for _, line in sorted(spans, key=lambda timed: timed[0])]
     else:

@@ -15,7 +15,7 @@ from danish_asr.base.audio import to_mono
 from danish_asr.base.config_tree import Tree, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.corpus.cards import hub_code
-from danish_asr.corpus.shards import find_shards, shards_of_split
+from danish_asr.corpus.inventory import find_shards, shards_of_split
 from danish_asr.recipe.config.schema import AssetsConfig, DatasetSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.models.cards import Assets

@@ -153,7 +153,7 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
     """The values that name a built dataset, over the configuration ``below``."""
     # They import pyarrow, which the help need not wait for.
     from danish_asr.base.schema import CARDS_DIR, VERSION_DIR  # noqa: PLC0415
-    from danish_asr.corpus.shards import read_inventory  # noqa: PLC0415
+    from danish_asr.corpus.inventory import read_inventory  # noqa: PLC0415
 
     root = root.resolve()
     try:

@@ -37,10 +37,10 @@ def audit(
     profile: str | None = None,
     audio: bool = True,
     console: Console | None = None,
-) -> int:
+) -> bool:
     """Write a page, and a table beside it, of the rows that a model contradicts.
 
-    Returns their number.
+    Returns whether the table can be given to ``combine --without``: it has rows, and none of test.
 
     Args:
         root: A built dataset.
@@ -76,7 +76,14 @@ def audit(
         warn(line, console)
     _print(judgement, console)
     say(f"wrote {out}, and the list to {table}", console)
-    return len(judgement.contradictions)
+    tested = sum(row["split"] == "test" for row in judgement.contradictions)
+    if tested:
+        warn(
+            f"{tested:,} rows of the list are of test: correct their texts in the source, and "
+            "delete them from the list before `danish-asr combine --without` takes it",
+            console,
+        )
+    return bool(judgement.contradictions) and not tested
 
 
 def _files(model: Path) -> list[Path]:

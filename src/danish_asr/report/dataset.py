@@ -22,8 +22,8 @@ from danish_asr.base.audio import decode, to_flac
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
+from danish_asr.corpus.inventory import find_shards, share_people_of
 from danish_asr.corpus.people import persons_of
-from danish_asr.corpus.shards import find_shards, share_people_of
 from danish_asr.recipe.data.index import TEXT, DanishAsrDataset, Index
 from danish_asr.report.components import audio_url, left_out_lines
 from danish_asr.scoring.intervals import FloatArray

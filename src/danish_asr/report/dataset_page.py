@@ -20,7 +20,7 @@ from danish_asr.base.schema import (
     MIN_SPEAKERS,
     SUSPECTS_FILE,
 )
-from danish_asr.corpus.shards import content_of, read_inventory
+from danish_asr.corpus.inventory import content_of, read_inventory
 from danish_asr.corpus.verify import (
     SentenceProfile,
     leaks_of,

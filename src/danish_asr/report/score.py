@@ -23,7 +23,7 @@ from rich.table import Table
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.base.tables import TRN_MARKUP
-from danish_asr.corpus.shards import content_of, share_people_of
+from danish_asr.corpus.inventory import content_of, share_people_of
 from danish_asr.metrics import Denominator, align_words, split_words
 from danish_asr.recipe.run.evaluations import Choice, choice_of, evaluation_of, predictions_of
 from danish_asr.recipe.run.run_directory import (

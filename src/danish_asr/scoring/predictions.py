@@ -23,7 +23,7 @@ from danish_asr.base.errors import ConfigError, DatasetError, PredictionsError
 from danish_asr.base.files import AnyPath, publish
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
-from danish_asr.corpus.shards import shards_of_split
+from danish_asr.corpus.inventory import shards_of_split
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts or of `Prediction`."""

@@ -111,5 +111,5 @@ def test_numbers_of_classes_have_their_names(tmp_path: Path) -> None:
     genders = datasets.ClassLabel(names=["kvinde", "mand"])
     types = {"audio": datasets.Audio(), "sentence": STRING, "gender": genders}
     dataset_of(rows, types).to_parquet(str(tmp_path / "train.parquet"))
-    assert resolve_source(str(tmp_path / "train.parquet"))[0] == "parquet"
+    assert resolve_source(str(tmp_path / "train.parquet")).kind == "parquet"
     assert [row["gender"] for row in rows_in(tmp_path)] == ["female", "male", None]

@@ -8,11 +8,11 @@ from unicodedata import normalize
 import pyarrow as pa
 import pytest
 
-from danish_asr.base.errors import AudioError
+from danish_asr.base.folders import Listing
 from danish_asr.corpus.sources.recordings import (
     fetch_files,
     find_recording,
-    recordings,
+    paths_of,
     versions_of_files,
 )
 
@@ -26,9 +26,8 @@ def test_unicode_forms_name_one_file(tmp_path: Path, there: Any, named: Any, fol
     path.touch()
     name = normalize(named, f"{folder}/blå bær.wav")
     for written in (tmp_path / name, Path("..", name)):
-        found = find_recording(tmp_path / "in", str(written))
-        assert isinstance(found, Path)
-        assert found.samefile(path)
+        found = find_recording(Listing(tmp_path / "in"), str(written))
+        assert (tmp_path / "in" / str(found)).samefile(path)
 
 
 FILES = ("audios/0.wav", "a/1.wav", "b/1.wav", "b\\c.wav", "a/2.flac", "a/2.WAV", "a/x.txt")
@@ -55,26 +54,24 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    recordings.cache_clear()
-    names = pa.table({"audio": [*PLACES, None]})
-    found = dict(zip(PLACES, fetch_files(tmp_path, names), strict=False))
-    assert found == {name: tmp_path / place for name, place in PLACES.items()}
-    assert [*fetch_files(tmp_path, names)][-1] is None
-    several = find_recording(tmp_path, "1")
-    assert isinstance(several, AudioError)
-    assert [str(path.relative_to(tmp_path)) for path in recordings(tmp_path)["2"]] == [
-        *("a/2.WAV", "a/2.flac"),
-    ]
-    assert recordings(tmp_path / "nothing") == {}
+    audio = pa.chunked_array([[*PLACES, None, "1"]])
+    rows = pa.table({"audio": audio, "recording": paths_of({"audio": audio}, Listing(tmp_path))})
+    *found, none, several = fetch_files(tmp_path, rows)
+    assert found == [tmp_path / place for place in PLACES.values()]
+    assert none is None
+    assert str(several) == "several recordings of this name"
 
 
 def test_a_version_is_of_the_file_as_it_is_now(tmp_path: Path) -> None:
-    rows = pa.table({"audio": pa.chunked_array([["a.wav", "b", "b", None]], pa.string())})
+    rows = pa.table(
+        {"recording": pa.chunked_array([["a.wav", "b.wav", "b.wav", None]], pa.string())}
+    )
     (tmp_path / "a.wav").write_bytes(b"12")
     before = versions_of_files(tmp_path, rows).to_pylist()
     os.utime(tmp_path / "a.wav", ns=(7, 7))
-    (tmp_path / "b.wav").write_bytes(b"123")
+    (tmp_path / "day1").mkdir()  # it arrives
+    (tmp_path / "day1" / "b.wav").write_bytes(b"123")
     after = versions_of_files(tmp_path, rows).to_pylist()
     assert (before[1:], after[0], after[3]) == ([None] * 3, "2 7", None)
     assert before[0] != after[0]
-    assert after[1] == after[2] == f"3 {(tmp_path / 'b.wav').stat().st_mtime_ns}"
+    assert after[1] == after[2] == f"3 {(tmp_path / 'day1' / 'b.wav').stat().st_mtime_ns}"

@@ -1,14 +1,18 @@
 """What a folder is recognised as, what it is told to be, and rows of the user's own."""
 
+import os
 import subprocess
 import sys
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import ExtensionError, SourceError
+from danish_asr.base.errors import DanishAsrError, ExtensionError, SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source, resolve_source
+from danish_asr.corpus.sources import open_source, resolve_source, timed_files
 from tests.builders import tone
 from tests.corpora import TRAIN, options, rows_of, srt
 from tests.transcripts import GRID
@@ -46,6 +50,7 @@ FILES = [
     ("0.json", WORDS, "export SRT"),
     ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"\.srt"),
     ("notes.md", "", "path,text,speaker"),
+    ("notes.\udcf8", "", r"1 of \.\\udcf8"),
 ]
 
 
@@ -80,10 +85,86 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         rows_of(f"srt:{tmp_path}", tiers=("ord",))
 
 
+CORPORA = {
+    "table": {
+        "train.csv": "path,text\n1.wav,ja\nx/2.wav,nej\n2,tak\n",
+        "speakers.csv": "taler\nbo\n",
+    },
+    "pairs": {"1.txt": "ja", "x/2.txt": "nej"},
+    "srt": {"1.srt": srt((0, 0.1, "ja")), "x/2.da.srt": srt((0, 0.1, "nej"))},
+    "json": dict.fromkeys(("1.json", "x/2.json", "x/3.json"), '{"segments": [], "audio": "1"}'),
+}
+
+
+@pytest.mark.parametrize("kind", CORPORA)
+def test_each_folder_is_listed_once_and_each_transcript_parsed_once(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("1.wav", "x/2.wav"):
+        audio(tmp_path / name)
+    for name, content in CORPORA[kind].items():
+        (tmp_path / name).write_text(content)
+    listed, parsed = Counter[str](), Counter[str]()
+
+    def counted(function: Any, counts: Counter[str]) -> Any:
+        def call(path: Any, *rest: Any) -> Any:
+            counts[Path(path).relative_to(tmp_path).as_posix()] += 1
+            return function(path, *rest)
+
+        return call
+
+    for name in ("scandir", "listdir"):
+        monkeypatch.setattr(os, name, counted(getattr(os, name), listed))
+    monkeypatch.setattr(timed_files, "read_timed", counted(timed_files.read_timed, parsed))
+    with suppress(SourceError):  # "no rows" of JSON
+        source = open_source(resolve_source(str(tmp_path)), TRAIN)
+        assert all(Path(str(path)).is_file() for path in source.fetch(source.rows))
+        source.versions(source.rows)
+    assert listed == {".": 1, "x": 1}
+    assert parsed == ({} if kind == "table" else dict.fromkeys(CORPORA[kind], 1))
+
+
+PEOPLE = "taler,alder,køn\nanna,30,kvinde\nbo,40,mand\n"
+
+
+@pytest.mark.parametrize("kind", ["srt", "table"])
+def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> None:
+    audio(tmp_path / "a.wav")
+    content = srt((0, 0.1, "ja")) if kind == "srt" else "path,text\na.wav,ja\n"
+    named_file = tmp_path / ("a.srt" if kind == "srt" else "a.csv")
+    named_file.write_text(content)
+    (tmp_path / "speakers.csv").write_text(PEOPLE)
+    source = open_source(str(tmp_path), TRAIN)
+    assert source.rows["text"].to_pylist() == ["ja"]
+    ((line, count),) = source.counts.items()
+    assert "speakers.csv, a table of people that is not used" in line
+    assert count == 2
+    (tmp_path / "notes.csv").write_bytes("bemærkning\nblå\n".encode("latin-1"))
+    named = f"srt:{tmp_path}" if kind == "srt" else tmp_path / "a.csv"
+    assert len(rows_of(named)) == 1  # others do not matter then
+    (tmp_path / "notes.csv").unlink()
+    named_file.unlink()
+    with pytest.raises(SourceError, match=r"speakers\.csv: no column of text; found taler"):
+        open_source(str(tmp_path), TRAIN)
+
+
+def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "S\udcf8ren"
+    audio(folder / "a.wav")
+    (folder / "a.srt").write_text(srt((0, 0.1, "ja")))
+    for place in (tmp_path, folder, f"srt:{folder}"):
+        with pytest.raises(DanishAsrError, match=r"S\\udcf8ren.*Søren"):
+            open_source(str(place), TRAIN)
+
+
 def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path) -> None:
-    assert resolve_source("hf:a/b:c@d") == ("parquet", "hf:a/b:c@d")
+    assert resolve_source("hf:a/b:c@d")[:2] == ("parquet", "hf:a/b:c@d")
     (tmp_path / "a.TSV").touch()
-    assert resolve_source(f"{tmp_path}/a.TSV") == ("table", f"{tmp_path}/a.TSV")
+    assert resolve_source(f"{tmp_path}/a.TSV")[:2] == ("table", f"{tmp_path}/a.TSV")
+    (tmp_path / "b.json").write_text('{"segments": []}')
+    assert resolve_source(f"{tmp_path}/b.json").kind == "json"
+    (tmp_path / "c.PQ").touch()
+    assert resolve_source(str(tmp_path)).kind == "parquet"
     (tmp_path / "a.xlsx").touch()
     for name, way in (("a.xlsx", "save it as CSV"), ("gone", "no such file or folder")):
         with pytest.raises(SourceError, match=way):
@@ -116,6 +197,17 @@ def no_arguments():
 
 def unknown(location, options):
     yield {"text": "ja", "words": []}
+
+def repeated(location, options):
+    for row in (0, 1, 1):
+        yield {"text": "ja", "file": "x", "row": row}
+
+def elsewhere(location, options):
+    yield {"text": "ja", "corpus": "../../x"}
+
+def mixed(location, options):
+    for file, corpus in (("x", "p"), ("y", "q"), ("x", "p")):
+        yield {"text": "ja", "file": file, "corpus": corpus, "audio": "a"}
 """
 
 
@@ -126,8 +218,14 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
         ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
         ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
         ("unknown", SourceError, "unknown keys of a row: words;"),
+        ("repeated", SourceError, "2 rows are row 1 of x;"),
+        ("elsewhere", SourceError, r"elsewhere: a row's corpus.*'\.\./\.\./x'"),
         ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),
         ("OWN", SourceError, r"unknown kind of source 'own_rows\.OWN'.*no function"),
     ):
         with pytest.raises(error, match=message):
             open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
+    audio(tmp_path / "a.wav")
+    rows = rows_of(f"own_rows.mixed:{tmp_path}")
+    assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]
+    assert rows[0]["audio"] == tmp_path / "a.wav"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import SourceError
+from danish_asr.corpus.division import divide
 from danish_asr.corpus.sources import open_source, resolve_source
 from tests.corpora import options, read_rows, record, rows_of, write_lines
 
@@ -62,6 +63,10 @@ def test_times_inside_a_column_alone_are_refused(tmp_path: Path, inside: dict[st
         rows_of(path)
     write_lines(path, [row | {"start": 1.0, "end": 2.0}])
     assert [row["start"] for row in rows_of(path)] == [1.0]
+    words = [inside | {"word": "ja"}]  # as Whisper and manifests have them
+    for name, value in (("words", [inside]), ("label", words)):
+        write_lines(path, [{"audio": "a.wav", "text": "ja", name: value}])
+        assert [row["text"] for row in rows_of(path)] == ["ja"]
 
 
 def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
@@ -70,6 +75,38 @@ def test_a_column_split_divides_the_rows(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "dev.csv", "file;text;split", *lines, "for;mange;felter;her")
     assert [row["split"] for row in own_splits(path)] == ["train", "dev", "dev", "test", "test"]
     assert {row["split"] for row in rows_of(path, split="test")} == {"test"}
+
+
+def test_people_of_several_tables_in_a_folder_are_divided_once(tmp_path: Path) -> None:
+    for name in ("read", "talk"):
+        lines = [f"{name}{n}.wav,ja,s{n % 6}" for n in range(12)]
+        write_csv(tmp_path / f"{name}.csv", "path,text,speaker", *lines)
+    own = options(split_by_speaker="60/20/20")
+    rows = divide(open_source(str(tmp_path), own).rows, own)
+    pairs = {*zip(rows["speaker_id"].to_pylist(), rows["split"].to_pylist(), strict=True)}
+    assert len(pairs) == 6
+    assert {split for _, split in pairs} == {"train", "dev", "test"}
+
+
+def test_a_spreadsheet_is_read_as_excel_writes_it_in_danish(tmp_path: Path) -> None:
+    lines = [
+        "sep=;",
+        "sti;text;Alder;Køn",
+        "a.wav;ja;34,0;K",
+        ";;;",
+        "b.wav;nej;25 år",
+        "c.wav;tak",
+    ]
+    path = write_csv(tmp_path / "train.csv", *lines, ";;;", "d.wav;så;30-39;k")
+    source = open_source(str(path), options(columns={"audio": "sti"}))
+    rows = source.rows.to_pylist()
+    assert [(row["age"], row["age_group"], row["gender"]) for row in rows] == [
+        *((34, "25-49", "female"), (25, "25-49", None), (None, None, None)),
+        (None, "25-49", "female"),
+    ]
+    assert [(row["line"], row["row"], row["refused"]) for row in rows] == [
+        *((3, 0, None), (5, 1, None), (6, 2, None), (8, 3, None)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +171,7 @@ def test_an_audiofolder_has_its_splits_from_folders(tmp_path: Path, parts: tuple
         own = [name.removeprefix(part) for name in names if name.startswith(part)]
         lines = [f"{name},tekst {name}" for name in own]
         write_csv(tmp_path / f"{part}metadata.csv", "file_name,transcription", *lines)
-    assert resolve_source(str(tmp_path))[0] == "table"
+    assert resolve_source(str(tmp_path)).kind == "table"
     found = own_splits(tmp_path)
     assert sorted(row["split"] for row in found) == ["dev", "test", "train", "train"]
     assert sorted(row["audio"] for row in found) == sorted(tmp_path / name for name in names)

@@ -1,6 +1,7 @@
 """Recordings with texts beside them: TextGrid, ELAN, SRT, WebVTT, JSON, and plain texts."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
+from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, NO_SPEECH_LABEL
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 from tests.transcripts import (
@@ -34,7 +36,7 @@ def test_what_transcribe_writes_is_read(tmp_path: Path, kind: str) -> None:
     own = [replace(part, speaker=name) for part, name in zip(segments, NAMES, strict=True)]
     text = FORMATS[kind](replace(transcript(), segments=own))
     folder = beside(tmp_path, SUFFIXES[kind], text)
-    assert resolve_source(str(folder))[0] == kind
+    assert resolve_source(str(folder)).kind == kind
     for place in (folder, folder / f"anna{SUFFIXES[kind]}"):
         rows = rows_of(place)
         assert times(rows) == [(start, end - start, text) for start, end, text in SAID]
@@ -117,6 +119,17 @@ def test_what_was_removed_and_what_has_no_text_is_counted(tmp_path: Path) -> Non
     assert open_source(str(folder / "anna.srt"), TRAIN).counts == removed  # of this file alone
 
 
+def test_labels_are_refused_and_a_tier_of_nothing_else_is_no_choice(tmp_path: Path) -> None:
+    labels = [(0.0, 1.0, "silent"), (1.0, 4.0, "sounding")]
+    both = textgrid({"stille": labels, "ord": [(0, 2, "ja"), (2, 3, "sil")]})["short"]
+    found = [(row["text"], row["refused"]) for row in rows_of(beside(tmp_path, ".TextGrid", both))]
+    assert found == [("ja", None), ("sil", NO_SPEECH_LABEL)]
+    (tmp_path / "anna.TextGrid").write_text(textgrid({"stille": labels})["short"])
+    assert [row["refused"] for row in rows_of(tmp_path)] == [NO_SPEECH_LABEL] * 2
+    beside(tmp_path / "b", ".txt", "[00:00.000 --> 00:01.000] ja", stem="b")
+    assert [row["refused"] for row in rows_of(f"pairs:{tmp_path}")] == [CLOCK_TIMES]
+
+
 def test_what_is_no_speech_is_refused_and_overlaps_nothing(tmp_path: Path) -> None:
     sounds = (0, 6, "♪ la la ♪"), (1, 6, "[latter]"), (2, 6, "[latter]")
     speech = (3, 4, "ja [latter]"), (5, 6, "[ja det gør vi]")  # as linguists write overlaps
@@ -180,6 +193,30 @@ def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path)
     assert names == {"x INT", "y INT", "x xb", "y yb"}
 
 
+def test_a_number_in_a_name_is_that_of_another_recording(tmp_path: Path) -> None:
+    beside(tmp_path, ".2.srt", srt((0, 1, "ja")))
+    (row,) = rows_of(tmp_path)
+    assert row["audio"] == tmp_path / "anna.2.wav"  # which is missing
+    record(tmp_path, "anna.2.mp3")
+    assert [row["audio"].name for row in rows_of(tmp_path)] == ["anna.2.mp3"]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".TextGrid"])
+def test_all_texts_that_are_not_utf8_are_refused_at_once(tmp_path: Path, suffix: str) -> None:
+    """The command converts these files, and leaves others alone."""
+    folder = tmp_path / "a b"
+    texts = {"1": "rødgrød", "2": "på Ærø", "sub/3": "tå", "4": "æ"}
+    for stem, text in texts.items():
+        content = textgrid({"ord": [(0, 1, text)]})["short"] if suffix != ".txt" else text
+        codec = "mac_roman" if stem != "4" else "utf-16" if suffix != ".txt" else "utf-8"
+        beside((folder / stem).parent, suffix, content.encode(codec), stem=stem[-1])
+    with pytest.raises(SourceError, match=r"3 \S+ files are .*på Ærø.*tå") as refusal:
+        rows_of(folder)
+    command = str(refusal.value).split("If that is right: ")[1]
+    subprocess.run(command, shell=True, check=True)  # noqa: S602 - ours
+    assert {row["text"] for row in rows_of(folder)} == {*texts.values()}
+
+
 def test_two_files_of_one_recording_are_refused(tmp_path: Path) -> None:
     for language in ("da", "en"):
         beside(tmp_path, f".{language}.srt", srt((0, 1, "ja")))
@@ -199,7 +236,20 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
     assert source.rows["uncut"].to_pylist() == [True] * 2
     # README.txt may be a text, whose recording was forgotten.
     missing = "recordings without a text", ".txt files without a recording"
+    unread = (
+        "texts without a speaker in several folders (--column speaker_id=folder takes their names)"
+    )
     assert source.counts == dict.fromkeys(missing, 1)
+    assert open_source(str(tmp_path), options()).counts.keys() == {*missing, unread}
+
+
+def test_folders_are_a_dialect_and_a_speaker(tmp_path: Path) -> None:
+    for place in ("Fynsk/anna", "Fynsk/bo", "Bornholmsk/carl"):
+        beside(tmp_path / place, ".txt", "ja", stem="01")
+    columns = {"dialect": "folder_above", "speaker_id": "folder"}
+    rows = rows_of(tmp_path, columns=columns)
+    found = {(row["dialect"], row["speaker_id"]) for row in rows}
+    assert found == {("Fynsk", "anna"), ("Fynsk", "bo"), ("Bornholmsk", "carl")}
 
 
 NUMBERED = subtitles("vtt", (0, 1, "<v Speaker 1>ja"))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
     Span,
+    TextFolder,
     Tier,
     TimedFile,
-    files_of,
     no_speech,
     read_timed,
+    stems_of,
 )
 from danish_asr.inference.formats import FORMATS
 from tests.corpora import srt
@@ -52,6 +54,13 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
     ]
 
 
+def test_half_a_surrogate_pair_in_json_has_a_fault(tmp_path: Path) -> None:
+    segments = r'[{"start": 0, "text": "ja \ud83d"}, {"start": 1, "text": "\ud83d\ude00"}]'
+    (tier,) = read(tmp_path, ".json", f'{{"segments": {segments}}}').tiers
+    assert [span.fault for span in tier.spans] == ["malformed text", None]
+    assert [span.text for span in tier.spans] == ["ja ?", "\N{GRINNING FACE}"]
+
+
 @pytest.mark.parametrize("form", ["short", "long", "chronological"])
 @pytest.mark.parametrize("count", [0, 1, 2])
 @pytest.mark.parametrize("name", ["ord", "mark!"])
@@ -63,6 +72,49 @@ def test_tiers_are_read_in_any_form(tmp_path: Path, form: str, count: int, name:
     other = Tier("andre", [Span(4.0, 5.0, "tak")])
     file = read(tmp_path, ".TextGrid", textgrid(tiers)[form])
     assert file.tiers == [*(own if name == "ord" else []), other]
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (r"bl\ao b\aer, \O/ og \o/l", "blå bær, Ø og øl"),
+        (r"\AErlig \Aerlig \Aose \AOse", "Ærlig Ærlig Åse Åse"),
+        (r"""caf\e' f\u""r \ss fa\c,ade \n~ \S<""", "café für ß façade ñ Š"),
+        (r"\N \b' c:\data", r"\N \b' c:\data"),  # none of them
+    ],
+)
+def test_praats_trigraphs_are_letters(tmp_path: Path, written: str, text: str) -> None:
+    tiers = textgrid({"ord": [(0, 1, written)]})["short"]
+    assert said(read(tmp_path, ".TextGrid", tiers)) == [(text, None)]
+
+
+def test_labels_of_no_speech_in_tiers_have_a_fault(tmp_path: Path) -> None:
+    labels = ("silent", "sounding", "sil", "SP", "xxx")
+    spans = [(float(number), number + 1.0, text) for number, text in enumerate((*labels, "ja sp"))]
+    (tier,) = read(tmp_path, ".TextGrid", textgrid({"ord": spans})["short"]).tiers
+    assert [span.fault for span in tier.spans] == ["a label, no speech"] * 5 + [None]
+    tiers = read(tmp_path, ".eaf", elan().replace("farvel", "xxx").replace("goddag", "silt")).tiers
+    assert [span.fault for tier in tiers for span in tier.spans if span.fault] == [
+        "a label, no speech"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "has_times"),
+    [
+        ("[00:00.000 --> 00:01.000]  Hej", True),
+        ("00:00.0 --> 00:01.0 Hej", True),
+        ("Møde\n00:00:01 Anna\nja", True),
+        ("[00:12] ja", True),
+        ("0:00\nja\n0:05\nnej", True),
+        ("10:30 gik toget", False),
+        ("toget gik 10:30:15\nog kom", False),
+        ("1:0\n2:1", False),
+    ],
+)
+def test_a_text_with_clock_times_has_a_fault(tmp_path: Path, text: str, *, has_times: bool) -> None:
+    (tier,) = read(tmp_path, ".txt", text).tiers
+    assert tier.spans[0].fault == ("clock times, not plain text" if has_times else None)
 
 
 def test_a_textgrid_may_have_no_tiers_or_quotes_in_a_text(tmp_path: Path) -> None:
@@ -202,7 +254,7 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".json", '{"segments": {}}', "segments"),
         (".txt", "0 32000 hun cykler\n", "TIMIT"),
         (".txt", "0.7\t2.3\thun cykler\n", "Audacity.*path,start,end,text"),
-        (".txt", "nej\ntå".encode("latin-1"), "UTF-8"),
+        (".txt", "nej\ntå".encode("latin-1"), "UTF-8.*'tå'.*iconv -f CP1252"),
     ],
 )
 def test_a_damaged_file_is_named_with_what_is_wrong(
@@ -225,7 +277,43 @@ def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[
     contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
     for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
         (tmp_path / name).write_text(contents.get(name, ""))
-    assert [path.name for path in files_of(suffix, tmp_path)] == names
+    files = TextFolder(tmp_path)
+    assert [path.name for path in files.of(suffix) if files.is_text(path)] == names
+
+
+def test_a_transcript_that_was_recognised_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.json").write_text(
+            "{}" if name == "a" else FORMATS["json"](transcript())
+        )
+    files, parsed = TextFolder(tmp_path), Counter[str]()
+
+    def count(path: Path) -> TimedFile:
+        parsed[path.name] += 1
+        return read_timed(path)
+
+    monkeypatch.setattr("danish_asr.corpus.sources.timed_files.read_timed", count)
+    found = [path.name for path in files.of(".json") if files.is_text(path) and files.read(path)]
+    assert found == ["b.json", "c.json"]
+    assert not files.is_transcript(tmp_path / "a.json")
+    assert parsed == {"a.json": 1, "b.json": 1, "c.json": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "stems"),
+    [
+        ("anna.srt", ["anna"]),
+        *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
+        *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
+        ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
+    ],
+)
+def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
+    name: str, stems: list[str]
+) -> None:
+    assert stems_of(Path(name)) == stems
 
 
 def test_music_and_brackets_that_recur_are_no_speech() -> None:

@@ -224,8 +224,11 @@ def test_a_share_is_of_each_dialects_hours_holds_smaller_ones_and_divides_one_sp
     is_first = np.bincount(codes, is_chosen) == 1
     assert (is_first | (abs(chosen - share * hours) <= half_a_row)).all()
     assert {*ids(index.share(share, seed=1))} <= {*ids(index.share(min(1, share + 0.2), seed=1))}
-    # A speaker in two corpora is two.
-    speakers = np.array([*map(str, index.rows.select("corpus", "speaker_id").rows())])
-    for code in range(len(dialects)):
-        inside, outside = (speakers[(codes == code) & part] for part in (is_chosen, ~is_chosen))
-        assert len({*inside} & {*outside}) <= 1
+    # A speaker in two corpora is two, unless they share people.
+    corpora = sorted({*index.rows["corpus"]})
+    for share_people, columns in (([], ("corpus", "speaker_id")), ([corpora], ("speaker_id",))):
+        is_chosen = np.isin(ids(index), ids(index.share(share, 1, share_people)))
+        speakers = np.array([*map(str, index.rows.select(columns).rows())])
+        for code in range(len(dialects)):
+            inside, outside = (speakers[(codes == code) & part] for part in (is_chosen, ~is_chosen))
+            assert len({*inside} & {*outside}) <= 1

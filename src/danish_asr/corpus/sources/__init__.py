@@ -1,8 +1,9 @@
 """The corpora that can be converted: a table of kinds.
 
 Comes in: what a command line names, ``KIND:WHERE``. Without a kind, a file is recognised by its
-ending and a folder by the files in it. Goes out: a `Source`, the table of all rows and what fetches
-their audio. docs/howto/extend.md adds a kind without changing this package.
+ending and a folder by the files in it, which are listed once. Goes out: a `Source`, the table of
+all rows and what fetches their audio. docs/howto/extend.md adds a kind without changing this
+package.
 """
 
 from collections import Counter
@@ -13,25 +14,31 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple
 
-from danish_asr.base.errors import SourceError, user_code
-from danish_asr.base.folders import AUDIO_SUFFIXES, is_ours, walk
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from danish_asr.base.errors import ConfigError, SourceError, user_code
+from danish_asr.base.files import AnyPath
+from danish_asr.base.folders import AUDIO_SUFFIXES, check_name, is_ours
 from danish_asr.base.schema import INVENTORY_FILE
+from danish_asr.base.tables import printable, read_rows
 from danish_asr.corpus import ConvertOptions
+from danish_asr.corpus.columns import RECORD_KEYS
 from danish_asr.corpus.rows import (
-    RECORD_KEYS,
     Source,
     check_splits,
     is_alone,
     replaced,
     table_of,
+    understood,
     without_duplicates,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, recordings, versions_of_files
+from danish_asr.corpus.sources.recordings import fetch_files, paths_of, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
-from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in
+from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in, tables_of_people
 from danish_asr.corpus.sources.timed import open_timed
-from danish_asr.corpus.sources.timed_files import files_of, is_transcript
+from danish_asr.corpus.sources.timed_files import TextFolder
 
 
 class Kind(NamedTuple):
@@ -39,8 +46,16 @@ class Kind(NamedTuple):
 
     location: str
     about: str
-    open: Callable[[str, ConvertOptions], Source]  # raises `SourceError`
+    open: Callable[[str, ConvertOptions, TextFolder], Source]  # raises `SourceError`
     suffixes: tuple[str, ...] = ()  # of its files
+
+
+class NamedSource(NamedTuple):
+    """What a command line names."""
+
+    kind: str  # one of `SOURCES`, or the dotted name of a function
+    location: str
+    files: TextFolder  # of a folder, or of that in which a file is
 
 
 def _beside(suffix: str, about: str) -> Kind:
@@ -85,7 +100,7 @@ _WAYS_OUT: Final = {
 """What to do with files that are not read, by their endings."""
 
 
-def open_source(spec: str, options: ConvertOptions) -> Source:
+def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source:
     """Read the source that a command line names; its rows have splits, and one row of each id.
 
     ``KIND`` is one of `SOURCES`, or the dotted name of a function that yields a mapping for each
@@ -94,73 +109,100 @@ def open_source(spec: str, options: ConvertOptions) -> Source:
     Raises:
         SourceError: There is no such source, or it cannot be read.
     """
-    kind, location = resolve_source(spec)
+    if not isinstance(named, NamedSource):
+        named = resolve_source(str(named))
+    kind, location, files = named
     if options.tiers and kind not in {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
     opener = SOURCES[kind].open if kind in SOURCES else partial(_open_own, kind)
-    recordings.cache_clear()
-    source = opener(location, options)
+    source = opener(location, options, files)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
     check_splits(source.rows, options)
-    rows = without_duplicates(source.rows)
-    found = replaced(rows, alone=is_alone(rows), version=source.versions(rows))
-    return replace(source, rows=found)
+    rows, not_understood = understood(source.rows, options)
+    rows = without_duplicates(rows)
+    rows = replaced(rows, alone=is_alone(rows), recording=paths_of(rows, files))
+    rows = replaced(rows, version=source.versions(rows))
+    counts = {**source.counts, **not_understood, **_unused_tables(named)}
+    return replace(source, rows=rows, counts=counts)
 
 
-def resolve_source(spec: str) -> tuple[str, str]:
-    """The kind and the location that a command line names; without a kind, it is recognised."""
+def _unused_tables(named: NamedSource) -> dict[str, int]:
+    """The tables of people in a folder, which are not used, and their rows."""
+    if named.kind not in SOURCES or not Path(named.location).is_dir():
+        return {}
+    advice = "to use it, write its columns into a table of path,text,speaker"
+    return {
+        f"rows of {path.name}, a table of people that is not used ({advice})": sum(
+            1 for _ in read_rows(path, SourceError)
+        )
+        for path in tables_of_people(named.files)
+    }
+
+
+def resolve_source(spec: str) -> NamedSource:
+    """What a command line names; without a kind, it is recognised."""
+    check_name(Path(spec))
     kind, colon, location = spec.partition(":")
     path = Path(spec)
     if kind == "hf":
-        return "parquet", spec
+        return _named("parquet", spec)
     if colon and (kind in SOURCES or not path.exists()):
-        return kind, location
-    if path.is_dir():
-        return _kind_of(path), str(path)
+        return _named(kind, location)
     if not path.exists():
         raise SourceError(f"{path}: no such file or folder; of the hub: hf:{spec}")
+    named = _named("", str(path))
+    if path.is_dir():
+        return named._replace(kind=_kind_of(named.files, path))
     suffix = path.suffix.lower()
-    if suffix == ".json" and is_transcript(path):
-        return "json", spec
-    for kind, source in SOURCES.items():
+    if suffix == ".json" and named.files.is_transcript(named.files.root / path.name):
+        return named._replace(kind="json")
+    for own, source in SOURCES.items():
         if suffix in source.suffixes:
-            return kind, spec
-    raise SourceError(f"{path}: {_why_no_kind([path])}")
+            return named._replace(kind=own)
+    raise SourceError(f"{path}: {_why_no_kind({suffix: [path]})}")
 
 
-def _kind_of(folder: Path) -> str:
+def _named(kind: str, location: str) -> NamedSource:
+    path = Path(location)
+    return NamedSource(kind, location, TextFolder(path.parent if path.is_file() else path))
+
+
+def _kind_of(files: TextFolder, folder: Path) -> str:
     """The kind of a folder by its files: Parquet, else tables, else texts beside recordings."""
     if is_ours(folder):
         raise SourceError(
             f"{folder}: holds a dataset of `danish-asr convert` ({INVENTORY_FILE}); name its "
             "source, or use `danish-asr combine` to join datasets and to leave rows out"
         )
-    files = [parent / name for parent, names in walk(folder) for name in names]
-    if any(path.suffix.lower() in PARQUET_SUFFIXES for path in files):
+    if files.of(*PARQUET_SUFFIXES):
         return "parquet"
-    if tables_in(folder):
+    if tables_in(files):
         return "table"
     kinds = [
         kind
         for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
         if any(
-            kind != "json" or is_transcript(path)
-            for path in files_of(SOURCES[kind].suffixes[0], folder)
+            files.is_transcript(path) if kind == "json" else files.is_text(path)
+            for path in files.of(*SOURCES[kind].suffixes)
         )
     ]
     if len(kinds) > 1:
         choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
-    if not kinds:
-        raise SourceError(f"{folder}: {_why_no_kind(files)}")
-    return kinds[0]
+    if kinds:
+        return kinds[0]
+    if tables_of_people(files):
+        return "table"
+    raise SourceError(f"{folder}: {_why_no_kind(files.by_suffix)}")
 
 
-def _why_no_kind(files: Sequence[Path]) -> str:
-    """Why nothing in a folder, or a file, is recognised, and what to do."""
-    counts = Counter(path.suffix.lower() or "no ending" for path in files)
-    listed = ", ".join(f"{count:,} of {suffix}" for suffix, count in counts.most_common(6))
+def _why_no_kind(files: Mapping[str, Sequence[Path]]) -> str:
+    """Why nothing in a folder, or a file, is recognised, and what to do; files are by ending."""
+    counts = Counter({suffix or "no ending": len(paths) for suffix, paths in files.items()})
+    listed = ", ".join(
+        f"{count:,} of {printable(suffix)}" for suffix, count in counts.most_common(6)
+    )
     ways = [f"{suffix}: {_WAYS_OUT[suffix]}. " for suffix in _WAYS_OUT if suffix in counts]
     return (
         f"no known kind of source; it has {listed or 'no files'}. {''.join(ways)}"
@@ -168,7 +210,7 @@ def _why_no_kind(files: Sequence[Path]) -> str:
     )
 
 
-def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
+def _open_own(name: str, location: str, options: ConvertOptions, files: TextFolder) -> Source:
     """Read a function of the user's own, which yields mappings with our names of columns."""
     try:
         rows_of = resolve_name(name)
@@ -191,10 +233,28 @@ def _open_own(name: str, location: str, options: ConvertOptions) -> Source:
 
     with user_code(rows_of, f"reading {location}"):
         rows = table_of(records(), options)
-    root = Path(location).resolve()
+    _check_own(name, rows, options)
+    in_files = pc.index_in(rows["file"], rows["file"].unique())
     return Source(
         name=location,
-        rows=rows,
-        fetch=partial(fetch_files, root),
-        versions=partial(versions_of_files, root),
+        rows=rows.take(pc.sort_indices(in_files)),  # the rows of a file together
+        fetch=partial(fetch_files, files.root),
+        versions=partial(versions_of_files, files.root),
     )
+
+
+def _check_own(name: str, rows: pa.Table, options: ConvertOptions) -> None:
+    """Raise `SourceError` for corpora and numbers of rows that no reader of ours would give."""
+    for corpus in rows["corpus"].unique().to_pylist():
+        try:
+            replace(options, corpus=corpus)
+        except ConfigError as error:
+            raise SourceError(f"{name}: a row's corpus, as {error.faults[0]}") from error
+    counted = rows.group_by(["file", "row"], use_threads=False).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
+    if len(repeated):
+        (first,) = repeated.slice(0, 1).to_pylist()
+        raise SourceError(
+            f"{name}: {first['count_all']:,} rows are row {first['row']} of {first['file']}; count "
+            "`row` from 0 in each `file`, or yield neither"
+        )

@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from fsspec import AbstractFileSystem
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import version_of, walk
+from danish_asr.base.folders import Listing, version_of
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
+from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Audio, Source, of_each, table_of
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -45,11 +45,11 @@ def source_of_dataset(name: str) -> str | None:
     return f"hf:CoRal-project/coral-v{coral[1]}" if coral else None
 
 
-def open_parquet(location: str, options: ConvertOptions) -> Source:
+def open_parquet(location: str, options: ConvertOptions, listing: Listing) -> Source:
     """Read the Parquet files of a folder or of a dataset on the hub, but not their audio."""
-    place = locate(location)
+    place = locate(location, listing)
     # A time beside embedded audio may be that of another recording, so it has to be chosen.
-    columns = Columns(options.columns, {**THEIR_NAMES, **dict.fromkeys(TIMES, ())})
+    columns = SourceColumns(options.columns, never_guessed=TIMES)
     tables: list[pa.Table] = []
     audio: dict[str, str] = {}  # the name of its column, by file
     for file in place.files:
@@ -164,18 +164,17 @@ class Location:
             ) from error
 
 
-def locate(location: str) -> Location:
+def locate(location: str, listing: Listing) -> Location:
     """The Parquet files of a folder, or of a revision on the hub or a subset of it, or one file."""
     if location.startswith("hf:"):
         fs, root, paths = _on_hub(location)
     else:
-        fs, path = None, Path(location).resolve()
-        root = str(path.parent if path.is_file() else path)
-        folders = [(path.parent, [path.name])] if path.is_file() else walk(path)
-        paths = [f"{folder}/{name}" for folder, names in folders for name in names]
+        fs, path, root = None, Path(location), str(listing.root)
+        files = [listing.root / path.name] if path.is_file() else listing.of(*PARQUET_SUFFIXES)
+        paths = [str(file) for file in files]
     names = (path.removeprefix(f"{root}/") for path in paths)
-    files = sorted(name for name in names if name.lower().endswith(PARQUET_SUFFIXES))
-    return Location(fs=fs, root=root, files=files)
+    parquet = sorted(name for name in names if name.lower().endswith(PARQUET_SUFFIXES))
+    return Location(fs=fs, root=root, files=parquet)
 
 
 def _on_hub(location: str) -> tuple[AbstractFileSystem, str, list[str]]:

@@ -6,68 +6,58 @@ of a single file in some folder below the source.
 
 import os
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from unicodedata import normalize
 
 import pyarrow as pa
 
 from danish_asr.base.errors import AudioError
-from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, version_of, walk
+from danish_asr.base.folders import Listing, is_audio, name_key, version_of
 from danish_asr.corpus.rows import Audio, of_each
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
-    """Yield the paths of the recordings that the rows of a table name, below ``root``."""
-    for name in rows["audio"].to_pylist():
-        yield None if name is None else find_recording(root, name)
+    """Yield the paths of the recordings of rows, below ``root``."""
+    for name, path in zip(rows["audio"].to_pylist(), rows["recording"].to_pylist(), strict=True):
+        if name is None:
+            yield None
+        else:
+            yield root / path if path else AudioError("several recordings of this name")
 
 
 def versions_of_files(root: Path, rows: pa.Table) -> pa.Array:
-    """The versions of the recordings that the rows of a table name, below ``root``, as of now."""
-    recordings.cache_clear()
+    """The versions of the recordings of rows, below ``root``, as of now.
 
-    def version(name: str) -> str | None:
-        found = find_recording(root, name)
-        return version_of(found) if isinstance(found, Path) else None
+    One that was missing is looked for again, in a new listing.
+    """
+    files = Listing(root)
 
-    return of_each(rows["audio"], version)
+    def version(path: str) -> str | None:
+        return version_of(root / path) or version_of(root / (find_recording(files, path) or path))
+
+    return of_each(rows["recording"], version)
 
 
-def find_recording(root: Path, name: str) -> Path | AudioError:
-    """The file of a name; the path itself if there is none, an error if there are several."""
+def paths_of(rows: pa.Table, files: Listing) -> pa.Array:
+    """The paths of the recordings that rows name, as `find_recording` finds them."""
+    return of_each(rows["audio"], lambda name: find_recording(files, name))
+
+
+def find_recording(files: Listing, name: str) -> str | None:
+    """The path of a recording below the root; the name itself if there is none, None of several."""
     plain = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
     for spelling in (name, plain, normalize("NFC", plain), normalize("NFD", plain)):
-        if os.path.isfile(root / spelling):  # noqa: PTH113 - no error for impossible names
-            return root / spelling
-    path = root / plain
+        if os.path.isfile(files.root / spelling):  # noqa: PTH113 - no error for impossible names
+            return spelling
+    path = Path(plain)
     stem = path.stem if is_audio(plain) else path.name
     wanted = f"/{name_key(plain).lstrip('/')}"
     paths = [
         other
-        for other in recordings(root).get(name_key(stem), [])
+        for same in files.recordings.get(name_key(stem), {}).values()
+        for other in same
         if any(name_key(str(own)).endswith(wanted) for own in (other, other.with_suffix("")))
     ]
     if len({other.parent for other in paths}) > 1:
-        return AudioError("several recordings of this name")
-    return paths[0] if paths else path
-
-
-def name_key(name: str) -> str:
-    """What is compared of two names."""
-    return normalize("NFC", name).lower()
-
-
-@lru_cache(maxsize=4)
-def recordings(folder: Path) -> dict[str, list[Path]]:
-    """The audio files below a folder, by the key of their stem; of one name WAV first."""
-    by_stem: dict[str, list[Path]] = {}
-    if not folder.is_dir():  # the location of a source of one's own may be anything
-        return by_stem
-    for parent, names in walk(folder):
-        for name in names:
-            if is_audio(name):
-                by_stem.setdefault(name_key(Path(name).stem), []).append(Path(parent, name))
-    for paths in by_stem.values():
-        paths.sort(key=lambda path: (AUDIO_SUFFIXES.index(path.suffix.lower()), path))
-    return by_stem
+        return None
+    return str(paths[0].relative_to(files.root)) if paths else name

@@ -22,6 +22,7 @@ import soxr
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import publish, sweep
+from danish_asr.base.folders import Listing
 from danish_asr.base.progress import track
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus import ConvertOptions
@@ -103,10 +104,10 @@ def synthesise(folder: Path, *, sizes: Mapping[str, int] = SIZES, workers: int =
     sweep(folder)
 
 
-def open_synthetic(location: str, options: ConvertOptions) -> Source:
+def open_synthetic(location: str, options: ConvertOptions, listing: Listing) -> Source:
     """Open a synthetic corpus; its speech is made first if it is missing."""
     synthesise(Path(location), workers=usable_cpus())
-    return open_parquet(location, options)
+    return open_parquet(location, options, listing)
 
 
 def _plan(folder: Path, sizes: Mapping[str, int]) -> Iterator[_File]:

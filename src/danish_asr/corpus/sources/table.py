@@ -16,22 +16,25 @@ from typing import Any, Final
 from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
-from danish_asr.corpus.columns import THEIR_NAMES, TIMES, Columns, values_of
+from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
 from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
-from danish_asr.corpus.sources.timed_files import is_transcript
+from danish_asr.corpus.sources.timed_files import TextFolder
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
+
+_OF_PEOPLE: Final = {"speaker_id", "dialect", "age", "gender"}
 
 _NESTED_TIME: Final = re.compile(r'(?i)"(start|end|begin|offset|from|to|timestamp)":')
 
 
-def open_table(location: str, options: ConvertOptions) -> Source:
+def open_table(location: str, options: ConvertOptions, files: TextFolder) -> Source:
     """Read a table, or all tables of a folder."""
-    path = Path(location)
-    root = (path if path.is_dir() else path.parent).resolve()
-    tables = tables_in(path) if path.is_dir() else [root / path.name]
-    columns = Columns(options.columns, THEIR_NAMES)
+    path, root = Path(location), files.root
+    tables = [root / path.name]
+    if path.is_dir():
+        tables = tables_in(files) or tables_of_people(files)
+    columns = SourceColumns(options.columns)
     records = chain.from_iterable(_records(table, root, columns) for table in tables)
     rows = table_of(records, options)
     ignored = columns.ignored()
@@ -46,38 +49,63 @@ def open_table(location: str, options: ConvertOptions) -> Source:
     )
 
 
-def tables_in(folder: Path) -> list[Path]:
-    """The tables of a folder, and those of an audiofolder's parts."""
-    root = folder.resolve()
-    tables = {*root.glob("[!.]*"), *root.glob("*/metadata.*"), *root.glob("*/*/metadata.*")}
-    if (root / "clips").is_dir():  # Common Voice: other tables have the same rows
+def tables_in(files: TextFolder) -> list[Path]:
+    """The tables of a folder, and those of an audiofolder's parts; none are `tables_of_people`."""
+    tables = {path for path in files.of(*SUFFIXES) if _is_in_place(path, files.root)}
+    if (files.root / "clips").is_dir():  # Common Voice: other tables have the same rows
         tables = {path for path in tables if split_in(path.name)}
-    return sorted(
-        path
-        for path in tables
-        if path.suffix.lower() in SUFFIXES and path.is_file() and _is_table(path)
-    )
+    beside = sorted(path for path in tables if files.is_beside(path) and _is_json(path))
+    if any(map(files.is_transcript, beside)):  # all are then, and not parsed here
+        tables -= {*beside}
+    return sorted(path for path in tables if _is_table(path, files))
 
 
-def _is_table(path: Path) -> bool:
+def tables_of_people(files: TextFolder) -> list[Path]:
+    """The tables of a folder that tell about speakers, and have neither recordings nor texts."""
+    tables = (path for path in files.of(*SUFFIXES) if _is_in_place(path, files.root))
+    return [path for path in tables if not _is_json(path) and _is_of_people(path)]
+
+
+def _is_json(path: Path) -> bool:
+    return path.suffix.lower() == ".json"
+
+
+def _is_in_place(path: Path, root: Path) -> bool:
+    """Whether a table lies where tables are read: in the root, or as metadata two folders deep."""
+    depth = len(path.relative_to(root).parts)
+    return depth == 1 or (depth <= 3 and path.name.startswith("metadata."))
+
+
+def _is_table(path: Path, files: TextFolder) -> bool:
     """Whether a file has rows about recordings: it is no Whisper's TSV and no other JSON."""
-    if path.suffix.lower() == ".tsv":
-        with path.open("rb") as file:
-            return file.readline().split() != [b"start", b"end", b"text"]
-    if path.suffix.lower() != ".json":
-        return True
-    names = {
-        name.lower() for row in islice(read_rows(path, SourceError), 3) for name in row.values or ()
-    }
-    return not names.isdisjoint(THEIR_NAMES["audio"]) and not is_transcript(path)
+    if _is_json(path):
+        return "audio" in _keys_in(path) and not files.is_transcript(path)
+    with path.open("rb") as file:
+        is_whispers = file.readline().split() == [b"start", b"end", b"text"]
+    return not is_whispers and not _is_of_people(path)
 
 
-def _records(path: Path, root: Path, columns: Columns) -> Iterator[Mapping[str, Any]]:
+def _is_of_people(path: Path) -> bool:
+    try:
+        keys = _keys_in(path)
+    except SourceError:  # which whoever reads all of it raises again
+        return False
+    return keys.isdisjoint({"audio", "text"}) and not keys.isdisjoint(_OF_PEOPLE)
+
+
+def _keys_in(path: Path) -> set[str]:
+    """Our names of the columns of the first rows."""
+    rows = islice(read_rows(path, SourceError), 3)
+    return {key for row in rows for key in SourceColumns({}).of([*(row.values or ())])}
+
+
+def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping[str, Any]]:
     """The records of a table below ``root``."""
     file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root)
     keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ
     split = None
-    for row, (line, values, _) in enumerate(read_rows(path, SourceError)):
+    rows = read_rows(path, SourceError, fills_short_rows=True)
+    for row, (line, values, _) in enumerate(rows):
         record = {"file": file, "row": row, "line": line, "split": split}
         if values is None:
             yield record | {"refused": "malformed row"}
@@ -103,11 +131,19 @@ def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:
     if any(key.startswith("start") for key in keys):
         return
     for name, value in values.items():
-        if isinstance(value, list | dict) and _NESTED_TIME.search(json.dumps(value)):
+        if isinstance(value, list | dict) and _has_times(name, value):
             raise SourceError(
                 f"{where} has times inside its column {name}, as Label Studio and other programs "
                 "write them; export SRT, or write a table with path,start,end,text,speaker"
             )
+
+
+def _has_times(name: str, value: list[Any] | dict[str, Any]) -> bool:
+    """Whether a nested value has times that are not those of single words."""
+    is_of_words = name.lower() == "words" or (
+        isinstance(value, list) and all(isinstance(own, dict) and "word" in own for own in value)
+    )
+    return not is_of_words and bool(_NESTED_TIME.search(json.dumps(value)))
 
 
 def _check_times(file: str, keys: Mapping[str, str], chosen: Mapping[str, str]) -> None:

@@ -10,31 +10,30 @@ import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import is_audio, walk
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, name_key
 from danish_asr.base.progress import track
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
+from danish_asr.base.tables import code_page_hint
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import Source, table_of
-from danish_asr.corpus.sources.recordings import (
-    fetch_files,
-    name_key,
-    recordings,
-    versions_of_files,
-)
+from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import (
+    NotUtf8Error,
     Span,
+    TextFolder,
     Tier,
     TimedFile,
-    files_of,
     no_speech,
-    read_timed,
+    stems_of,
 )
 
 _NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
@@ -42,45 +41,39 @@ _NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
 
+_UNREAD_SPEAKERS: Final = (
+    "texts without a speaker in several folders (--column speaker_id=folder takes their names)"
+)
+
+_SAMPLES: Final = 50  # files whose beginnings tell their code page
+_BEGINNING: Final = 100_000  # bytes
+
 Texts = dict[Path, tuple[Path, list[Span]]]
 """By recording, the file of its texts and what is in it."""
 
 
-def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
-    """Read the files of an ending, such as ``.srt``, in a folder and all folders below it."""
-    place = Path(location).resolve()
-    folder = place.parent if place.is_file() else place
+def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextFolder) -> Source:
+    """Read the texts of an ending, such as ``.srt``, in a folder and all folders below it."""
     check_chosen(_COLUMNS, options.columns)
-    paths = [place] if place.is_file() else [*files_of(suffix, folder)]
-    texts_of: Texts = {}
-    without_text = {audio for same in recordings(folder).values() for audio in same}
-    tiers: Counter[str] = Counter()
-    counts: Counter[str] = Counter()
+    folder, is_file = files.root, Path(location).is_file()
+    paths = [folder / Path(location).name] if is_file else files.of(suffix)
+    reading = _Reading(files, options.tiers)
     for path in track(paths, f"reading {suffix}", len(paths)):
-        file = read_timed(path)
-        audio, *others = _recordings(path, file, folder)
-        if audio in texts_of:
-            raise SourceError(
-                f"{audio.relative_to(folder)}: both {texts_of[audio][0].name} and {path.name} have "
-                "its text; keep one of them in the folder"
-            )
-        texts_of[audio] = path, _spans(path, file, audio, options.tiers)
-        without_text -= {audio, *others}
-        tiers.update({name for tier in file.tiers for name in (tier.name, tier.kind) if name})
-        counts.update(file.removed)
-    for pattern in options.tiers:
-        if not fnmatch.filter(tiers, pattern):
-            listed = ", ".join(f"{name} ({count:,} files)" for name, count in tiers.items())
-            raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
+        if is_file or files.is_text(path):
+            reading.add(path)
+        elif suffix == ".txt":
+            reading.counts[".txt files without a recording"] += 1
+    reading.check(location)
+    texts_of, counts = reading.texts_of, reading.counts
     if options.split_by_speaker and options.columns.get("speaker_id", "speaker_id") == "speaker_id":
         _check_guesses(texts_of, folder)
+    elif "speaker_id" not in options.columns:
+        counts[_UNREAD_SPEAKERS] = _in_folders(texts_of, folder)
     texts = [span.text for _, spans in texts_of.values() for span in spans]
     counts["texts with brackets"] = sum("[" in text or "(" in text for text in texts)
-    if place.is_dir():
-        counts["recordings without a text"] = len(without_text)
-    if place.is_dir() and suffix == ".txt":
-        names = [name for _, own in walk(folder) for name in own if name.lower().endswith(".txt")]
-        counts[".txt files without a recording"] = len(names) - len(paths)
+    if not is_file:
+        all_audio = {*files.of(*AUDIO_SUFFIXES)}
+        counts["recordings without a text"] = len(all_audio - reading.with_text)
     return Source(
         name=location,
         rows=table_of(_records(texts_of, folder, no_speech(texts), options), options),
@@ -91,16 +84,82 @@ def open_timed(suffix: str, location: str, options: ConvertOptions) -> Source:
     )
 
 
-def _recordings(path: Path, file: TimedFile, folder: Path) -> list[Path]:
+@dataclass
+class _Reading:
+    """The texts that were read, and what was seen in their files."""
+
+    files: TextFolder
+    patterns: Sequence[str]  # of tiers
+    texts_of: Texts = field(default_factory=dict)
+    with_text: set[Path] = field(default_factory=set)  # recordings
+    tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
+    counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
+    not_utf8: list[Path] = field(default_factory=list)
+
+    def add(self, path: Path) -> None:
+        """Read a file. SourceError: it is damaged, or another one has text of its recording."""
+        try:
+            file = self.files.read(path)
+        except NotUtf8Error:
+            self.not_utf8.append(path)
+            return
+        audio, *others = _recordings(path, file, self.files)
+        if audio in self.texts_of:
+            raise SourceError(
+                f"{audio.relative_to(self.files.root)}: both {self.texts_of[audio][0].name} and "
+                f"{path.name} have its text; keep one of them in the folder"
+            )
+        self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
+        self.with_text |= {audio, *others}
+        names = {name for tier in file.tiers for name in (tier.name, tier.kind) if name}
+        self.tiers.update(names)
+        self.counts.update(file.removed)
+
+    def check(self, location: str) -> None:
+        """Raise `SourceError` for files that are not UTF-8, or a pattern of no tier."""
+        _check_utf8(self.not_utf8, self.files.root)
+        for pattern in self.patterns:
+            if not fnmatch.filter(self.tiers, pattern):
+                listed = ", ".join(
+                    f"{name} ({count:,} files)" for name, count in self.tiers.items()
+                )
+                raise SourceError(f"--tier {pattern}: {location} has the tiers {listed}")
+
+
+def _check_utf8(paths: Sequence[Path], folder: Path) -> None:
+    """Raise `SourceError` for all texts that are no UTF-8, with the command that converts them."""
+    if not paths:
+        return
+    names = " ".join(quote(path.relative_to(folder).as_posix()) for path in paths)
+    beginnings = [path.read_bytes()[:_BEGINNING] for path in paths[:_SAMPLES]]
+
+    def command(page: str) -> str:
+        convert = f'iconv -f {page} -t UTF-8 "$file" > "$file.new" && mv "$file.new" "$file"'
+        return f"cd {quote(str(folder))}; for file in {names}; do {convert}; done"
+
+    raise SourceError(
+        f"{folder}: {len(paths):,} {paths[0].suffix} files are not UTF-8; "
+        f"{code_page_hint(*beginnings, command=command)}"
+    )
+
+
+def _in_folders(texts_of: Texts, folder: Path) -> int:
+    """How many texts without a speaker there are, if they are in several folders but splits."""
+    counts: Counter[Path] = Counter()
+    for path, spans in texts_of.values():
+        counts[path.parent] += sum(not span.speaker for span in spans)
+    places = {_without_splits(place.relative_to(folder)) for place in +counts}
+    return counts.total() if len(places) > 1 else 0
+
+
+def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
     """The recordings of a file's media and of its name; the first is read, and may be missing."""
     stems = [Path(name).stem for name in file.media if is_audio(name)]
-    stems += [path.stem, Path(path.stem).stem]  # anna.da.srt and anna.wav.srt are of anna.wav
     present: list[Path] = []
-    for stem in stems:
-        everywhere = recordings(folder).get(name_key(stem), [])
-        beside = [audio for audio in everywhere if audio.parent == path.parent]
-        if beside or len({audio.parent for audio in everywhere}) == 1:
-            present += beside or everywhere
+    for stem in (*stems, *stems_of(path)):
+        places = files.recordings.get(name_key(stem), {})
+        if path.parent in places or len(places) == 1:
+            present += places.get(path.parent) or next(iter(places.values()))
     return present or [path.with_suffix(".wav")]
 
 
@@ -111,7 +170,8 @@ def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) ->
     for tier in chosen_tiers(path, file, patterns):
         for span in tier.spans:
             start, end = (None if time is None else time + offset for time in span[:2])
-            spans.append(Span(start, end, span.text, span.speaker or tier.speaker, span.channel))
+            speaker = span.speaker or tier.speaker
+            spans.append(span._replace(start=start, end=end, speaker=speaker))
     return sorted(spans, key=lambda span: (span.start or 0.0, span.end or 0.0, span.speaker or ""))
 
 
@@ -138,7 +198,8 @@ def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[T
             for tier in file.tiers
             if tier.name in matching or tier.kind in patterns
         ]
-    full = [tier for tier in file.tiers if tier.spans]
+    with_text = [tier for tier in file.tiers if tier.spans]
+    full = [tier for tier in with_text if not all(span.fault for span in tier.spans)] or with_text
     ours = [tier for tier in full if re.fullmatch(r"(.* )?segments", tier.name)]
     if ours:
         return [tier._replace(speaker=tier.name.rpartition(" ")[0] or None) for tier in ours]
@@ -163,27 +224,32 @@ def _records(
     """The records of all recordings; ``silent`` are texts that are no speech, and why."""
     columns = {"speaker_id": "speaker_id", **options.columns}
     for audio, (path, spans) in texts_of.items():
+        names = {
+            "file": path.stem,
+            "folder": path.parent.name,
+            "folder_above": path.parent.parent.name,
+        }
+        place = {
+            "file": path.relative_to(folder.parent).as_posix(),
+            "audio": audio.relative_to(folder).as_posix(),
+        }
         is_timed = path.suffix.lower() != ".txt"
-        shared = _overlapping(span for span in spans if span.text not in silent)
+        spoken = (span for span in spans if not span.fault and span.text not in silent)
+        shared = _overlapping(spoken)
         for row, span in enumerate(spans):
-            fault = "overlaps another utterance" if span in shared else None
+            fault = "overlaps another utterance" if span in shared else span.fault
             if is_timed and None in {span.start, span.end}:
                 fault = "no time"
-            own = {
-                "speaker_id": span.speaker,
-                "file": path.stem,
-                "folder": path.parent.name,
-                "folder_above": path.parent.parent.name,
-                "file_and_speaker": f"{path.stem} {span.speaker or ''}".strip(),
-            }
+            speaker = span.speaker
             if span.speaker or options.split_by_speaker:
-                own["speaker_id"] = _guess_of(path, span) or span.speaker
+                speaker = _guess_of(path, span) or span.speaker
+            file_and_speaker = f"{path.stem} {span.speaker or ''}".strip()
+            own = {**names, "speaker_id": speaker, "file_and_speaker": file_and_speaker}
             yield {
                 **{ours: own.get(theirs) for ours, theirs in columns.items()},
-                "file": path.relative_to(folder.parent).as_posix(),
+                **place,
                 "row": row,
                 "text": span.text,
-                "audio": audio.relative_to(folder).as_posix(),
                 "start": span.start,
                 "end": span.end,
                 "channel": span.channel,

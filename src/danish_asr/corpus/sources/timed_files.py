@@ -1,7 +1,8 @@
 """Files of texts: SRT, WebVTT, JSON of transcribers, Praat's TextGrid, ELAN, and plain text.
 
-Comes in: a path. Goes out: a `TimedFile`, whose texts have no signs of subtitling any more. All are
-parsed here: a tier that is empty or whose references break must not stop the others.
+Comes in: a path, or a folder with such files. Goes out: a `TimedFile`, whose texts have no signs of
+subtitling any more. All are parsed here: a tier that is empty or whose references break must not
+stop the others.
 """
 
 import html
@@ -13,12 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
+from unicodedata import normalize
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import is_audio, walk
-from danish_asr.corpus.rows import seconds_of
-from danish_asr.corpus.sources.recordings import name_key
+from danish_asr.base.folders import Listing, is_audio, name_key
+from danish_asr.base.tables import code_page_hint, is_utf8
+from danish_asr.corpus.columns import seconds_of
 
 
 class Span(NamedTuple):
@@ -29,6 +31,7 @@ class Span(NamedTuple):
     text: str
     speaker: str | None = None
     channel: int | None = None  # from 1
+    fault: str | None = None  # why it is no utterance
 
 
 class Tier(NamedTuple):
@@ -46,6 +49,50 @@ class TimedFile(NamedTuple):
     tiers: Sequence[Tier]
     media: Mapping[str, float] = {}  # recordings, and by how many seconds their clocks are later
     removed: Mapping[str, int] = {}  # signs of subtitling
+    is_of_model: bool = False  # a recogniser of ours has written it, and nobody has changed it
+
+
+class NotUtf8Error(SourceError):
+    """A text that cannot be read, because it has another code page."""
+
+
+class TextFolder(Listing):
+    """A folder with texts, in which a transcript is parsed once.
+
+    Files in JSON have to be parsed to be recognised. Of those that are, the last one is kept.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._kept: dict[Path, TimedFile] = {}
+        self._no_transcripts: set[Path] = set()
+
+    def is_beside(self, path: Path) -> bool:
+        """Whether a file lies beside a recording of its name."""
+        return path.parent in self.recordings.get(name_key(path.stem), {})
+
+    def is_text(self, path: Path) -> bool:
+        """Whether a file has the text of a recording.
+
+        A ``.txt`` has it beside its recording, and a ``.json`` there or if it is a transcript: one
+        that was cut must not be lost.
+        """
+        suffix = path.suffix.lower()
+        is_read = suffix not in {".txt", ".json"}
+        return is_read or self.is_beside(path) or (suffix == ".json" and self.is_transcript(path))
+
+    def is_transcript(self, path: Path) -> bool:
+        """Whether a file is a transcript in JSON."""
+        if path not in self._no_transcripts and path not in self._kept:
+            if transcript := transcript_in(path):
+                self._kept = {path: transcript}
+            else:
+                self._no_transcripts.add(path)
+        return path in self._kept
+
+    def read(self, path: Path) -> TimedFile:
+        """Read a file as `read_timed` does."""
+        return self._kept[path] if path in self._kept else read_timed(path)
 
 
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
@@ -53,6 +100,9 @@ _CLOCK: Final = r"((?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
 _NEARLY_TIMES: Final = re.compile(r"\s*\d+[:.,][\d:.,]+\s*-+>.*|.*-->\s*\d+[:.,]\d.*")
 """Times with a fault, such as ``00:00:02 --> 00:00:04``; as a text they would spoil two cues."""
+
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?")
+"""Its code in the name of subtitles: ``da``, ``dan``, ``da-DK``."""
 
 _TAG: Final = re.compile(
     r"(?i)</?(?:v|c|i|b|u|s|ruby|rt|lang|font)(?:[.\s][^<>]*)?>|<\d[\d:.]*>|{\\[^}]*}"
@@ -67,6 +117,27 @@ _LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
 
+_CLOCK_LINE: Final = re.compile(
+    r"(?m)^\s*(?:[\[(]\d{1,2}:\d{2}|\d{1,2}:\d{2}:\d{2}|\d{1,2}:\d{2}[.,]\d+\s*-+>)"
+)
+"""A line that begins with the time of a passage: ``[00:12``, ``00:00:12`` or ``00:12.0 -->``."""
+
+_SHORT_CLOCK_LINE: Final = re.compile(r"(?m)^\s*\d{1,2}:\d{2}\b")
+"""The same or a time of the day, ``10:30``; texts with several are probably the former."""
+
+CLOCK_TIMES: Final = "clock times, not plain text"
+NO_SPEECH_LABEL: Final = "a label, no speech"
+"""Reasons in the ledger."""
+
+_NO_SPEECH_LABELS: Final = {"silent", "sounding", "sil", "sp", "spn", "xxx"}
+"""What Praat, forced aligners and CHAT write where nobody speaks or nobody understands."""
+
+_TRIGRAPH: Final = re.compile(r"\\(ae|A[eE]|ao|A[oO]|[oO]/|ss|[A-Za-z][`'^~\",<])")
+"""How Praat writes a letter beyond ASCII."""
+
+_TRIGRAPHS: Final = {"ae": "æ", "ao": "å", "o/": "ø", "ss": "ß"}
+_ACCENTS: Final = dict(zip("`'^~\",<", "\u0300\u0301\u0302\u0303\u0308\u0327\u030c", strict=True))
+
 _TOKEN: Final = re.compile(
     r'"((?:[^"]|"")*)"|<(\w+)>|(?<!\S)(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)|!.*'
 )
@@ -78,10 +149,20 @@ def read_timed(path: Path) -> TimedFile:
     try:
         return READERS.get(path.suffix.lower(), read_text)(path)
     except UnicodeDecodeError as error:
-        raise SourceError(f"{path}: not UTF-8 ({error.reason}); save it in UTF-8") from error
+        raise NotUtf8Error(f"{path}: not UTF-8; {code_page_hint(path.read_bytes())}") from error
     except Exception as error:  # of any reader
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
+
+
+def stems_of(path: Path) -> list[str]:
+    """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
+
+    But ``anna.2.srt`` is only of ``anna.2``, another recording than ``anna``.
+    """
+    stem, _, last = path.stem.rpartition(".")
+    is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
+    return [path.stem, stem] if is_shorter else [path.stem]
 
 
 def no_speech(texts: Sequence[str]) -> dict[str, str]:
@@ -107,13 +188,15 @@ def clean_line(line: str, removed: Counter[str]) -> str:
 
 def read_text(path: Path) -> TimedFile:
     """Read a text that is that of all of its recording."""
-    text = " ".join(_text(path).split())
+    content = _text(path)
+    text = " ".join(content.split())
     if _LABELS.match(text):
         raise ValueError(
             "it begins with two numbers, as Audacity's labels and TIMIT do; write a table with "
             "path,start,end,text"
         )
-    return TimedFile([Tier("", [Span(None, None, text)])])
+    has_times = _CLOCK_LINE.search(content) or len(_SHORT_CLOCK_LINE.findall(content)) > 1
+    return TimedFile([Tier("", [Span(None, None, text, fault=CLOCK_TIMES if has_times else None)])])
 
 
 def read_subtitles(path: Path) -> TimedFile:
@@ -179,32 +262,20 @@ def read_json(path: Path) -> TimedFile:
         channel, speaker = segment.get("channel"), str(segment.get("speaker") or "")
         if isinstance(channel, int):  # our own count from 0
             channel, speaker = channel + 1, f"Speaker {channel + 1}"
-        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel))
-    return TimedFile([Tier("", spans)])
+        fault = None if is_utf8(text + speaker) else "malformed text"  # half a surrogate pair
+        text, speaker = (own.encode(errors="replace").decode() for own in (text, speaker))
+        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel, fault))
+    about = tree.get("about")
+    is_of_model = isinstance(about, dict) and "decoder" in about
+    return TimedFile([Tier("", spans)], is_of_model=is_of_model)
 
 
-def files_of(suffix: str, folder: Path) -> Iterator[Path]:
-    """The files of an ending below a folder.
-
-    A ``.txt`` is one of them beside its recording, and a ``.json`` there or if it is a transcript:
-    one that was cut must not be lost.
-    """
-    for parent, names in walk(folder):
-        stems = {name_key(Path(name).stem) for name in names if is_audio(name)}
-        for path in (parent / name for name in names if name.lower().endswith(suffix)):
-            is_beside = name_key(path.stem) in stems
-            is_read = suffix != ".txt" and (suffix != ".json" or is_transcript(path))
-            if is_beside or is_read:
-                yield path
-
-
-def is_transcript(path: Path) -> bool:
-    """Whether a file is a transcript in JSON."""
+def transcript_in(path: Path) -> TimedFile | None:
+    """The transcript that a file in JSON holds, if it is one."""
     try:
-        read_timed(path)
+        return read_timed(path)
     except SourceError:
-        return False
-    return True
+        return None
 
 
 def read_textgrid(path: Path) -> TimedFile:
@@ -255,7 +326,23 @@ def _intervals(tokens: Iterator[str]) -> list[Tier]:
 def _entry(kind: str, tokens: Iterator[str]) -> Span:
     start = float(next(tokens))
     end = float(next(tokens)) if kind == "IntervalTier" else start
-    return Span(start, end, " ".join(next(tokens).split()))
+    return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, next(tokens)))
+
+
+def _letter(trigraph: re.Match[str]) -> str:
+    """The letter that a trigraph stands for; itself if there is none."""
+    base, accent = trigraph[1][0], trigraph[1][1]
+    letter = _TRIGRAPHS.get(trigraph[1].lower(), normalize("NFC", base + _ACCENTS.get(accent, "")))
+    if len(letter) > 1:
+        return trigraph[0]
+    return letter.upper() if base.isupper() else letter
+
+
+def _span_of_tier(start: float | None, end: float | None, written: str) -> Span:
+    """A span of a tier, in which a text may be a label of what is no speech."""
+    text = " ".join(written.split())
+    is_label = text.casefold() in _NO_SPEECH_LABELS
+    return Span(start, end, text, fault=NO_SPEECH_LABEL if is_label else None)
 
 
 def read_elan(path: Path) -> TimedFile:
@@ -283,9 +370,9 @@ def read_elan(path: Path) -> TimedFile:
     for tier in root.iter("TIER"):
         spans = []
         for own in tier.iterfind("ANNOTATION/*"):
-            text = " ".join(own.findtext("ANNOTATION_VALUE", "").split())
-            if text:
-                spans.append(Span(*times(own), text))
+            span = _span_of_tier(*times(own), own.findtext("ANNOTATION_VALUE", ""))
+            if span.text:
+                spans.append(span)
         speaker = tier.get("PARTICIPANT", "").strip() or None
         kind = tier.get("LINGUISTIC_TYPE_REF", "")
         tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind))

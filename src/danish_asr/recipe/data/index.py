@@ -5,7 +5,7 @@ out. A column that the data contract does not have passes through to ``predictio
 """
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,7 +23,15 @@ from polars.exceptions import PolarsError
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS
-from danish_asr.corpus.shards import Shard, missing_split, root_of, shards_of_split, splits_of
+from danish_asr.corpus.inventory import (
+    ShardFile,
+    missing_split,
+    root_of,
+    shards_of_split,
+    share_people_of,
+    splits_of,
+)
+from danish_asr.corpus.people import first_corpora
 from danish_asr.recipe.config.schema import AsrConfig, WeightConfig, names_of_splits
 from danish_asr.recipe.data.audio import Audio, places_of
 from danish_asr.text.profiles import normalizer
@@ -94,22 +102,26 @@ class Index:
         """
         if size >= len(self):
             return self
-        return self._first(size / len(self), pl.col("id"), pl.lit(1.0), seed=0)
+        unit = pl.concat_str("corpus", "id", separator=" ")
+        return self._first(size / len(self), unit, pl.lit(1.0), seed=0)
 
-    def share(self, share: float, seed: int) -> Self:
+    def share(self, share: float, seed: int, share_people: Iterable[Sequence[str]] = ()) -> Self:
         """About this share of each dialect's hours; a larger share has these rows too.
 
         Speakers are taken one after the other, in an order that the seed and their names fix; of
         the last one of a dialect only as much as is needed. A row without a speaker is its own.
+        ``share_people`` are lists of corpora in which one name is one person.
         """
-        return self._first(share, pl.coalesce("speaker_id", "id"), pl.col("_samples"), seed=seed)
+        corpus = pl.col("corpus").replace(first_corpora(share_people))
+        unit = pl.concat_str(corpus, pl.coalesce("speaker_id", "id"), separator=" ")
+        return self._first(share, unit, pl.col("_samples"), seed=seed)
 
     def _first(self, share: float, unit: pl.Expr, amount: pl.Expr, *, seed: int) -> Self:
         """The rows with this share of each dialect's amount; at least one of each.
 
-        Units of rows are taken in the order of a hash of seed, corpus and name.
+        Units of rows are taken in the order of a hash of the seed and their corpus and name.
         """
-        named = pl.format("{} {} {}", pl.lit(seed), pl.col("corpus"), unit)
+        named = pl.format("{} {}", pl.lit(seed), unit)
         hashes = [
             int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
             for name in self.rows.select(named).to_series()
@@ -193,7 +205,7 @@ def _columns_of(condition: str) -> list[str]:
         return []
 
 
-def _read_shard(shard: Shard, conditional: Collection[str]) -> pl.DataFrame:
+def _read_shard(shard: ShardFile, conditional: Collection[str]) -> pl.DataFrame:
     """The rows of a shard with where their audio is: metadata, and columns that conditions name."""
     try:
         # Pre-buffering fetches many small pieces at a time, as a network file system needs it.
@@ -298,7 +310,8 @@ def training_rows(
     section = config.dataset
     index = dataset.read_index(section.train_split, section.train_where, section.weights, key=key)
     if section.train_share is not None:
-        index = index.share(section.train_share, config.common.seed)
+        people = share_people_of(dataset.path)
+        index = index.share(section.train_share, config.common.seed, people)
     if section.train_subset is not None:
         index = index.subset(section.train_subset)
     return index.with_targets(section.text_profile)

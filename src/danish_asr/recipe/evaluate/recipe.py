@@ -22,7 +22,7 @@ from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.corpus.shards import share_people_of
+from danish_asr.corpus.inventory import share_people_of
 from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
 from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
 from danish_asr.recipe import entry as cli

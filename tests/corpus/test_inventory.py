@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from danish_asr.base.errors import DatasetError, IncompleteDatasetError
-from danish_asr.corpus.shards import (
+from danish_asr.corpus.inventory import (
     files_of,
     find_shards,
     missing_split,
@@ -51,10 +51,11 @@ def test_an_inventory_counts_rows_hours_and_drops(tmp_path: Path) -> None:
 
 def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path) -> None:
     (tmp_path / "version=0").mkdir()
-    for damaged in (None, "", "[]", '{"shards": []}', '{"shards": [{}]}'):
-        if damaged is not None:
-            (tmp_path / "manifest.json").write_text(damaged)
-        with pytest.raises(DatasetError, match=r"manifest\.json"):
+    with pytest.raises(DatasetError, match=r"manifest\.json .*convert"):
+        read_inventory(tmp_path)
+    for damaged in (b"", b"[]", b'{"shards": []}', b'{"shards": [{}]}', b"\xff"):
+        (tmp_path / "manifest.json").write_bytes(damaged)
+        with pytest.raises(DatasetError, match=r"manifest\.json is damaged"):
             read_inventory(tmp_path)
     with pytest.raises(DatasetError, match="none: no such folder"):
         read_inventory(tmp_path / "none")

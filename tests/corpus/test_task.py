@@ -13,10 +13,11 @@ import pytest
 
 from danish_asr.base.audio import Recording, decode
 from danish_asr.base.errors import AudioError
-from danish_asr.corpus import shard as shard_module
+from danish_asr.corpus import task as task_module
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.rows import Audio, table_of
-from danish_asr.corpus.shard import (
+from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.rows import Audio, table_of, understood
+from danish_asr.corpus.task import (
     FILLED,
     Record,
     Task,
@@ -26,7 +27,6 @@ from danish_asr.corpus.shard import (
     read_record,
     to_row,
 )
-from danish_asr.corpus.shards import read_inventory
 from tests.builders import coral_row, encode, tone, write_parquet
 from tests.corpora import options, shards, table_in, write_lines
 from tests.media import noise, openings, recording
@@ -93,7 +93,7 @@ def test_every_source_row_is_written_or_in_the_ledger_with_its_reason(tmp_path: 
 def test_a_row_group_ends_with_its_rows_or_its_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setattr(shard_module, "ROW_GROUP_BYTES", limit)
+    monkeypatch.setattr(task_module, "ROW_GROUP_BYTES", limit)
     rows = [coral_row(number, text="ja", audio=tone(0.1)) for number in range(sum(sizes))]
     write_parquet(tmp_path / "in" / "train.parquet", rows, row_group_size=130)
     convert(tmp_path / "in", tmp_path / "ds", options())
@@ -153,7 +153,7 @@ def test_a_channel_is_chosen_for_a_row(own: int | None, chosen: int | None, peak
     wave = np.sin(np.arange(8_000) / 5)
     audio = encode(np.stack([wave / 4, wave / 2], axis=1), 16_000)
     record = {"file": "x", "row": 0, "text": "ja", "channel": own}
-    (row,) = table_of([record], options()).to_pylist()
+    (row,) = understood(table_of([record], options()), options())[0].to_pylist()
     with Recording(audio) as recording:
         written, _, rate = to_row(row, recording, options(channel=chosen))
     assert decode(written["audio_bytes"])[0].max() == pytest.approx(peak, abs=1e-2)

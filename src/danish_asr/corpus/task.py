@@ -29,20 +29,21 @@ from danish_asr.base.schema import (
     ROW_GROUP_BYTES,
     ROW_GROUP_SIZE,
     SAMPLE_RATE,
-    UTTERANCE_SCHEMA,
     WORK_DIR,
 )
 from danish_asr.base.workers import uninterrupted
 from danish_asr.corpus import DANISH, ConvertOptions
-from danish_asr.corpus.rows import Fetch
+from danish_asr.corpus.columns import COLUMNS
+from danish_asr.corpus.rows import UTTERANCE_SCHEMA, Fetch
 from danish_asr.text.profiles import normalizer
 
-_REPEATED: Final = ["speaker_id", "dialect", "sub_dialect", "age_group", "gender", "country_birth"]
-_SPEAKER: Final = [*_REPEATED, "age"]
+_METADATA: Final = [column.name for column in COLUMNS if column.written]
 # The reader relies on it that the audio of a row group is one plain page.
 PARQUET_FORMAT: Final[dict[str, Any]] = {
     "compression": dict.fromkeys(UTTERANCE_SCHEMA.names, "zstd") | {"audio_bytes": "none"},
-    "use_dictionary": _REPEATED,
+    "use_dictionary": [
+        column.name for column in COLUMNS if column.written and column.type == "string"
+    ],
     "write_statistics": [name for name in UTTERANCE_SCHEMA.names if name != "audio_bytes"],
 }
 
@@ -112,7 +113,7 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
     record = Record(task=task.number, versions_digest=task.versions_digest())
     profiles = [normalizer(name) for name in text_profiles(options.language)]
     characters = set[str]()
-    shards: dict[tuple[str, str], _Shard] = {}
+    shards: dict[tuple[str, str], _ShardWriter] = {}
     with ExitStack() as files:
         for row, outcome in _in_their_order(task.rows, fetch, options):
             if isinstance(outcome, AudioError):
@@ -128,7 +129,7 @@ def convert_task(task: Task, *, fetch: Fetch, root: Path, options: ConvertOption
             if row["split"] == "train":
                 characters.update(text, *(spoken(text) for spoken in profiles))
             if partition not in shards:
-                shards[partition] = _Shard(root, task.paths[partition], files)
+                shards[partition] = _ShardWriter(root, task.paths[partition], files)
             shards[partition].add(written)
         for shard in shards.values():
             shard.flush()
@@ -214,7 +215,7 @@ def record_path(root: Path, number: int) -> Path:
     return root / WORK_DIR / f"task-{number:06d}.json"
 
 
-class _Shard:
+class _ShardWriter:
     """A shard that is written, a row group at a time; ``files`` closes it."""
 
     def __init__(self, root: Path, path: str, files: ExitStack) -> None:
@@ -279,7 +280,7 @@ def to_row(
         "audio_size": len(mono),
         "encoded_size": len(flac),
         "source_id": f"{row['file']}:{row['row']}",
-        **{name: row[name] for name in _SPEAKER},
+        **{name: row[name] for name in _METADATA},
     }
     return written, findings, rate
 

@@ -32,7 +32,7 @@ _SHOWN: Final = 5  # faults in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardEntry:
+class ListedShard:
     """One shard."""
 
     path: str  # below the root
@@ -55,10 +55,10 @@ class Inventory:
     source_rows: int
     dropped: dict[str, int]  # rows per reason in the ledger, most frequent first
     suspects: dict[str, int]  # rows per reason to listen to them
-    shards: list[ShardEntry]  # by path
+    shards: list[ListedShard]  # by path
     ledger_sha256: str
     suspects_sha256: str
-    summary: list[str]  # lines about what was read; empty if it is combined
+    summary: list[str]  # lines about what was read; if it is combined, about ``--without``
     share_people: list[list[str]] = field(default_factory=list)  # see `people.persons_of`
 
     @property
@@ -88,23 +88,27 @@ def read_inventory(root: Path) -> Inventory:
         raise DatasetError(f"{root}: no such folder; expected a dataset of `danish-asr convert`")
     try:
         values = json.loads((root / INVENTORY_FILE).read_text(encoding="utf-8"))
-        shards = [ShardEntry(**shard) for shard in values["shards"]]
+        shards = [ListedShard(**shard) for shard in values["shards"]]
         return Inventory(**values | {"shards": shards})
+    except FileNotFoundError:
+        raise DatasetError(
+            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing or damaged "
-            f"({error}); run `danish-asr convert`"
+            f"{root}: {INVENTORY_FILE} is damaged ({error}); restore it from a copy, or delete the "
+            "dataset and make it again"
         ) from error
 
 
-class Shard(NamedTuple):
+class ShardFile(NamedTuple):
     """One Parquet file with the keys of its path."""
 
     path: Path
     keys: Mapping[str, str]
 
 
-def find_shards(path: Path) -> list[Shard]:
+def find_shards(path: Path) -> list[ShardFile]:
     """All shards below a dataset's ROOT or ``ROOT/version=0``, sorted by path.
 
     Raises:
@@ -119,7 +123,7 @@ def find_shards(path: Path) -> list[Shard]:
     for place, file in files.items():
         keys = dict(part.split("=", 1) for part in place.split("/")[1:] if "=" in part)
         if keys.keys() >= {"corpus", "split", "language"}:
-            shards.append(Shard(file, keys))
+            shards.append(ShardFile(file, keys))
     if not shards:
         raise DatasetError(
             f"{path}: no dataset, whose shards are {VERSION_DIR}/corpus=<corpus>/split=<split>/"
@@ -135,7 +139,7 @@ def root_of(path: Path) -> Path:
 
 
 def files_of(path: Path) -> dict[str, Path]:
-    """The files below ROOT or ``ROOT/version=0``, sorted, by their paths as `ShardEntry` has it."""
+    """The files below ROOT or ``ROOT/version=0``, sorted, by their paths in the inventory."""
     is_root = (path / VERSION_DIR).is_dir() or (path / INVENTORY_FILE).is_file()
     folder = path / VERSION_DIR if is_root else path
     files = sorted(folder.rglob("*.parquet"))
@@ -176,13 +180,13 @@ def share_people_of(path: Path) -> list[list[str]]:
     return read_inventory(root).share_people if (root / INVENTORY_FILE).is_file() else []
 
 
-def splits_of(path: Path) -> dict[str, list[Shard]]:
+def splits_of(path: Path) -> dict[str, list[ShardFile]]:
     """The shards of every split, ``<split>``, and of its part of a corpus, ``<split>_<corpus>``.
 
     Raises:
         DatasetError: There is no dataset.
     """
-    splits = defaultdict[str, list[Shard]](list)
+    splits = defaultdict[str, list[ShardFile]](list)
     for shard in find_shards(path):
         split, corpus = shard.keys["split"], shard.keys["corpus"]
         splits[split].append(shard)
@@ -190,7 +194,7 @@ def splits_of(path: Path) -> dict[str, list[Shard]]:
     return dict(splits)
 
 
-def shards_of_split(path: Path, split: str) -> list[Shard]:
+def shards_of_split(path: Path, split: str) -> list[ShardFile]:
     """The shards of one name of `splits_of`; raises `DatasetError` if it is not there."""
     splits = splits_of(path)
     if split not in splits:
