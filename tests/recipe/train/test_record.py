@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from danish_asr.recipe.train.record import (
     checkpoint_space,
     sliced_tokenizer,
     write_environment,
-    write_own_tokenizer,
 )
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
@@ -75,20 +73,6 @@ def test_each_start_of_a_run_is_added_to_those_before(tmp_path: Path) -> None:
     for starts in (1, 2):
         write_environment(tmp_path)
         assert len(json.loads((tmp_path / "environment.json").read_text())) == starts
-
-
-def test_a_run_that_continues_keeps_its_tokenizer(tmp_path: Path) -> None:
-    (tmp_path / "new").write_text("new")
-    resolved: Any = SimpleNamespace(tokenizer_file=tmp_path / "new", config=AsrConfig())
-    own = tmp_path / "checkpoints" / "tokenizer.model"
-    own.parent.mkdir()
-    own.write_text("old")
-    write_own_tokenizer(tmp_path, resolved)
-    assert own.read_text() == "new"
-    own.write_text("old")
-    (tmp_path / "checkpoints" / "step_2").mkdir()
-    write_own_tokenizer(tmp_path, resolved)
-    assert own.read_text() == "old"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from tests.running import (
@@ -144,7 +144,7 @@ def test_a_stop_signal_saves_and_exits_with_its_own_status(
     late = [f"regime.{name}=9" for name in ("validate_every_n_steps", "checkpoint_every_n_steps")]
     signal_at_batch(monkeypatch, AsrTrainUnit, 3, signal.SIGUSR1)
     assert train(run, dataset, *late, "regime.num_steps=9") == EXIT_STOPPED
-    assert checkpoint_steps(run) == [3]
+    assert Run(run).steps == [3]
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]
     assert metrics(run, "valid") == []
 
@@ -158,7 +158,7 @@ def test_a_validation_that_was_killed_runs_when_the_run_continues(
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:1]))
     (run / "checkpoints" / "scores" / "step_4.txt").unlink()
     assert train(run, dataset) == 0
-    assert checkpoint_scores(run) == checkpoint_scores(finished_run)
+    assert Run(run).scores == Run(finished_run).scores
     wer = "Word Error Rate (WER)"
     expected = [(row["Step"], row[wer]) for row in metrics(finished_run, "valid")]
     assert [(row["Step"], row[wer]) for row in metrics(run, "valid")] == expected
@@ -172,7 +172,7 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
     with monkeypatch.context() as patch:
         signal_at_batch(patch, AsrValidationUnit, 2, signal.SIGTERM)
         assert train(run, dataset, *SLOW_VALIDATION) == EXIT_STOPPED
-    assert checkpoint_steps(run) == [2]
+    assert Run(run).steps == [2]
     assert metrics(run, "valid") == []
     assert train(run, dataset, *SLOW_VALIDATION) == 0
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4]
@@ -204,7 +204,7 @@ def test_a_validation_that_was_stopped_runs_when_the_run_continues(
     assert metrics(run, "valid") == []
     assert train(run, dataset, *own) == 0
     assert [row["Step"] for row in metrics(run, "valid")] == steps
-    assert list(checkpoint_scores(run)) == scored
+    assert list(Run(run).scores) == scored
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
@@ -213,7 +213,7 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
     """An epoch has five steps."""
     run = tmp_path / "run"
     assert train(run, dataset, "regime.validate_every_n_data_epochs=0.6") == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [3, 4]
+    assert [row["Step"] for row in metrics(run, "valid")] == Run(run).steps == [3, 4]
 
 
 def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
@@ -222,7 +222,7 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     """TRAPS, training: upstream takes the epoch that a run is in for one that has ended."""
     straight = tmp_path / "straight"
     assert train(straight, dataset, *TWO_EPOCHS) == 0
-    steps = checkpoint_steps(straight)
+    steps = Run(straight).steps
     run = copy_until(8, straight, tmp_path / "run")
     assert train(run, dataset, *TWO_EPOCHS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
     assert train(run, dataset, *TWO_EPOCHS) == 0
@@ -230,7 +230,7 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     rows = metrics(run, "valid")
     assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(straight, "valid")]
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
-    assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
+    assert Run(run).steps[-1] == 3 * steps[-1] // 2
 
 
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from fairseq2.checkpoint import StandardCheckpointManager
 
-from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train import record
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.preflight import Resolved
@@ -51,7 +51,7 @@ def train_with_a_slow_disk(args: list[str]) -> None:
             time.sleep(1)
         return list_steps(manager, **options)
 
-    def write_late(run: Path, resolved: Resolved) -> None:
+    def write_late(run: Run, resolved: Resolved) -> None:
         time.sleep(1)
         write_own_tokenizer(run, resolved)
 
@@ -66,8 +66,8 @@ def test_two_processes_begin_and_delete_the_states_of_previous_checkpoints_toget
     """TRAPS, training: upstream waits for a process that found nothing to delete."""
     own = ("regime.save_model_only=all_but_last", "dataset.valid_split=null", "gang.timeout=1")
     in_processes(2, train_with_a_slow_disk, arguments(tmp_path / "run", dataset, *own))
-    assert checkpoint_steps(tmp_path / "run") == [2, 4]
-    assert resumable_steps(tmp_path / "run") == [4]
+    assert Run(tmp_path / "run").steps == [2, 4]
+    assert Run(tmp_path / "run").resumable_steps == [4]
 
 
 SIXTEEN_BATCHES = (

@@ -21,7 +21,14 @@ Count = Annotated[int, Strict(), Ge(0)]
 AtLeastOne = Annotated[int, Strict(), Ge(1)]
 AboveZero = Annotated[float, Strict(), Gt(0)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
-File = Annotated[Path, PlainSerializer(str)]
+
+
+def _place(path: Path) -> Path:
+    """A path from anywhere else, so that two of them can be compared."""
+    return path.expanduser().resolve()
+
+
+File = Annotated[Path, AfterValidator(_place), PlainSerializer(str)]
 
 
 def _without_module(value: object) -> object:

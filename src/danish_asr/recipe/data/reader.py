@@ -84,7 +84,7 @@ def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
     """
     trainer, precision = config.trainer, config.trainer.mixed_precision
     sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if config.trains and sharded and precision.mode == "static":
+    if sharded and precision.mode == "static":
         return cast(torch.dtype, getattr(torch, precision.dtype))
     return torch.float32
 

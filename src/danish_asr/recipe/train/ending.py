@@ -27,7 +27,7 @@ from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
-from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.recipe.run.run import FAILED
 from danish_asr.recipe.train.console import log
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -30,8 +30,15 @@ from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
-from danish_asr.recipe.run import run_directory
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, TOKENIZER
+from danish_asr.recipe.run.run import (
+    CHECKPOINTS,
+    CONFIG_FILE,
+    ENVIRONMENT,
+    MODEL_CARD,
+    TOKENIZER,
+    Checkpoint,
+    Run,
+)
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.preflight import Resolved
 
@@ -41,8 +48,8 @@ _TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
 
 
 _COPIED: Final = (
-    *(run_directory.CONFIG_FILE, run_directory.ENVIRONMENT),
-    *(f"{CHECKPOINTS}/{run_directory.MODEL_CARD}", f"{CHECKPOINTS}/{run_directory.TOKENIZER}"),
+    *(CONFIG_FILE, ENVIRONMENT),
+    *(f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"),
 )
 """What an average takes of its run."""
 
@@ -73,7 +80,7 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     if regime.num_steps and regime.checkpoint_every_n_steps:
         made = regime.num_steps // regime.checkpoint_every_n_steps
         kept = min(kept, made) if kept else made
-    written = len(run_directory.checkpoint_steps(output_dir)) if output_dir else 0
+    written = len(Run(output_dir).steps) if output_dir else 0
     count = max(kept + 1 - written, 1)
     complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
     total = count * model + complete * state
@@ -94,7 +101,7 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
 
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
-    file = output_dir / run_directory.ENVIRONMENT
+    file = output_dir / ENVIRONMENT
     starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     start = {
         "danish_asr": __version__,
@@ -108,17 +115,14 @@ def write_environment(output_dir: Path) -> None:
     publish_json(file, [*starts, start])
 
 
-def write_own_tokenizer(run: Path, resolved: Resolved) -> None:
-    """Write the tokenizer of a run that begins; one that continues keeps what it has."""
-    file = run / CHECKPOINTS / TOKENIZER
-    if file.is_file() and run_directory.checkpoint_steps(run):
-        return
+def write_own_tokenizer(run: Run, resolved: Resolved) -> None:
+    """Write the tokenizer of a run that begins."""
     content = resolved.tokenizer_file.read_bytes()
     if resolved.config.model.head != FULL:
         indices = resolved.rows.train.values()
         texts = (text for index in indices for text in index.rows[TARGET])
         content = sliced_tokenizer(content, texts)
-    with publish(file) as stream:
+    with publish(run.checkpoints / TOKENIZER) as stream:
         stream.write(content)
 
 
@@ -168,20 +172,21 @@ def write_model_card(output_dir: Path, stopped_early: str | None = None) -> None
 
     ``stopped_early``: why training has ended before its last step; the card has it too.
     """
-    run, step = output_dir.resolve(), run_directory.best_step(output_dir)
+    run = Run(output_dir.resolve())
+    step, name = run.best, run.folder.name
     if step is None:
         return
-    folder = run / CARDS_DIR
+    folder = run.folder / CARDS_DIR
     folder.mkdir(exist_ok=True)
-    trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
+    trained = read_yaml(run.checkpoints / MODEL_CARD)
     copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
-    card: Tree = {"name": run.name, **{key: trained[key] for key in copied}}
+    card: Tree = {"name": name, **{key: trained[key] for key in copied}}
     card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
     if stopped_early:
         card["stopped_early"] = stopped_early
-    shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
-    publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
+    shutil.copyfile(run.checkpoints / TOKENIZER, folder / TOKENIZER)
+    publish_text(folder / f"{name}.yaml", to_yaml(card))
+    log.info("Model '{}' (best: step {}) is ready; its card is in {}.", name, step, folder)
     log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))
 
 
@@ -197,13 +202,13 @@ def average(run: Path, last: int) -> Path:
     run = run.absolute()
     if missing := [name for name in _COPIED if not (run / name).is_file()]:
         raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
-    steps = run_directory.checkpoint_steps(run)
+    steps = Run(run).steps
     if len(steps) < last:
         raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
     average_run = run.with_name(f"{run.name}-last-{last}")
     if average_run.exists():
         raise RunError(f"{average_run} exists; delete it to average again")
-    files = [_weights_file(run, step) for step in steps[-last:]]
+    files = [_weights_file(Run(run).at(step)) for step in steps[-last:]]
     mean = _mean(files)
     weights = average_run / files[-1].relative_to(run)
     weights.parent.mkdir(parents=True)
@@ -214,11 +219,12 @@ def average(run: Path, last: int) -> Path:
     return average_run
 
 
-def _weights_file(run: Path, step: int) -> Path:
-    folder = run / CHECKPOINTS / f"step_{step}" / "model"
-    files = list(folder.rglob("sdp_*.pt"))
+def _weights_file(checkpoint: Checkpoint) -> Path:
+    files = list(checkpoint.weights.rglob("sdp_*.pt"))
     if len(files) != 1:
-        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
+        raise RunError(
+            f"{checkpoint.weights} is sharded over several processes; such weights are not averaged"
+        )
     return files[0]
 
 

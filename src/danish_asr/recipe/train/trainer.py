@@ -24,7 +24,7 @@ from typing_extensions import override
 from danish_asr.base import fairseq2_private
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, validations
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.console import log, step_line
 from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
@@ -46,7 +46,7 @@ class StoppableTraining(StoppableTask):
     ) -> None:
         super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
-        self._output_dir = context.output_dir
+        self._run = Run(context.output_dir)
         self._checkpoints = resolver.resolve(CheckpointManager)
         fairseq2_private.load_states_as_values(self._checkpoints)
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
@@ -91,7 +91,7 @@ class StoppableTraining(StoppableTask):
             self._checkpoints.maybe_complete_save_operation(blocking=True)
         else:
             # After an error the others may have ended, so nothing here may wait for them.
-            fairseq2_private.publish_written(self._output_dir / CHECKPOINTS, self._gangs)
+            fairseq2_private.publish_written(self._run.checkpoints, self._gangs)
         super().close()
 
     def _is_over(self, step: int) -> bool:
@@ -108,7 +108,7 @@ class StoppableTraining(StoppableTask):
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
         if self.validator is None:
             return False
-        done = [row["Step"] for row in validations(self._output_dir)]
+        done = [row["Step"] for row in self._run.validations()]
         is_missing = self._is_due(self._regime.validate_every_n_steps, step) and step not in done
         if not broadcast_flag(self._gang, is_missing):
             return False
