@@ -11,13 +11,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, NoReturn
 
 from danish_asr.base.errors import EXIT_STOPPED
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+_HANGUP: Final = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+"""A closed terminal; after nohup it means nothing."""
+
+STOP_SIGNALS: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+    *_HANGUP,
+)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
 _left: Final[list[Future[object]]] = []
@@ -98,7 +104,8 @@ def interrupted() -> NoReturn:
 
 def _say(text: str) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
+        with suppress(OSError):  # the terminal may be gone
+            os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
 
 
 def discard_output() -> None:

@@ -160,7 +160,8 @@ def train(
     """Train a model, or continue the run in OUTDIR (docs/howto/train.md).
 
     Without --config a run continues with its own configuration, and a new one with --dataset takes
-    the preset that fits this machine.
+    the preset that fits this machine. If the last checkpoint is damaged, delete its directory: the
+    run continues from the one before.
     """
     from danish_asr.recipe.entry import TRAIN, refuse, run
     from danish_asr.recipe.run.run import Run

@@ -159,7 +159,6 @@ def test_an_evaluation_opens_every_row_of_its_split_and_none_of_training(
         ({"valid_where": "age > 900"}, ["dataset.valid_where"]),
         ({"train_where": "age > 900"}, ["dataset.train_where"]),
         ({"stages": {3: StageConfig(where="age > 900")}}, ["trainer.stages.3.where"]),
-        ({"metric": "worst_group_wer", "valid_where": "dialect is null"}, ["regime.score_metric"]),
     ],
 )
 def test_rows_that_do_not_exist_are_refused_with_the_key_that_asks_for_them(

@@ -3,6 +3,8 @@
 import errno
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -43,6 +45,14 @@ from danish_asr.recipe.train.ending import (
 from tests.failing import MESSAGE, run_with_error
 from tests.forks import in_processes
 from tests.running import arguments, train
+
+
+def test_a_closed_terminal_stops_a_run_unless_it_was_started_with_nohup() -> None:
+    code = "from danish_asr.base.stops import STOP_SIGNALS; print(*map(int, STOP_SIGNALS))"
+    for start, stops in (("", True), ("trap '' HUP; ", False)):
+        command = ["sh", "-c", f'{start}exec "$0" -c "$1"', sys.executable, code]
+        numbers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        assert (str(int(signal.SIGHUP)) in numbers) == stops
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)

@@ -86,6 +86,9 @@ UNUSABLE = [
     ),
     ("pretrained_encoder.name=nope", "pretrained_encoder.name", ""),
     ("decoder.name=nope", "decoder.name", ""),
+    ("dataset.weights=[{where: text is not null, factor: 1e-9}]", "dataset.weights", ""),
+    ("dataset.valid_where=dialect is null", "regime.score_metric", "worst_group_wer"),
+    ("optimizer.config.betas=[0.9, 0.98, 0.9]", "optimizer.config.betas", ""),
 ]
 
 
@@ -129,7 +132,8 @@ def test_what_cannot_be_used_is_refused_with_what_could(
 
     TRAPS, training: more frozen layers than there are have no effect.
     """
-    faults_of_run = refused(tmp_path / "run", dataset, override)
+    judged = ["regime.score_metric=worst_group_wer"] * (key == "regime.score_metric")
+    faults_of_run = refused(tmp_path / "run", dataset, override, *judged)
     assert any(fault.startswith(key) and text in fault for fault in faults_of_run)
 
 

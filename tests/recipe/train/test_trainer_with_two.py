@@ -20,6 +20,7 @@ from tests.running import (
     arguments,
     copy_until,
     losses,
+    metrics,
     small,
     train,
     train_main,
@@ -117,6 +118,7 @@ def test_another_number_of_processes_trains_on_the_rest_of_the_epochs_rows_each_
         after = 3 - before
         rest, output = train_until(8, run, dataset, after)
         assert len({*seen, *rest}) == len(seen) + len(rest) == len(rows)
+        assert metrics(run, "train")[-1]["Total Number of Examples"] == len(rows)
         # From here on the largest batches that are left come first.
         assert losses(run)[:4] == pytest.approx(losses(constant)[:4], rel=1e-4)
         assert f"note: the run was saved by {before} processes and continues with {after}" in output

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
 from danish_asr.base.errors import ConfigError
@@ -151,7 +151,7 @@ class TrainerSection(Section):
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
 
-Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2)]
+Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2), MaxLen(2)]
 Rate = Annotated[float, Strict(), Gt(0), Le(1000)]
 Scale = Annotated[float, Strict(), Ge(0)]
 

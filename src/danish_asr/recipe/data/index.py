@@ -259,8 +259,7 @@ def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
     """Open the rows that a training reads.
 
     Raises:
-        ConfigError: A split does not exist, a condition is faulty or no row fulfils it, or the rows
-            lack the score that the run is judged by.
+        ConfigError: A split does not exist, or a condition is faulty or no row fulfils it.
         DatasetError: A file cannot be read.
     """
     section, train = config.dataset, dict[int, Index]()
@@ -272,14 +271,6 @@ def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
     valid = _rows_of_splits(dataset, config, section.valid_where, "dataset.valid_where")
     if section.valid_subset is not None:
         valid = {name: index.subset(section.valid_subset) for name, index in valid.items()}
-    nameless = bool(valid) and all(
-        index.rows["dialect"].is_null().all() for index in valid.values()
-    )
-    if config.regime.score_metric == "worst_group_wer" and nameless:
-        fault = f"needs rows with a dialect, and dataset.valid_split '{section.valid_split}' has"
-        raise ConfigError(
-            [f"regime.score_metric: worst_group_wer {fault} none; set regime.score_metric=wer"]
-        )
     return OpenRows(train, valid)
 
 

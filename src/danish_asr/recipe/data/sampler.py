@@ -180,7 +180,10 @@ def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch:
     rng = RandomStream.REPEATED_ROWS.generator(seed, 0)
     turns = np.empty(len(kept))
     turns[np.lexsort((rng.random(len(kept)), repeats))] = np.arange(len(kept)) * _GOLDEN % 1
-    times = np.floor((epoch + 1) * repeats + turns) - np.floor(epoch * repeats + turns)
+    shown = (epoch + 1) * repeats + turns
+    times = np.floor(shown) - np.floor(epoch * repeats + turns)
+    if not times.any():  # the next one
+        times[np.argmax(shown % 1)] = 1
     rounds = range(max(1, int(times.max())))
     return np.concatenate([kept[times > n] for n in rounds])
 

@@ -1,5 +1,6 @@
 """How a run continues in its directory, or is refused with RunError before anything is written."""
 
+import shlex
 import shutil
 from collections.abc import Mapping
 from typing import Any, Final
@@ -74,6 +75,15 @@ def _only_a_model(run: Run) -> str:
     if steps := run.resumable_steps:
         text += f"; without the checkpoints after step_{steps[-1]} the run continues from that one"
     return text
+
+
+def way_on(run: Run) -> str:
+    """Say how a run goes on whose last checkpoint cannot be read."""
+    damaged, earlier = run.at(run.last).folder, [n for n in run.resumable_steps if n < run.last]
+    if not earlier:
+        return f"{damaged} is damaged, and there is no earlier checkpoint to continue from"
+    command = shlex.join(["rm", "-r", str(damaged)])
+    return f"{damaged} is damaged: `{command}`, and the same command continues from {earlier[-1]:,}"
 
 
 def tidy(run: Run) -> None:

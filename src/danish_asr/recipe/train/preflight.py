@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import numpy as np
 import torch
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
@@ -32,6 +33,7 @@ from danish_asr.recipe.config.load import top_layers, unstructure
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import DanishAsrDataset, OpenRows, open_rows
+from danish_asr.recipe.data.sampler import repeats_of
 from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
     Assets,
@@ -44,6 +46,7 @@ from danish_asr.recipe.models.cards import (
 from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.masking import masking_faults
 from danish_asr.recipe.train.start import NAMING, began_with
+from danish_asr.text.profiles import normalizer
 
 _ANSWER_SECONDS: Final = 5
 
@@ -93,6 +96,7 @@ def _resolved(asked: AsrConfig, run: Run | None) -> Resolved:
     with collected(faults):
         dataset_card = _card(assets, "dataset.name", config.dataset.name)
         dataset, rows = open_dataset(assets, config, open_rows)
+        faults += _row_faults(rows, config)
     with collected(faults):
         model_card = _card(assets, "model.name", config.model.name)
     with collected(faults):
@@ -219,6 +223,30 @@ def _size_faults(description: ModelDescription) -> Iterator[str]:
         description.family.create_new_model(settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever sizes that do not fit each other raise
         yield f"model.config_overrides: no model can be built with these values: {error}"
+
+
+def _row_faults(rows: OpenRows, config: AsrConfig) -> Iterator[str]:
+    """Check that an epoch has a row, and that rows have the score that the run is judged by."""
+    beta = config.dataset.mixture_parquet_storage_config.beta_corpus
+    for index in rows.train.values():
+        shown = repeats_of(index, np.arange(len(index), dtype=np.int32), beta).sum()
+        if shown < 1:
+            yield f"dataset.weights leave {shown:.2g} rows in an epoch; raise the factors"
+    metric, section = config.regime.score_metric, config.dataset
+    if metric == "loss" or not rows.valid:
+        return
+    normal = normalizer(config.regime.score_profile)
+    of_metric = metric == "worst_group_wer"
+    if not any(
+        normal(text)
+        for index in rows.valid.values()
+        for text, dialect in index.rows.select("text", "dialect").iter_rows()
+        if dialect is not None or not of_metric
+    ):
+        what = "rows with a dialect and words" if of_metric else "rows with words"
+        where = f"dataset.valid_split '{section.valid_split}'"
+        profile = f"under the profile {config.regime.score_profile}"
+        yield f"regime.score_metric: {metric} needs {what} {profile}, and {where} has none"
 
 
 def _optimizer_faults(name: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards; its average.
+"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards.
 
 The tokenizer, ``OUTDIR/checkpoints/tokenizer.model``, is a copy, or that of a head that
 ``model.head: danish`` has reduced to the symbols of the training text. Whatever takes the run takes
@@ -9,7 +9,8 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import sentencepiece
 import torch
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
-from torch import Tensor
 from torch.nn import Module
 
 from danish_asr import __version__
@@ -32,11 +32,10 @@ from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run import (
     CHECKPOINTS,
-    CONFIG_FILE,
     ENVIRONMENT,
     MODEL_CARD,
+    TENSORBOARD,
     TOKENIZER,
-    Checkpoint,
     Run,
 )
 from danish_asr.recipe.train.console import log
@@ -45,13 +44,6 @@ from danish_asr.recipe.train.preflight import Resolved
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
 _TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
 """If one of them is used, all are kept: other texts may have what a training text lacks."""
-
-
-_COPIED: Final = (
-    *(CONFIG_FILE, ENVIRONMENT),
-    *(f"{CHECKPOINTS}/{MODEL_CARD}", f"{CHECKPOINTS}/{TOKENIZER}"),
-)
-"""What an average takes of its run."""
 
 
 class CheckpointSpace(NamedTuple):
@@ -102,7 +94,9 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
     file = output_dir / ENVIRONMENT
-    starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    starts: list[Any] = []
+    with suppress(FileNotFoundError, ValueError):  # a full disk may have left it empty
+        starts = json.loads(file.read_text(encoding="utf-8"))
     start = {
         "danish_asr": __version__,
         "command": sys.argv,
@@ -113,6 +107,14 @@ def write_environment(output_dir: Path) -> None:
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
     publish_json(file, [*starts, start])
+
+
+def purge_curves(run: Run) -> None:
+    """Let TensorBoard forget what a run that continues records again."""
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - slow
+
+    for folder in (run.folder / TENSORBOARD).glob("*/"):
+        SummaryWriter(folder, purge_step=run.last + 1).close()  # type: ignore[no-untyped-call]
 
 
 def write_own_tokenizer(run: Run, resolved: Resolved) -> None:
@@ -167,72 +169,29 @@ def complete_model_card(
     publish_text(file, to_yaml(merge(read_yaml(file), added)))
 
 
-def write_model_card(output_dir: Path, stopped_early: str | None = None) -> None:
-    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
+def write_model_card(run: Run, stopped_early: str | None = None) -> None:
+    """Write the card of a run's best checkpoint, if there is one, and say so."""
+    run = Run(run.folder.resolve())
+    name = run.folder.name
+    if run.best is not None:
+        folder = model_card(run, name, stopped_early)
+        log.info("Model '{}' (best: step {}) is ready; its card is in {}.", name, run.best, folder)
+        log.info("{}", next_step("evaluate", run.folder, why="score it on the test split"))
+
+
+def model_card(run: Run, name: str, stopped_early: str | None = None) -> Path:
+    """Write ``OUTDIR/cards/<name>.yaml`` for the best checkpoint; return its directory.
 
     ``stopped_early``: why training has ended before its last step; the card has it too.
     """
-    run = Run(output_dir.resolve())
-    step, name = run.best, run.folder.name
-    if step is None:
-        return
     folder = run.folder / CARDS_DIR
     folder.mkdir(exist_ok=True)
     trained = read_yaml(run.checkpoints / MODEL_CARD)
     copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
     card: Tree = {"name": name, **{key: trained[key] for key in copied}}
-    card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
+    card["checkpoint"] = f"../{CHECKPOINTS}/step_{run.best}/model"  # also of a run that is moved
     if stopped_early:
         card["stopped_early"] = stopped_early
     shutil.copyfile(run.checkpoints / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{name}.yaml", to_yaml(card))
-    log.info("Model '{}' (best: step {}) is ready; its card is in {}.", name, step, folder)
-    log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))
-
-
-def average(run: Path, last: int) -> Path:
-    """Write the mean of a run's ``last`` kept checkpoints as the run ``<run>-last-<n>`` beside it.
-
-    The new run has one checkpoint, under the step of the newest one. Returns its directory.
-
-    Raises:
-        RunError: ``run`` is not a run, has too few checkpoints or sharded ones, or the new
-            directory exists.
-    """
-    run = run.absolute()
-    if missing := [name for name in _COPIED if not (run / name).is_file()]:
-        raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
-    steps = Run(run).steps
-    if len(steps) < last:
-        raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
-    average_run = run.with_name(f"{run.name}-last-{last}")
-    if average_run.exists():
-        raise RunError(f"{average_run} exists; delete it to average again")
-    files = [_weights_file(Run(run).at(step)) for step in steps[-last:]]
-    mean = _mean(files)
-    weights = average_run / files[-1].relative_to(run)
-    weights.parent.mkdir(parents=True)
-    for name in _COPIED:
-        shutil.copyfile(run / name, average_run / name)
-    torch.save(mean, weights)
-    write_model_card(average_run)
-    return average_run
-
-
-def _weights_file(checkpoint: Checkpoint) -> Path:
-    files = list(checkpoint.weights.rglob("sdp_*.pt"))
-    if len(files) != 1:
-        raise RunError(
-            f"{checkpoint.weights} is sharded over several processes; such weights are not averaged"
-        )
-    return files[0]
-
-
-def _mean(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of each tensor, summed in float64, in the type that it has in the files."""
-    sums: dict[str, Tensor] = {}
-    for file in files:
-        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-        for name, value in state.items():
-            sums[name] = sums.get(name, 0) + value.double()
-    return {name: (total / len(files)).to(state[name].dtype) for name, total in sums.items()}
+    return folder

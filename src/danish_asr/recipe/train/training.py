@@ -65,6 +65,7 @@ def run(request: cli.Request, tree: Tree) -> None:
         with locked(output_dir, rank), noted(output_dir, rank), explained():
             if rank == 0:
                 tidy(run)
+                record.purge_curves(run)
                 fit_to_processes(run, processes)
                 record.write_environment(output_dir)
                 if not run.last:
@@ -77,7 +78,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 sections = sections_of(resolved.config)
                 run_training(AsrRecipe(resolved, stopper), sections, output_dir)
             if rank == 0:
-                record.write_model_card(output_dir, stopper.reason)
+                record.write_model_card(run, stopper.reason)
 
 
 def write_configuration(config: Tree, output_dir: Path) -> None:
