@@ -6,6 +6,7 @@ writes the states of trainer, optimizer and data reader.
 
 import pickle
 import sys
+import warnings
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -46,7 +47,9 @@ def load_values(file: Path) -> dict[str, Any]:
     import torch  # noqa: PLC0415 - slow
 
     try:
-        values: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol")
+            values: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:  # it may be of protocol 5; TorchScript is another error
         values = torch.load(
             file, map_location="cpu", pickle_module=sys.modules[__name__], weights_only=False

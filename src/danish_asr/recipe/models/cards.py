@@ -130,7 +130,8 @@ class Assets:
         )
         if key == "dataset.name":
             fault += f" `danish-asr convert {source_of_dataset(name) or 'SOURCE'} --name {name}"
-            fault += " --out data/parquet` makes it, or goes on with it."
+            fault += " --out data/parquet` makes it, or goes on with it; `--dataset DIR` names one "
+            fault += "that was moved."
         raise ConfigError([fault])
 
     def available(self, key: str, unusable: str) -> str:

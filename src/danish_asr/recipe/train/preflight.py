@@ -159,7 +159,8 @@ def open_dataset(
         return dataset, read(dataset, config)
     except DatasetError as error:
         names = assets.available("dataset.name", card.name if card else "")
-        fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
+        fix = "name it with `--dataset DIR` if it was moved, or set dataset.name to another one"
+        fault = f"dataset.name: {error}; {fix}, available: {names}"
         raise ConfigError([fault]) from error
 
 

@@ -64,19 +64,22 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     model = 4 * sum(p.numel() for p in module.parameters())
     state_bytes = OPTIMIZERS[config.optimizer.name].state_bytes
     state = sum(state_bytes(p.shape) for p in module.parameters() if p.requires_grad)
-    beside_newest = regime.keep_best_n_checkpoints or 0
+    kept_beside_newest = regime.keep_best_n_checkpoints or 0
     if regime.num_steps and regime.keep_checkpoint_every_n_steps:
-        beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
+        kept_beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
     # The newest one is never deleted; without any of the three keys none is.
-    kept = beside_newest + (regime.keep_last_n_checkpoints or int(beside_newest > 0))
+    kept = kept_beside_newest + (regime.keep_last_n_checkpoints or int(kept_beside_newest > 0))
     if regime.num_steps and regime.checkpoint_every_n_steps:
-        made = regime.num_steps // regime.checkpoint_every_n_steps
-        kept = min(kept, made) if kept else made
-    written = len(Run(output_dir).steps) if output_dir else 0
-    count = max(kept + 1 - written, 1)
-    complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
-    total = count * model + complete * state
-    return CheckpointSpace(model + state, model, count, total)
+        saved = regime.num_steps // regime.checkpoint_every_n_steps
+        kept = min(kept, saved) if kept else saved
+    already_here = len(Run(output_dir).steps) if output_dir else 0
+    more = max(kept + 1 - already_here, 1)  # one is written before another is deleted
+    with_state = more
+    if regime.save_model_only == "all_but_last":
+        with_state = min(more, 2)
+    elif regime.save_model_only:
+        with_state = 0
+    return CheckpointSpace(model + state, model, more, more * model + with_state * state)
 
 
 def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> None:

@@ -61,8 +61,10 @@ class StoppableTraining(StoppableTask):
         self.validator: _StoppingValidator | None = None
         self._model, self._reader = unit.model, reader
         self._stopped, self._has_loaded, self._step_began = False, False, inf
-        first = self._saved_step or 0
-        self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
+        # The largest batches come first in each of these: the time of the second step is reported,
+        # when the third begins, as the first one also allocates.
+        beginnings = (self._saved_step or 0, *section.stages, *reader.frees_layers)
+        self._measured_steps = {beginning + 2 for beginning in beginnings}
         reader.before_step = self._before_step
 
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
