@@ -96,7 +96,7 @@ def _resolved(asked: AsrConfig, run: Run | None) -> Resolved:
     with collected(faults):
         dataset_card = _card(assets, "dataset.name", config.dataset.name)
         dataset, rows = open_dataset(assets, config, open_rows)
-        faults += _row_faults(rows, config)
+        faults += row_faults(rows, config)
     with collected(faults):
         model_card = _card(assets, "model.name", config.model.name)
     with collected(faults):
@@ -226,7 +226,7 @@ def _size_faults(description: ModelDescription) -> Iterator[str]:
         yield f"model.config_overrides: no model can be built with these values: {error}"
 
 
-def _row_faults(rows: OpenRows, config: AsrConfig) -> Iterator[str]:
+def row_faults(rows: OpenRows, config: AsrConfig) -> Iterator[str]:
     """Check that an epoch has a row, and that rows have the score that the run is judged by."""
     beta = config.dataset.mixture_parquet_storage_config.beta_corpus
     for index in rows.train.values():
