@@ -46,7 +46,9 @@ def test_wandb_records_a_run_and_continues_it(
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
     """TRAPS, data reading: without a tracker it fails, and then aborts with status 134."""
     container = library_container()
-    _register_train_recipe(container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig()))))
+    _register_train_recipe(
+        container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig(), placed=[])))
+    )
     assert container.resolve_optional(DeviceStatTracker, key="cpu") is not None
 
 

@@ -67,7 +67,7 @@ def _load(file: Path, run: Run) -> dict[str, Any]:
 
     try:
         return load_values(file)
-    except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
+    except (OSError, EOFError, LookupError, RuntimeError, ValueError, UnpicklingError) as error:
         reason = refused_content(error) if isinstance(error, UnpicklingError) else error
         raise RunError(f"{file} cannot be read ({reason}); {way_on(run)}") from error
 
