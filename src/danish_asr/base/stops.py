@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final, NoReturn
 
@@ -26,6 +26,9 @@ STOP_SIGNALS: Final = (
 )
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
 
+_TERMINALS: Final = [stream for stream in (1, 2) if os.isatty(stream)]
+"""The output and the errors of this process, where a terminal shows them."""
+
 _left: Final[list[Future[object]]] = []
 
 
@@ -36,6 +39,7 @@ def exit_at_stops() -> None:
     """
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
+        _leave_terminal(number)
         if number == signal.SIGINT:
             interrupted()
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
@@ -73,8 +77,13 @@ def exception_at_stops() -> Iterator[None]:
 @contextmanager
 def at_stops(action: Callable[[signal.Signals], object]) -> Iterator[None]:
     """Let a stop signal call ``action``, and then do again what it did before."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        _leave_terminal(number)
+        action(signal.Signals(number))
+
     with handlers_kept():
-        _handle_by(lambda number, _: action(signal.Signals(number)))
+        _handle_by(handle)
         yield
 
 
@@ -102,10 +111,16 @@ def interrupted() -> NoReturn:
     os._exit(128 + signal.SIGINT)
 
 
+def _leave_terminal(number: int) -> None:
+    """Write nowhere what would go to a terminal that was closed: writing there is an error."""
+    if number == signal.SIGHUP:
+        for stream in _TERMINALS:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
 def _say(text: str) -> None:
     if os.environ.get("LOCAL_RANK", "0") == "0":
-        with suppress(OSError):  # the terminal may be gone
-            os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
+        os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
 
 
 def discard_output() -> None:
