@@ -75,7 +75,8 @@ run() {
   trap 'pkill -USR2 -P $child' USR2
   trap 'ended=130' INT # bkill and scancel signal each process
   trap 'ended=143' TERM
-  # Not `wait`, which loses the status if a signal comes as the process ends.
+  # The command's status comes through a pipe. Not `wait`, which loses it if a signal comes as the
+  # process ends; `read` ends above 128 at each signal, and is called again.
   exec {output}< <(trap : USR2 INT TERM; "$@" >&2; echo $?)
   child=$!
   until read -r -u "$output" status || [ $? -lt 128 ]; do :; done

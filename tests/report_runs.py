@@ -26,6 +26,7 @@ def make_run(folder: Path, config: dict[str, Any], rates: list[float], loss: flo
     rows = [{"Step": n, WER: wer, dialect: wer, LOSS: loss} for n, wer in enumerate(rates, 1)]
     _lines(folder / "metrics" / "valid.jsonl", rows)
     if len(rates) == 4:
+        (folder / "checkpoints" / "step_4" / "trainer").mkdir(parents=True)
         (folder / "cards").mkdir()
         (folder / "cards" / f"{folder.name}.yaml").touch()
     return folder

@@ -15,7 +15,13 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base import cluster
-from danish_asr.base.cluster import usable_cpus, usable_gpus, use_granted_cpus, wait_for_first_rank
+from danish_asr.base.cluster import (
+    quota_cpus,
+    usable_cpus,
+    usable_gpus,
+    use_granted_cpus,
+    wait_for_first_rank,
+)
 
 VARIABLES = (
     *("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE"),
@@ -213,3 +219,36 @@ def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch)
         assert not other.done()
         wait_for_first_rank(0)
         other.result(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "cpus"),
+    [
+        ("0::/", {}, 0),
+        ("0::/", {"cpu.max": "max 100000"}, 0),
+        ("0::/", {"cpu.max": "400000 100000"}, 4),
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/a/b", {"cpu.max": "800000 100000", "a/cpu.max": "300000 100000"}, 3),
+        ("4:cpu,cpuacct:/docker/1", {"cpu/cpu.cfs_quota_us": "200000"}, 2),
+        ("4:cpu,cpuacct:/docker/1", {"cpu/cpu.cfs_quota_us": "-1"}, 0),
+        ("3:cpuset:/a", {"cpu/cpu.cfs_quota_us": "200000"}, 0),
+    ],
+)
+def test_the_quota_of_a_container_is_the_smallest_of_its_groups(
+    tmp_path: Path, group: str, files: dict[str, str], cpus: int
+) -> None:
+    (tmp_path / "own").write_text(f"{group}\n")
+    for name, content in files.items():
+        file = tmp_path / "root" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{content}\n")
+        if name.endswith("quota_us"):
+            file.with_name("cpu.cfs_period_us").write_text("100000\n")
+    assert quota_cpus(tmp_path / "root", tmp_path / "own") == cpus
+
+
+def test_the_quota_limits_the_cpus_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    monkeypatch.setattr("danish_asr.base.cluster.quota_cpus", lambda: 4)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert usable_cpus() == 2

@@ -27,7 +27,7 @@ from danish_asr.base.files import (
     sweep,
     to_yaml,
 )
-from danish_asr.recipe.run.run_directory import locked
+from danish_asr.recipe.run.locks import locked
 
 
 def test_a_file_appears_when_the_block_ends_and_partial_files_are_swept(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
@@ -100,7 +101,7 @@ def test_what_waits_for_its_server_does_not_hold_the_process() -> None:
 
 
 SAVES = """#!/bin/sh
-trap 'sleep 0.3; echo saved >{folder}/saved; exit 75' INT TERM USR1 USR2
+trap 'sleep 0.3; echo saved >{folder}/saved; exit 75' HUP INT TERM USR1 USR2
 touch {folder}/began
 while :; do sleep 0.05; done
 """
@@ -126,3 +127,38 @@ def test_a_command_that_starts_a_process_passes_stop_signals_on_and_waits(
     with (tmp_path / "printed").open("wb") as output:
         assert run_passing_on(["echo", "ja"], output) == (0, None)
     assert (tmp_path / "printed").read_text() == "ja\n"
+
+
+TERMINAL = """
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+os.read(terminal, 1)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+WORK = """
+import sys, time
+from danish_asr.base.stops import at_stops
+stops = []
+with at_stops(stops.append):
+    print("ready", flush=True)
+    while not stops:
+        time.sleep(0.01)
+    print("saved", flush=True)
+sys.exit(75)
+"""
+
+
+def test_work_ends_as_at_any_stop_when_its_terminal_is_closed() -> None:
+    command = [sys.executable, "-c", TERMINAL, WORK]
+    ended = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),
+    )
+    assert ended.stdout.split() == ["75"]

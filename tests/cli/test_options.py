@@ -32,7 +32,7 @@ WORKERS: dict[str, Any] = {
     "danish_asr.planning.plan.show_plan": True,
     "danish_asr.planning.sweep.run_sweep": True,
     "danish_asr.recipe.entry.run": Path("results"),
-    "danish_asr.recipe.train.record.average": Path("mean"),
+    "danish_asr.recipe.train.average.average": (Path("mean"), [2, 4]),
     "danish_asr.report.audit.audit": True,
     "danish_asr.report.compare.compare_files": None,
     "danish_asr.report.dataset_page.check_page": None,

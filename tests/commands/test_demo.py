@@ -15,7 +15,7 @@ import pytest
 from danish_asr.base.errors import ConfigError
 from danish_asr.corpus.verify import verify
 from danish_asr.demo import run_demo
-from danish_asr.recipe.run.run_directory import checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.scoring.predictions import read_predictions
 from tests.documented import check, commands
 
@@ -93,7 +93,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A demo that Ctrl-C stopped in its training, and that the same command finished."""
     folder = tmp_path_factory.mktemp("demo") / "a, b"
     interrupt_training(folder)
-    assert 0 < checkpoint_steps(folder / "run")[-1] < 12
+    assert 0 < Run(folder / "run").steps[-1] < 12
     process = start(folder)
     output, _ = process.communicate(timeout=900)
     assert process.returncode == 0, output
@@ -106,7 +106,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_test_row_is_scored_once_after_an_interruption(demo: Path) -> None:
-    assert checkpoint_steps(demo / "run")[-1] == 12
+    assert Run(demo / "run").steps[-1] == 12
     results = demo / "run" / "eval" / "best" / "test"
     predictions = list(read_predictions(results / "predictions.jsonl"))
     manifest = json.loads((demo / "dataset" / "manifest.json").read_text())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from danish_asr.corpus.sources import parquet
-from danish_asr.recipe.run.run_directory import checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from tests.builders import build_source
 from tests.documented import run
 from tests.running import arguments
@@ -36,10 +36,10 @@ def test_a_missing_coral_is_converted_once(
         run(_command(tmp_path / "run", "coral_v2_tiny"))
     assert "danish-asr convert hf:" in capsys.readouterr().err
     run(_command(tmp_path / "run", "coral_v2_tiny", "--prepare"))
-    assert checkpoint_steps(tmp_path / "run") == [2, 4]
+    assert Run(tmp_path / "run").steps == [2, 4]
     coral.rename(tmp_path / "gone")
     run(_command(tmp_path / "again", "coral_v2_tiny", "--prepare"))
-    assert checkpoint_steps(tmp_path / "again") == [2, 4]
+    assert Run(tmp_path / "again").steps == [2, 4]
 
 
 @pytest.mark.usefixtures("coral")

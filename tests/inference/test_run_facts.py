@@ -12,7 +12,7 @@ from danish_asr.base.files import to_yaml
 from danish_asr.inference.export import Format, model_card
 from danish_asr.inference.model import load_model
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
-from danish_asr.recipe.run.run_directory import weights_digest
+from danish_asr.recipe.run.run import Run
 from danish_asr.text.profiles import PROFILES
 from tests.foreign_code import NAME, ForeignCode
 from tests.score_rows import evaluated
@@ -35,9 +35,9 @@ def run(tmp_path: Path) -> Path:
         "regime": {"num_steps": 4},
     }
     (run / "config.yaml").write_text(to_yaml(config))
-    evaluated(run, "best/test", weights=weights_digest(run, 4), score_profile="raw")
+    evaluated(run, "best/test", weights=Run(run).at(4).digest(), score_profile="raw")
     evaluated(run, "old/test", weights="x", score_profile="danish")
-    evaluated(run, "best/dev", weights=weights_digest(run, 4), where="age_group = '50+'")
+    evaluated(run, "best/dev", weights=Run(run).at(4).digest(), where="age_group = '50+'")
     return run
 
 
@@ -67,7 +67,7 @@ def test_the_card_has_the_language_of_the_data_and_the_scores_of_this_checkpoint
 def test_an_evaluation_names_no_code_for_the_scores_of_the_card(
     run: Path, foreign_code: ForeignCode
 ) -> None:
-    evaluated(run, "best/test", weights=weights_digest(run, 4), score_profile=NAME)
+    evaluated(run, "best/test", weights=Run(run).at(4).digest(), score_profile=NAME)
     (line,) = facts_of(str(run)).scores
     assert line.startswith("test: not computed")
     assert NAME in line

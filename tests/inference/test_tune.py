@@ -15,7 +15,7 @@ from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
 from danish_asr.inference.run_facts import dataset_of, read_rows, run_of
 from danish_asr.inference.tune import tune_language_model
-from danish_asr.recipe.run.run_directory import CONFIG_FILE
+from danish_asr.recipe.run.run import CONFIG_FILE
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 from tests.decoding_inputs import logits_of

@@ -22,7 +22,7 @@ from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.sampler import RandomStream
 from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from danish_asr.scoring.predictions import read_predictions
@@ -80,7 +80,7 @@ EVALUATION = (
 )
 
 
-class Run(NamedTuple):
+class Trained(NamedTuple):
     """The traces of a training."""
 
     folder: Path
@@ -110,9 +110,9 @@ class Runs(NamedTuple):
 
     dataset: DanishAsrDataset
     plain: Path
-    rows: Run
-    order: Run
-    mixture: Run
+    rows: Trained
+    order: Trained
+    mixture: Trained
     evaluation: Path
 
     def index_of(self, split: str = "train", where: str | None = None) -> Index:
@@ -132,7 +132,7 @@ def examples(batch: Any, number: int) -> pl.DataFrame:
     )
 
 
-def traced(folder: Path, dataset: Path, *overrides: str) -> Run:
+def traced(folder: Path, dataset: Path, *overrides: str) -> Trained:
     """Train, and record what the batches and the model are."""
     read: dict[Any, list[pl.DataFrame]] = {AsrTrainUnit: [], AsrValidationUnit: []}
     threads, modules = set[int](), Counter[str]()
@@ -153,7 +153,7 @@ def traced(folder: Path, dataset: Path, *overrides: str) -> Run:
             patch.setattr(unit, "process_batch", record)
         assert train(folder, dataset, *overrides) == 0
     trained, validated = (pl.concat(into, how="vertical_relaxed") for into in read.values())
-    return Run(folder, trained, validated, threads, modules)
+    return Trained(folder, trained, validated, threads, modules)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def ids(*indices: Index, above: int = 0) -> set[str]:
     }
 
 
-def largest_cost(run: Run) -> float:
+def largest_cost(run: Trained) -> float:
     """Of a batch, if a row of L samples counts as L + L²/16,000."""
     cost = pl.col("length") + pl.col("length") ** 2 / 16_000
     return float(run.batches().select((pl.col("rows") * cost).max()).item())
@@ -311,17 +311,17 @@ HELD: dict[str, Callable[[Runs], Any]] = {
     "regime.validate_every_n_steps": lambda r: r.mixture.steps("valid") == [1, 2, 3, 4],
     "regime.validate_every_n_data_epochs": lambda r: r.order.steps("valid") == [1, 2, 3, 4],
     "regime.score_metric": lambda r: (
-        checkpoint_scores(r.rows.folder)
+        Run(r.rows.folder).scores
         == pytest.approx({row["Step"]: -row[LOSS] for row in metrics(r.rows.folder, "valid")})
     ),
-    "regime.checkpoint_after_n_steps": lambda r: checkpoint_steps(r.rows.folder) == [3, 4],
-    "regime.checkpoint_every_n_steps": lambda r: 3 in checkpoint_steps(r.rows.folder),
+    "regime.checkpoint_after_n_steps": lambda r: Run(r.rows.folder).steps == [3, 4],
+    "regime.checkpoint_every_n_steps": lambda r: 3 in Run(r.rows.folder).steps,
     "regime.save_model_only": lambda r: (
         not [*r.order.folder.glob("checkpoints/*/trainer")]
         and bool([*r.rows.folder.glob("checkpoints/*/trainer")])
     ),
-    "regime.keep_last_n_checkpoints": lambda r: 3 not in checkpoint_steps(r.mixture.folder),
-    "regime.keep_checkpoint_every_n_steps": lambda r: checkpoint_steps(r.mixture.folder) == [2, 4],
+    "regime.keep_last_n_checkpoints": lambda r: 3 not in Run(r.mixture.folder).steps,
+    "regime.keep_checkpoint_every_n_steps": lambda r: Run(r.mixture.folder).steps == [2, 4],
     "regime.publish_metrics_after_n_steps": lambda r: r.order.steps("train") == [3, 4],
     "regime.publish_metrics_every_n_steps": lambda r: r.mixture.steps("train") == [1, 2, 3, 4],
     "evaluator.amp": lambda r: (

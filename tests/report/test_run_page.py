@@ -7,9 +7,9 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, RunError
 from danish_asr.recipe.run.advice import CHANCE, LOSS
-from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.recipe.run.run import FAILED
 from danish_asr.report.run_page import dialects_of, panels, report_run
-from danish_asr.report.runs import Run
+from danish_asr.report.runs import ListedRun
 from tests.browser import faults_of, needs_browser
 from tests.hostile import HOSTILE
 from tests.report_runs import WER, _evaluation, _lines, _report, make_run
@@ -72,16 +72,16 @@ def test_the_page_has_the_numbers_of_the_reports_and_of_the_worst_dialects(tmp_p
         ("GPU memory", "3.0"),
     } <= {*tiles}
     assert "chance 9.2" in text
-    loss, *others = panels(Run(run))
+    loss, *others = panels(ListedRun(run))
     assert (loss.logarithmic, loss.noisy, others[0].logarithmic) == (True, True, False)
-    charts = {panel.title: panel.curves for panel in panels(Run(run))}
+    charts = {panel.title: panel.curves for panel in panels(ListedRun(run))}
     assert dict(charts["Audio per step"]["audio"]) == {5: 120, 15: 60, 35: 30}
     assert dict(charts["Time per step"]["waiting for data"]) == {5: 100, 15: 50, 35: 25}
     assert dict(charts["Learning rate"]["learning rate"]) == dict.fromkeys((5, 15, 35), 2e-3)
     assert dict(charts["GPU memory, peak"]["reserved"]) == {15: 3, 35: 1}
     # By the best validation, at step 15, in which "a" has no rows.
     assert [*charts["WER of the worst dialects"]] == ["e", "b", "c", "d"]
-    (worst, *_, absent) = dialects_of(Run(run))
+    (worst, *_, absent) = dialects_of(ListedRun(run))
     assert worst == ("e", 5.0, 4.5, 6.0, 1.5)
     assert (absent.name, absent.first, absent.last) == ("a", 9.0, 1.0)
     _lines(run / "metrics" / "train.jsonl", steps[:1])
@@ -97,7 +97,7 @@ def test_curves_are_sorted_by_step_and_the_last_whole_line_of_a_step_counts(tmp_
     with file.open("a", encoding="utf-8") as stream:
         stream.write('{"Step": 12')
     _lines(run / "metrics" / "valid.jsonl", [{"Step": 1, WER: 0.0}])
-    loss, rates, *_ = panels(Run(run))
+    loss, rates, *_ = panels(ListedRun(run))
     assert {name: dict(curve) for name, curve in loss.curves.items()} == {
         "training": {5: 9.0, 10: 4.0}
     }

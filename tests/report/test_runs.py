@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.recipe.run.run import FAILED
 from danish_asr.report.run_page import report_run
-from danish_asr.report.runs import COMPLETE, STOPPED, Run, find_runs, report_runs
+from danish_asr.report.runs import COMPLETE, STOPPED, ListedRun, find_runs, report_runs
 from tests.foreign_code import NAME, ForeignCode
 from tests.report_runs import _evaluation, _report, make_run
 from tests.score_rows import evaluated
@@ -22,11 +22,11 @@ def test_a_run_with_a_patience_is_finished_only_after_so_many_validations(tmp_pa
     for patience in (2, 3):
         regime = {"num_steps": 9, "early_stopping_patience": patience}
         folder = make_run(tmp_path / str(patience), {"regime": regime}, [90, 80, 85, 86])
-        states.append(Run(folder).state)
+        states.append(ListedRun(folder).state)
     assert states == [COMPLETE, STOPPED]
-    for step in (2, 3):  # from the last of which it can continue
-        (tmp_path / "3" / "checkpoints" / f"step_{step}" / "trainer").mkdir(parents=True)
-    assert [Run(tmp_path / name).reached for name in "23"] == [4, 3]
+    saved = tmp_path / "3" / "checkpoints"
+    (saved / "step_4").rename(saved / "step_3")  # from which it can continue
+    assert [ListedRun(tmp_path / name).reached for name in "23"] == [4, 3]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ nobody sees whether a run was refused (2) or has stopped and can be continued (7
 """
 
 import ctypes
+import math
 import os
 import signal
 import sys
@@ -71,10 +72,42 @@ def wait_for_first_rank(rank: int) -> None:
 
 
 def usable_cpus() -> int:
-    """Return the CPUs that affinity and batch system grant to each process on this host."""
+    """Return the CPUs that affinity, container and batch system grant to each process here."""
     granted = len(os.sched_getaffinity(0))
     processes = int(os.environ.get("LOCAL_WORLD_SIZE") or 1)  # which torchrun sets
-    return max(1, min(granted, job_cpus() or granted) // processes)
+    return max(1, min(granted, quota_cpus() or granted, job_cpus() or granted) // processes)
+
+
+def quota_cpus(root: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Return the CPUs that a container's quota lets this process use at a time; 0: no quota.
+
+    Of cgroup v2 ``cpu.max`` has microseconds in each period, or ``max``; v1 has a file for each.
+    The smallest quota of this group and those above it counts.
+    """
+    lines = own.read_text(encoding="utf-8").splitlines() if own.is_file() else []
+    quotas = list[float]()
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        top = root / "cpu" if kinds else root
+        folder = top / path.strip("/")
+        groups = [group for group in (folder, *folder.parents) if group.is_relative_to(top)]
+        quotas += map(_quota_in, groups)
+    return min((math.ceil(quota) for quota in quotas if quota), default=0)
+
+
+def _quota_in(folder: Path) -> float:
+    """The CPUs of a group's own quota; 0: it has none."""
+    try:
+        if (folder / "cpu.max").is_file():
+            quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text(encoding="utf-8")
+            period = (folder / "cpu.cfs_period_us").read_text(encoding="utf-8")
+        return max(int(quota) / int(period), 0)
+    except (OSError, ValueError):  # no such file, or "max"
+        return 0
 
 
 def use_granted_cpus(configured: int | None) -> None:

@@ -17,8 +17,17 @@ from typing import Any, Final, NoReturn
 
 from danish_asr.base.errors import EXIT_STOPPED
 
-STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+_HANGUP: Final = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+"""A closed terminal; after nohup it means nothing."""
+
+STOP_SIGNALS: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2),
+    *_HANGUP,
+)
 """What ends a run early: Ctrl-C, and what batch systems send before they kill a job."""
+
+_TERMINALS: Final = [stream for stream in (1, 2) if os.isatty(stream)]
+"""The output and the errors of this process, where a terminal shows them."""
 
 _left: Final[list[Future[object]]] = []
 
@@ -30,6 +39,7 @@ def exit_at_stops() -> None:
     """
 
     def leave(number: int, _frame: FrameType | None) -> NoReturn:
+        _leave_terminal(number)
         if number == signal.SIGINT:
             interrupted()
         _say(f"{signal.Signals(number).name} received before the work began; run the command again")
@@ -67,8 +77,13 @@ def exception_at_stops() -> Iterator[None]:
 @contextmanager
 def at_stops(action: Callable[[signal.Signals], object]) -> Iterator[None]:
     """Let a stop signal call ``action``, and then do again what it did before."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        _leave_terminal(number)
+        action(signal.Signals(number))
+
     with handlers_kept():
-        _handle_by(lambda number, _: action(signal.Signals(number)))
+        _handle_by(handle)
         yield
 
 
@@ -94,6 +109,13 @@ def interrupted() -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.raise_signal(signal.SIGINT)
     os._exit(128 + signal.SIGINT)
+
+
+def _leave_terminal(number: int) -> None:
+    """Write nowhere what would go to a terminal that was closed: writing there is an error."""
+    if number == signal.SIGHUP:
+        for stream in _TERMINALS:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _say(text: str) -> None:

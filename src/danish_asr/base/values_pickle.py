@@ -5,6 +5,9 @@ writes the states of trainer, optimizer and data reader.
 """
 
 import pickle
+import sys
+import warnings
+from pathlib import Path
 from typing import IO, Any, Final
 
 from typing_extensions import override
@@ -32,6 +35,26 @@ class Unpickler(pickle.Unpickler):
         if name not in _VALUES.get(module, ()):
             raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is no value")
         return super().find_class(module, name)
+
+
+def load_values(file: Path) -> dict[str, Any]:
+    """Return what a file of PyTorch holds, on the CPU.
+
+    Raises:
+        UnpicklingError: It holds code.
+        RuntimeError, EOFError: It is damaged, or TorchScript.
+    """
+    import torch  # noqa: PLC0415 - slow
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Detected pickle protocol")
+            values: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # it may be of protocol 5; TorchScript is another error
+        values = torch.load(
+            file, map_location="cpu", pickle_module=sys.modules[__name__], weights_only=False
+        )
+    return values
 
 
 def load(file: IO[bytes], **options: Any) -> Any:

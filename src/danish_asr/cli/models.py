@@ -28,9 +28,10 @@ def average(
     last: Annotated[int, Option(min=2, metavar="N", help="How many of the last checkpoints.")],
 ) -> None:
     """Write the mean weights of a run's last kept checkpoints as the run RUN-last-N."""
-    from danish_asr.recipe.train.record import average as write_average
+    from danish_asr.recipe.train.average import average as write_average
 
-    folder = write_average(run, last)
+    folder, steps = write_average(run, last)
+    typer.echo(f"wrote {folder}, the mean of the steps {', '.join(map(str, steps))}", err=True)
     say_next("evaluate", folder, "evaluator.split=dev", why="compare it with the run itself")
 
 

@@ -161,12 +161,13 @@ def train(
     """Train a model, or continue the run in OUTDIR (docs/howto/train.md).
 
     Without --config a run continues with its own configuration, and a new one with --dataset takes
-    the preset that fits this machine.
+    the preset that fits this machine. If the last checkpoint is damaged, delete its directory: the
+    run continues from the one before.
     """
     from danish_asr.recipe.entry import TRAIN, refuse, run
-    from danish_asr.recipe.run.run_directory import CONFIG_FILE
+    from danish_asr.recipe.run.run import Run
 
-    if not config and not (output_dir / CONFIG_FILE).is_file():
+    if not config and not Run(output_dir).is_trained:
         config = _preset(dataset)
     request = _request(output_dir, values or (), config or (), dataset, dump=dump_config)
     if prepare:
@@ -221,13 +222,13 @@ def _request(
 ) -> "Request":
     from danish_asr.recipe.config.keys import defaults
     from danish_asr.recipe.entry import Request
-    from danish_asr.recipe.run.run_directory import CONFIG_FILE
+    from danish_asr.recipe.run.run import CONFIG_FILE, Run
 
     if str(output_dir).partition("=")[0] in defaults():
         fix = f"expected a directory, found '{output_dir}'; KEY=VALUE comes after OUTDIR"
         raise BadParameter(fix, param_hint="OUTDIR")
-    own = output_dir / CONFIG_FILE
-    run_config = own if not files and own.is_file() else None
+    is_own = not files and Run(output_dir).is_trained
+    run_config = output_dir / CONFIG_FILE if is_own else None
     if not files and not values and run_config is None:
         fix = f"{output_dir} holds no run yet; name --config FILE, or for train --dataset DIR"
         raise BadParameter(fix, param_hint="OUTDIR")

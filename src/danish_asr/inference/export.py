@@ -32,7 +32,7 @@ from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
-from danish_asr.recipe.run.run_directory import files_of_model
+from danish_asr.recipe.run.run import files_of_model
 from danish_asr.text.profiles import PROFILES
 
 Format = Literal["hf", "onnx"]

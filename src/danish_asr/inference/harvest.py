@@ -37,7 +37,7 @@ from danish_asr.inference.loose_text import (
 )
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
-from danish_asr.recipe.run.run_directory import check_model, meant_checkpoint, weights_digest
+from danish_asr.recipe.run.run import check_model, checkpoint_of
 
 RECORDINGS: Final = "recordings"
 UTTERANCES: Final = "utterances.jsonl"
@@ -143,8 +143,8 @@ def _texts_of(recordings: Iterable[Recording], texts: TextsBeside) -> Iterator[P
 def _weights(model: str) -> str:
     """What the weights of a model are told apart by."""
     path = check_model(model)
-    meant = meant_checkpoint(path) if path.is_dir() else None
-    return str(weights_digest(*meant)) if meant else model
+    meant = checkpoint_of(path) if path.is_dir() else None
+    return str(meant.digest()) if meant else model
 
 
 def _is_heard(recording: Recording, texts: TextsBeside, key: Mapping[str, Any]) -> bool:

@@ -12,20 +12,14 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import to_mono
-from danish_asr.base.config_tree import Tree, read_yaml, value_of
+from danish_asr.base.config_tree import Tree, value_of
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.corpus.cards import hub_code
 from danish_asr.corpus.inventory import find_shards, shards_of_split
 from danish_asr.recipe.config.schema import AssetsConfig, DatasetSection
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.models.cards import Assets
-from danish_asr.recipe.run.evaluations import evaluations
-from danish_asr.recipe.run.run_directory import (
-    CHECKPOINTS,
-    CONFIG_FILE,
-    meant_checkpoint,
-    weights_digest,
-)
+from danish_asr.recipe.run.run import CHECKPOINTS, CONFIG_FILE, Run, checkpoint_of
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import DEFAULT_PROFILE, Settings
@@ -45,11 +39,12 @@ def run_of(model: str | Path) -> tuple[Path, Tree]:
     Raises ConfigError if it is no run.
     """
     path = Path(model).expanduser().resolve()
-    run = path.parents[1] if path.parent.name == CHECKPOINTS else path
-    if not (run / CONFIG_FILE).is_file():
+    meant = checkpoint_of(path)
+    run = meant.run if meant else Run(path)
+    if not run.is_trained:
         fault = f"expected OUTDIR or OUTDIR/{CHECKPOINTS}/step_<n> of a run, found no {CONFIG_FILE}"
         raise ConfigError([fault], where=str(model))
-    return run, read_yaml(run / CONFIG_FILE)
+    return run.folder, run.config
 
 
 def dataset_of(config: Tree) -> Path:
@@ -116,14 +111,13 @@ def facts_of(source: str) -> Facts:
 
 def _scores(path: Path) -> Iterator[str]:
     """The rates of this checkpoint's evaluations, under the text profile of each."""
-    meant = meant_checkpoint(path.expanduser())
+    meant = checkpoint_of(path.expanduser())
     if meant is None:
         return
-    run, step = meant
-    for predictions, about, fault in evaluations(run):
+    for predictions, about, fault in meant.run.evaluations():
         if fault:
             raise PredictionsError(fault)
-        if about.get("weights") != weights_digest(run, step) or {"decoder", "where"} & {*about}:
+        if about.get("weights") != meant.digest() or {"decoder", "where"} & {*about}:
             continue
         profile = str(about.get("score_profile", DEFAULT_PROFILE))
         splits = ", ".join(about["rows_in_split"])

@@ -24,7 +24,7 @@ from danish_asr.base.stops import ends_in_time, exit_if_held
 from danish_asr.decoding.transcript import Segment, Transcript
 from danish_asr.inference.formats import FORMATS
 from danish_asr.inference.worker import GivenUpError, Transcription, Worker
-from danish_asr.recipe.run.run_directory import check_model
+from danish_asr.recipe.run.run import check_model
 
 try:
     import uvicorn

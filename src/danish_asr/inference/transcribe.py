@@ -25,7 +25,7 @@ from danish_asr.decoding.transcript import Transcript
 from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.speakers import Turns, read_speakers
-from danish_asr.recipe.run.run_directory import check_model, files_of_model
+from danish_asr.recipe.run.run import check_model, files_of_model
 
 if TYPE_CHECKING:
     from danish_asr.inference.model import Model

@@ -42,8 +42,8 @@ def fetch(request: Request) -> None:
         DownloadError: A file cannot be downloaded. What has arrived is kept.
     """
     tree = {"dataset": {"name": ""}} | read_configuration(request)
-    config = with_named_model(load(tree, where=request.where))
-    assets = Assets(config.common.assets)
+    config, placed = with_named_model(load(tree, where=request.where))
+    assets = Assets(config.common.assets, placed)
     files = list(downloads(assets, config))
     if not files:
         raise ConfigError(["neither model.name nor tokenizer.name names something to download"])

@@ -150,8 +150,9 @@ def _checks(plan: Plan | None) -> Iterator[tuple[str, str]]:
     if plan is None:
         return
     resolve(plan.config, where="the plan")
-    assets = Assets(plan.config.common.assets)
-    missing = [file.name for file in downloads(assets, plan.config) if not file.is_here]
+    config, placed = with_named_model(plan.config)
+    assets = Assets(config.common.assets, placed)
+    missing = [file.name for file in downloads(assets, config) if not file.is_here]
     if missing:
         fix = "`danish-asr fetch --config ...` gets it where there is internet access"
         yield "warning", f"weights: no {' and no '.join(missing)} in fairseq2's cache; {fix}"
@@ -239,8 +240,9 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         ConfigError: A value is wrong, or the model is not known.
         IncompleteDatasetError: The dataset lacks shards, or has others.
     """
-    config = _load(tree, where, gpus)
-    assets, name = Assets(config.common.assets), config.model.name
+    asked = _load(tree, where, gpus)
+    config, placed = with_named_model(asked)
+    assets, name = Assets(config.common.assets, placed), config.model.name
     description = assets.describe_model(
         config.model, assets.find("model.name", name) if name else None
     )
@@ -264,7 +266,7 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
     if epoch:
         minutes = epoch.hours * 60 / max(epoch.steps, 1)
     plan = Plan(
-        config=config,
+        config=asked,
         gpus=gpus,
         card=card,
         parameters=sum(p.numel() for p in module.parameters()),
@@ -281,7 +283,7 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
 
 
 def _load(tree: Tree, where: str, gpus: int) -> AsrConfig:
-    return with_named_model(with_accumulation(load(tree, where=where), gpus))
+    return with_accumulation(load(tree, where=where), gpus)
 
 
 def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:

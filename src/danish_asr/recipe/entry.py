@@ -73,7 +73,7 @@ def run(recipe: str, request: Request) -> Path | None:
         if not {*_ALLOCATOR} & os.environ.keys():  # read when PyTorch is imported
             os.environ[_ALLOCATOR[0]] = "expandable_segments:True"
         try:
-            tree = read_configuration(request)
+            tree = read_configuration(request, evaluates=recipe == EVALUATE)
             load(_checked_early(recipe, tree), where=request.where)
         except ConfigError as error:
             refuse(error)
@@ -102,14 +102,18 @@ def refuse(error: DanishAsrError) -> NoReturn:
     sys.exit(EXIT_REFUSED)
 
 
-def read_configuration(request: Request) -> Tree:
+def read_configuration(request: Request, *, evaluates: bool = False) -> Tree:
     """Merge the files and overrides; name, once, the keys whose values have no effect here.
+
+    What ``evaluates`` takes none of the transforms of a training, which may be code.
 
     Raises:
         ConfigError: As `read_trees`; or the run's own configuration names code.
     """
     files, overrides = read_trees(request)
     tree = merge(*files, *overrides)
+    if evaluates:
+        tree = merge(tree, {"dataset": {"_del_": ["transforms"]}})
     if request.run_config is not None:
         _check_code(tree, merge(*overrides), request.run_config)
     keys = ineffective_keys(tree)

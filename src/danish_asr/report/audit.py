@@ -16,8 +16,8 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.metrics import align_words, split_words
-from danish_asr.recipe.run.evaluations import BEST, evaluations
-from danish_asr.recipe.run.run_directory import PREDICTIONS
+from danish_asr.recipe.run.evaluations import BEST, PREDICTIONS
+from danish_asr.recipe.run.run import Run
 from danish_asr.report.components import render_template
 from danish_asr.report.dataset import Clips, Rows, read_rows
 from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
@@ -92,7 +92,7 @@ def _files(model: Path) -> list[Path]:
         return [model]
     if (model / PREDICTIONS).is_file():
         return [model / PREDICTIONS]
-    made = evaluations(model)
+    made = Run(model).evaluations()
     for one in made:
         if one.fault:
             raise PredictionsError(one.fault)

@@ -15,10 +15,10 @@ from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
-from danish_asr.recipe.run.evaluations import Evaluation, evaluations
-from danish_asr.recipe.run.run_directory import TENSORBOARD, files_of_run
+from danish_asr.recipe.run.evaluations import Evaluation
+from danish_asr.recipe.run.run import TENSORBOARD
 from danish_asr.report.components import Curve, Panel, curves_chart, render_template
-from danish_asr.report.runs import STOPPED, Run
+from danish_asr.report.runs import STOPPED, ListedRun
 from danish_asr.report.tables import say, warn
 
 _DIALECT: Final = "wer/dialect/"  # the beginning of a validation's key of a dialect's WER
@@ -55,11 +55,11 @@ def report_run(folder: Path, console: Console | None = None) -> None:
         ConfigError: The page is a link to a file of the run.
     """
     console = console or Console(stderr=True)
-    run, page = Run(folder), folder / "report.html"
-    refuse_overwriting([page], files_of_run(folder), option="place for it")
+    run, page = ListedRun(folder), folder / "report.html"
+    refuse_overwriting([page], run.own.files(), option="place for it")
     if run.refused:
         raise RunError(f"{folder}: the run was refused before it began: {run.reason}")
-    scored = [_scored(run, evaluation, page) for evaluation in evaluations(run.folder)]
+    scored = [_scored(run, evaluation, page) for evaluation in run.own.evaluations()]
     publish_text(page, render_run(run, scored))
     for one in scored:
         if one["fault"]:
@@ -67,7 +67,7 @@ def report_run(folder: Path, console: Console | None = None) -> None:
     say(f"{run.name}: step {run.step:,}, {run.state}; wrote {page}", console)
 
 
-def render_run(run: Run, scored: Sequence[Mapping[str, Any]]) -> str:
+def render_run(run: ListedRun, scored: Sequence[Mapping[str, Any]]) -> str:
     """Return the page; ``scored`` has what it shows of each evaluation."""
     return render_template(
         "run_page.html",
@@ -82,7 +82,7 @@ def render_run(run: Run, scored: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
+def _scored(run: ListedRun, evaluation: Evaluation, page: Path) -> dict[str, Any]:
     """Return what the page shows of an evaluation, which may have a page of its own."""
     about, what = evaluation.about, evaluation.rows
     if "decoder" in about:
@@ -98,7 +98,7 @@ def _scored(run: Run, evaluation: Evaluation, page: Path) -> dict[str, Any]:
     return {"about": about, "overall": overall, "what": what, "page": link, "fault": fault}
 
 
-def _numbers(run: Run) -> dict[str, tuple[str, str]]:
+def _numbers(run: ListedRun) -> dict[str, tuple[str, str]]:
     """Return what the reports have as a number and a note."""
     if not run.reports:
         return {}
@@ -118,7 +118,7 @@ def _numbers(run: Run) -> dict[str, tuple[str, str]]:
     return numbers
 
 
-def panels(run: Run) -> list[Panel]:
+def panels(run: ListedRun) -> list[Panel]:
     """Return the curves of a run's metrics, those that have values."""
     frames = {"train": pd.DataFrame(run.reports), "valid": pd.DataFrame(run.validations)}
     losses, rates = _curves(frames, _LOSSES), _curves(frames, _RATES)
@@ -172,7 +172,7 @@ def _step_panels(lines: pd.DataFrame) -> list[Panel]:
     ]
 
 
-def dialects_of(run: Run) -> list[_Dialect]:
+def dialects_of(run: ListedRun) -> list[_Dialect]:
     """Return the dialects of the validations, the worst of the best validation first."""
     best: Mapping[str, Any] = best_validation(run.scored, run.score) if run.scored else {}
     dialects = []

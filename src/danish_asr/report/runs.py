@@ -14,29 +14,14 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from danish_asr.base.config_tree import flatten, read_yaml, short_names
+from danish_asr.base.config_tree import flatten, short_names
 from danish_asr.base.errors import DanishAsrError, RunError
 from danish_asr.base.files import is_written, publish_text, refuse_overwriting
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.schema import DecoderSection
-from danish_asr.recipe.run.advice import LOSS, Rows, best_validation, early_stop
-from danish_asr.recipe.run.evaluations import (
-    BEST,
-    Choice,
-    Evaluation,
-    choose_test,
-    evaluations,
-)
-from danish_asr.recipe.run.run_directory import (
-    CONFIG_FILE,
-    ENVIRONMENT,
-    FAILED,
-    METRICS,
-    SCORE_TITLES,
-    files_of_run,
-    recorded,
-    resumable_steps,
-)
+from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
+from danish_asr.recipe.run.evaluations import BEST, Choice, Evaluation
+from danish_asr.recipe.run.run import CONFIG_FILE, ENVIRONMENT, FAILED, SCORE_TITLES, Run
 from danish_asr.report.score import score, to_csv
 from danish_asr.report.tables import fitting, light_table, percent, print_table, say
 from danish_asr.scoring.scores import Scores
@@ -63,8 +48,8 @@ class BestModel(NamedTuple):
     loss: float
 
 
-class Run:
-    """A run, as its files are now; one that was refused has neither configuration nor metrics."""
+class ListedRun:
+    """A run as it is reported; one that was refused has neither configuration nor metrics."""
 
     def __init__(self, folder: Path, name: str = "") -> None:
         """Read the configuration and the metrics.
@@ -77,21 +62,17 @@ class Run:
         self.refused = bool(missing) and (folder / FAILED).is_file()
         if missing and not self.refused:
             raise RunError(f"{folder}: no run of a training; no {' and no '.join(missing)}")
-        self.folder = folder.resolve()
+        self.own = Run(folder.resolve())
+        self.folder = self.own.folder
         self.name = name or self.folder.name
         self.choice: Choice | None = None  # that `test` is of, once that was read
         self.fault = ""  # why its test split has no score, then
-        self.config: Mapping[str, Any] = (
-            {} if self.refused else dict(flatten(read_yaml(folder / CONFIG_FILE)))
-        )
-        self.reports, self.validations = self._metrics("train"), self._metrics("valid")
+        self.config: Mapping[str, Any] = {} if self.refused else dict(flatten(self.own.config))
+        self.reports, self.validations = self.own.metrics("train"), self.own.metrics("valid")
         self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
         self.steps: int | None = self.config.get("regime.num_steps")
         lasts = [rows[-1]["Step"] for rows in (self.reports, self.validations) if rows]
         self.step: int = max(lasts, default=0)
-
-    def _metrics(self, name: str) -> Rows:
-        return [row for _, row in recorded(self.folder / METRICS / f"{name}.jsonl")]
 
     @cached_property
     def state(self) -> str:
@@ -101,13 +82,7 @@ class Run:
         """
         if is_written(self.folder):
             return TRAINING
-        patience = self.config.get("regime.early_stopping_patience")
-        ended = (
-            self.step >= (self.steps or 0)
-            or self.config.get("regime.num_data_epochs")
-            or early_stop(self.validations, self.score, patience)
-        )
-        if ended and [*self.folder.glob(f"{CARDS_DIR}/*.yaml")]:
+        if self.own.completion(self.config) and [*self.folder.glob(f"{CARDS_DIR}/*.yaml")]:
             return COMPLETE
         return FAILED_STATE if (self.folder / FAILED).is_file() else STOPPED
 
@@ -122,7 +97,7 @@ class Run:
     def reached(self) -> int:
         """The last step; of a stopped run, the one that it continues from."""
         if self.state == STOPPED:
-            return max(resumable_steps(self.folder), default=0)
+            return max(self.own.resumable_steps, default=0)
         return self.step
 
     @property
@@ -170,10 +145,10 @@ class Run:
     @cached_property
     def test(self) -> Scores | None:
         """The scores of the run's own test split, by its evaluation `choice`."""
-        if not evaluations(self.folder):
+        if not self.own.evaluations():
             return None
         try:
-            self.choice = choose_test(self.folder)
+            self.choice = self.own.test()
             return self.scores(self.choice.taken)
         except DanishAsrError as error:  # one run must not hide the others
             self.fault = str(error)
@@ -214,7 +189,7 @@ class Run:
         }
 
 
-def find_runs(root: Path) -> list[Run]:
+def find_runs(root: Path) -> list[ListedRun]:
     """Return the runs in a directory or below it, the best dev score first, without one last.
 
     Raises:
@@ -223,7 +198,7 @@ def find_runs(root: Path) -> list[Run]:
     runs = []
     for folder in _folders(root):
         name = folder.relative_to(root).as_posix()
-        runs.append(Run(folder, "" if name == "." else name))
+        runs.append(ListedRun(folder, "" if name == "." else name))
     if not runs:
         raise RunError(
             f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
@@ -255,7 +230,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
     """
     console, runs = console or Console(), find_runs(root)
     if csv:
-        read = [path for run in runs for path in files_of_run(run.folder)]
+        read = [path for run in runs for path in run.own.files()]
         refuse_overwriting([csv], read, option="--csv")
     keys = _different_keys(runs)
     metrics = " or ".join(dict.fromkeys(run.score for run in runs if not run.refused))
@@ -284,7 +259,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
         say(f"wrote {csv}", console)
 
 
-def _different_keys(runs: Sequence[Run]) -> list[str]:
+def _different_keys(runs: Sequence[ListedRun]) -> list[str]:
     configs = [run.config for run in runs if not run.refused]
     return [
         key
@@ -294,11 +269,11 @@ def _different_keys(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def _values(run: Run, keys: Sequence[str]) -> dict[str, str]:
+def _values(run: ListedRun, keys: Sequence[str]) -> dict[str, str]:
     return {key: str(run.config[key]) for key in keys if key in run.config}
 
 
-def _cells(runs: Sequence[Run], keys: Sequence[str]) -> list[list[str]]:
+def _cells(runs: Sequence[ListedRun], keys: Sequence[str]) -> list[list[str]]:
     """Return headings and rows; the keys in which the runs differ come last."""
     tested = any(run.test for run in runs)
     headings = ["run", "state", "step", "best dev", "at step"]

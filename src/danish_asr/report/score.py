@@ -25,13 +25,14 @@ from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.corpus.inventory import content_of, share_people_of
 from danish_asr.metrics import Denominator, align_words, split_words
-from danish_asr.recipe.run.evaluations import Choice, choice_of, evaluation_of, predictions_of
-from danish_asr.recipe.run.run_directory import (
+from danish_asr.recipe.run.evaluations import (
     EVALUATION,
     PREDICTIONS,
     SHARE_PEOPLE,
-    files_of_run,
+    Choice,
+    evaluation_of,
 )
+from danish_asr.recipe.run.run import Run, choice_of, predictions_of
 from danish_asr.report import SCORE_OUTPUTS
 from danish_asr.report.tables import (
     POOLED_NOTE,
@@ -277,7 +278,7 @@ def inputs_of(
 
     Raises what `about_of` does.
     """
-    inputs = [path for choice in choices for path in files_of_run(choice.run)]
+    inputs = [path for choice in choices for path in Run(choice.run).files()]
     for file in files:
         inputs += [file, file.parent / EVALUATION]
         evaluated = about_of(file).get("dataset_root")

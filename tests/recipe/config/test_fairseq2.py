@@ -148,10 +148,9 @@ lr_scheduler: {name: passthrough}
     )
     assert sections.lr_scheduler is not None
     assert (sections.lr_scheduler.name, sections.lr_scheduler.config) == ("passthrough", None)
-    config.optimizer = None  # type: ignore[assignment]
-    config.lr_scheduler = None  # type: ignore[assignment]
-    evaluation = sections_of(config)
+    evaluation = sections_of(config, evaluated="mine")
     assert isinstance(evaluation.model, base.ReferenceModelSection)
+    assert evaluation.model.name == "mine"
     assert (evaluation.optimizer, evaluation.lr_scheduler) == (None, None)
 
 

@@ -286,3 +286,9 @@ def test_a_row_comes_as_often_as_the_product_of_its_factors_says(dataset: Danish
         assert line.split()[-4:] == [
             *(str(rows.sum()), f"{own:.2f}", f"{part:.1%}", f"{shown / own:.2f}")
         ]
+
+
+def test_weights_leave_every_epoch_a_row() -> None:
+    shown = [times(np.full(50, 0.015), epoch) for epoch in range(200)]
+    assert min(one.sum() for one in shown) == 1  # not 0, as 0.75 rows may be
+    assert np.sum(shown, axis=0).min() > 0

@@ -1,5 +1,6 @@
 """Transforms: what they do to length, level, spectrum and time, and what is refused."""
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +55,7 @@ def test_a_speed_raises_the_pitch_and_shortens_the_waveform(factor: float, sampl
         ),
         ({"name": "noise", "folder": "/nowhere", "least_db": 200}, ["transforms[0].least_db"]),
         ({"name": "noise", "folder": "/nowhere"}, ["transforms[0]"]),
+        ({"name": "noise", "folder": ".", "least_db": 40}, ["transforms[0]"]),
     ],
 )
 def test_an_impossible_transform_is_refused_with_its_keys(
@@ -106,6 +108,35 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room[200], room[1_800] = 0.8, 0.4
     soundfile.write(folder / "rooms" / "room.wav", room, RATE)
     return folder
+
+
+@pytest.mark.parametrize("depth", ["PCM_U8", "PCM_24", "PCM_32", "DOUBLE"])
+@pytest.mark.parametrize("kind", [Noise, Reverb])
+def test_a_recording_of_any_depth_sounds_as_one_of_16_bits(
+    tmp_path: Path, kind: type[Any], depth: str
+) -> None:
+    sound, changed = 0.4 * waveform(3_000, 4), []
+    for subtype in ("PCM_16", depth):
+        (tmp_path / subtype).mkdir()
+        soundfile.write(tmp_path / subtype / "a.wav", sound, RATE, subtype)
+        changed.append(kind(folder=str(tmp_path / subtype))(speech(), rng()) - speech())
+    # 8 bits have noise of their own.
+    limit = 0.1 if depth == "PCM_U8" else 1e-3
+    assert np.abs(changed[0] - changed[1]).max() < limit * np.abs(changed[0]).max()
+
+
+@pytest.mark.parametrize("content", [b"", b"RIFF", None])
+def test_a_folder_with_a_file_without_sound_is_refused_with_its_name(
+    tmp_path: Path, recordings: Path, content: bytes | None
+) -> None:
+    folder = shutil.copytree(recordings / "short", tmp_path / "folder")
+    if content is None:
+        soundfile.write(folder / "empty.wav", np.zeros(0), RATE)
+    else:
+        (folder / "empty.wav").write_bytes(content)
+    for kind in (Noise, Reverb):
+        with pytest.raises(ValueError, match=r"empty\.wav"):
+            kind(folder=str(folder))
 
 
 @pytest.mark.parametrize("folder", ["noise", "short", "rooms"])

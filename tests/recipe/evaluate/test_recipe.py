@@ -13,21 +13,19 @@ import pytest
 import soundfile
 import torch
 
-from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
 from danish_asr.base.files import sha256_of, to_yaml
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
+from danish_asr.recipe import entry
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
-from danish_asr.recipe.evaluate.recipe import select
+from danish_asr.recipe.entry import Request
+from danish_asr.recipe.evaluate.selection import choose, results_dir
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import (
-    EVALUATION,
-    PREDICTIONS,
-    best_step,
-    weights_digest,
-)
+from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
+from danish_asr.recipe.run.run import Run
 from danish_asr.scoring.predictions import Prediction, read_predictions
 from tests.forks import in_processes
 from tests.running import (
@@ -102,6 +100,74 @@ def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
     assert [path.name for path in (run / "eval" / "best").iterdir()] == ["test@other"]
 
 
+def evaluate_alone(run: Path, *overrides: str) -> Path:
+    """Evaluate with the run's own configuration; returns the directory of the results."""
+    own = Request(output_dir=run, run_config=run / "config.yaml", overrides=overrides)
+    results = entry.run(entry.EVALUATE, own)
+    assert results is not None
+    return results
+
+
+def change_configuration(run: Path, changes: Tree) -> None:
+    """Change what a run says of its training."""
+    file = run / "config.yaml"
+    file.write_text(to_yaml(merge(read_yaml(file), changes)))
+
+
+def test_an_evaluation_needs_nothing_of_a_training(tmp_path: Path, finished_run: Path) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    missing = [{"name": "noise", "folder": "gone"}, {"name": "gone.module:Transform"}]
+    training: Tree = {
+        "dataset": {"transforms": missing, "train_split": "gone", "weights": []},
+        "optimizer": {"name": "adamw_offload"},
+        "trainer": {"data_parallelism": "fsdp", "freeze_encoder_layers": 99},
+        "model": {"name": "gone"},
+        "tokenizer": {"name": "gone"},
+    }
+    change_configuration(run, training)
+    there = evaluate_alone(run)
+    expected = evaluate_alone(shutil.copytree(finished_run, tmp_path / "other"))
+    assert (there / PREDICTIONS).read_bytes() == (expected / PREDICTIONS).read_bytes()
+
+
+def losses_of(folder: Path) -> list[float | None]:
+    return [row.loss for row in read_predictions(folder / PREDICTIONS)]
+
+
+def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
+    tmp_path: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    by_card = losses_of(evaluate_alone(run))
+    change_configuration(
+        run, {"dataset": {"text_profile": "raw", "asr_task_config": {"normalize_audio": False}}}
+    )
+    assert losses_of(evaluate_alone(run)) == by_card
+    assert "normalize_audio" not in capsys.readouterr().err
+    written = "dataset.asr_task_config.normalize_audio=false"
+    results = evaluate_alone(run, written)
+    assert losses_of(results) != by_card
+    assert capsys.readouterr().err.count("normalize_audio=False") == 1
+    task = read_yaml(results / "config.yaml")["dataset"]["asr_task_config"]
+    assert task["normalize_audio"] is False
+
+
+def test_the_same_place_of_a_dataset_is_the_same_dataset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path / "run")
+    run.folder.mkdir()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for written, asked in (("data", tmp_path / "data"), (tmp_path / "data", "data")):
+        own = {"dataset": {"name": "tiny", "config_overrides": {"data": str(written)}}}
+        (run.folder / "config.yaml").write_text(to_yaml(own))
+        named: Tree = {"dataset": {"name": "tiny", "config_overrides": {"data": str(asked)}}}
+        tree = merge(named, {"model": {"name": "m"}, "evaluator": {"checkpoint": "none"}})
+        _, config = choose(Request(output_dir=run.folder), tree)
+        assert results_dir(run, config).name == "test"
+
+
 FOLDER = Path("eval", "best", "train")
 
 
@@ -139,8 +205,8 @@ def test_an_evaluation_says_what_was_scored(evaluated: Path, finished_run: Path)
     step = about["step"]
     assert about["share_people"] == [["coral_conversation", "coral_read_aloud"]]
     assert (about["dataset"], Path(about["dataset_root"])) == ("tiny", root)
-    assert (about["checkpoint"], step) == ("best", best_step(finished_run))
-    assert about["weights"] == weights_digest(evaluated, step) != ""
+    assert (about["checkpoint"], step) == ("best", Run(finished_run).best)
+    assert about["weights"] == Run(evaluated).at(step).digest() != ""
     assert about["rows"]["train"] == about["rows_in_split"]["train"] == 48
     assert not {"where", "decoder"} & {*about}
 
@@ -190,22 +256,25 @@ TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_
 def test_without_a_run_the_named_model_is_scored(
     tmp_path: Path, tree: dict[str, Any], split: str
 ) -> None:
-    selection = select(tmp_path / "new", tree, where="the test")
-    assert selection.step is None
-    assert selection.output_dir == tmp_path / "new" / "eval" / "omniASR_CTC_300M" / split
+    run = Run(tmp_path / "new")
+    checkpoint, config = choose(Request(output_dir=run.folder), tree)
+    assert checkpoint is None
+    assert results_dir(run, config) == run.folder / "eval" / "omniASR_CTC_300M" / split
 
 
 @pytest.mark.parametrize("tree", [{}, NAMED, OF_UPSTREAM, TRAINING])
 def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[str, Any]) -> None:
     tree = {"dataset": {"name": "tiny"}, **tree}
-    selection = select(finished_run, tree, where="the test")
-    assert selection.step in {2, 4}
-    assert selection.output_dir == finished_run / "eval" / "best" / "test"
+    run = Run(finished_run)
+    checkpoint, config = choose(Request(output_dir=finished_run), tree)
+    assert checkpoint is not None
+    assert checkpoint.step == run.best
+    assert results_dir(run, config) == finished_run / "eval" / "best" / "test"
 
 
 def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        select(tmp_path, {"dataset": {"name": "tiny"}}, where="the test")
+        choose(Request(output_dir=tmp_path), {"dataset": {"name": "tiny"}})
     (fault,) = refused.value.faults
     assert fault.startswith("evaluator.checkpoint")
 

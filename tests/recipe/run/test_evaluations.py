@@ -9,12 +9,8 @@ import pytest
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.recipe.run.evaluations import (
-    choose_test,
-    evaluation_of,
-    evaluations,
-    predictions_of,
-)
+from danish_asr.recipe.run.evaluations import evaluation_of
+from danish_asr.recipe.run.run import Run, predictions_of
 from danish_asr.report.compare import compare_files
 from danish_asr.report.score import score_files
 from tests.score_rows import evaluated, run_with_decoder
@@ -50,9 +46,9 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_che
     for place in BEAMS:
         evaluated(run, place, decoder=BEAM)
     evaluated(run, "best/test/plain", decoder=PLAIN)
-    places = [place_of(run, one.predictions) for one in evaluations(run)]
+    places = [place_of(run, one.predictions) for one in Run(run).evaluations()]
     assert places == [*order, "best/dev", "best/dev/a"]
-    choice = choose_test(run)
+    choice = Run(run).test()
     files = [str(one.predictions) for one in (choice.taken, *choice.others)]
     assert [place_of(run, Path(file)) for file in files] == order
     assert choice.to_dict() == {"run": str(run), "taken": files[0], "others": files[1:]}
@@ -63,7 +59,7 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_che
 def test_an_evaluation_is_named_by_its_rows_decoder_checkpoint_and_step(tmp_path: Path) -> None:
     evaluated(tmp_path, "best/dev", where="age > 20", decoder=BEAM)
     evaluated(tmp_path, "none/test", step=None, rows_in_split={})
-    words = [one.in_words() for one in evaluations(tmp_path)]
+    words = [one.in_words() for one in Run(tmp_path).evaluations()]
     assert words == [
         "split unknown, decoder greedy, checkpoint none",
         "dev, where age > 20, decoder beam, checkpoint best, step 4",
@@ -107,7 +103,7 @@ def test_a_broken_evaluation_of_a_run_hides_no_other_and_is_named(tmp_path: Path
     broken = evaluated(run, "last/test").with_name("evaluation.json")
     broken.write_text("")
     evaluated(run, "step_2/test").unlink()
-    choice = choose_test(run)
+    choice = Run(run).test()
     assert place_of(run, choice.taken.predictions) == "best/test"
     assert (len(choice.others), len(choice.broken)) == (0, 1)
     assert str(broken) in choice.in_words()
@@ -146,7 +142,7 @@ def test_a_comparison_names_the_evaluations_of_its_runs_first(tmp_path: Path) ->
     comparison = compare_files(seeds, outputs=[document], console=console)
     lines = console.export_text().splitlines()
     choices = json.loads(document.read_text("utf-8"))["choices"]
-    assert choices == [choose_test(run).to_dict() for run in runs.values()]
+    assert choices == [Run(run).test().to_dict() for run in runs.values()]
     assert all(choice["taken"] in line for line, choice in zip(lines, choices, strict=False))
     assert {*comparison.rows} == {choice["taken"] for choice in choices}
 
@@ -160,7 +156,7 @@ def test_an_evaluation_of_an_earlier_best_checkpoint_is_said_to_be_old(tmp_path:
         scores.mkdir(exist_ok=True)
         (scores / f"step_{step}.txt").write_text(str(rate))
         newer = None if step == 4 else step
-        choice = choose_test(run)
+        choice = Run(run).test()
         assert choice.newer_best == newer
         assert ("evaluate again" in choice.in_words()) == (newer is not None)
         assert choice.in_words().endswith("step 4)") == (newer is None)

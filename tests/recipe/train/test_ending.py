@@ -3,6 +3,8 @@
 import errno
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from functools import partial
@@ -31,7 +33,7 @@ from danish_asr.base.errors import (
 )
 from danish_asr.base.stops import STOP_SIGNALS
 from danish_asr.recipe.config.training_sections import TrainerSection
-from danish_asr.recipe.run.run_directory import FAILED, checkpoint_steps
+from danish_asr.recipe.run.run import FAILED, Run
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.ending import (
     StoppableTask,
@@ -43,6 +45,19 @@ from danish_asr.recipe.train.ending import (
 from tests.failing import MESSAGE, run_with_error
 from tests.forks import in_processes
 from tests.running import arguments, train
+
+
+def test_a_closed_terminal_stops_a_run_unless_it_was_started_with_nohup() -> None:
+    code = "from danish_asr.base.stops import STOP_SIGNALS; print(*map(int, STOP_SIGNALS))"
+    for handler, stops in ((signal.SIG_DFL, True), (signal.SIG_IGN, False)):
+        started = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            preexec_fn=partial(signal.signal, signal.SIGHUP, handler),
+        )
+        assert (str(int(signal.SIGHUP)) in started.stdout.split()) == stops
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -214,7 +229,7 @@ def test_a_process_that_fails_ends_the_run_while_a_checkpoint_is_written(
     assert f"error: {MESSAGE}" in printed
     assert "Traceback" not in printed
     assert (run / FAILED).read_text() == f"{MESSAGE}\n"
-    assert checkpoint_steps(run) == []
+    assert Run(run).steps == []
 
 
 @pytest.mark.slow
@@ -225,7 +240,7 @@ def test_a_checkpoint_that_all_processes_have_written_outlives_the_error_of_one(
     args = arguments(run, dataset, "dataset.valid_split=null", "gang.timeout=1")
     printed = in_processes(2, fails, args, status=EXIT_FAILED)
     assert (MESSAGE in printed, FAILED in printed) == (True, True)
-    assert checkpoint_steps(run) == [2]
+    assert Run(run).steps == [2]
     assert train(run, dataset, "dataset.valid_split=null") == 0
 
 
@@ -289,5 +304,5 @@ def test_one_process_that_fails_publishes_the_checkpoint_that_it_writes_and_keep
     monkeypatch.setattr(TorchTensorDumper, "dump", dump_slowly)
     monkeypatch.setattr(AsrTrainUnit, "process_batch", fail_in_the_third_step)
     assert train(run, dataset, "dataset.valid_split=null") == EXIT_FAILED
-    assert checkpoint_steps(run) == [2]
+    assert Run(run).steps == [2]
     assert "ZeroDivisionError: no frames" in (run / FAILED).read_text()

@@ -4,14 +4,23 @@ import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
+from typing import Any
 
+import polars as pl
 import pytest
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.entry import Request, read_configuration
-from danish_asr.recipe.train.preflight import recorder_faults, resolve, with_accumulation
+from danish_asr.recipe.train.preflight import (
+    recorder_faults,
+    resolve,
+    row_faults,
+    with_accumulation,
+)
 from tests.running import arguments, train
 
 
@@ -86,6 +95,8 @@ UNUSABLE = [
     ),
     ("pretrained_encoder.name=nope", "pretrained_encoder.name", ""),
     ("decoder.name=nope", "decoder.name", ""),
+    ("dataset.weights=[{where: text is not null, factor: 1e-9}]", "dataset.weights", ""),
+    ("optimizer.config.betas=[0.9, 0.98, 0.9]", "optimizer.config.betas", ""),
 ]
 
 
@@ -131,6 +142,26 @@ def test_what_cannot_be_used_is_refused_with_what_could(
     """
     faults_of_run = refused(tmp_path / "run", dataset, override)
     assert any(fault.startswith(key) and text in fault for fault in faults_of_run)
+
+
+@pytest.mark.parametrize(
+    ("metric", "texts", "is_refused"),
+    [
+        ("worst_group_wer", {"...": "Fynsk", "ja": None}, True),
+        ("worst_group_wer", {"...": "Fynsk", "ja": "Fynsk"}, False),
+        ("wer", {"...": "Fynsk", "ja": None}, False),
+        ("cer", {"...": "Fynsk", "!": None}, True),
+        ("loss", {"...": None}, False),
+    ],
+)
+def test_rows_must_have_the_score_that_a_run_is_judged_by(
+    metric: Any, texts: dict[str, str | None], *, is_refused: bool
+) -> None:
+    rows = pl.DataFrame({"text": [*texts], "dialect": [*texts.values()]})
+    opened: Any = SimpleNamespace(train={}, valid={"dev": SimpleNamespace(rows=rows)})
+    config = AsrConfig(regime=RegimeSection(score_metric=metric))
+    faults = [fault.partition(":")[0] for fault in row_faults(opened, config)]
+    assert faults == ["regime.score_metric"] * is_refused
 
 
 def test_a_recorder_without_its_library_is_refused(

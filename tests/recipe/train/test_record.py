@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,17 +17,16 @@ from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.train.average import average
 from danish_asr.recipe.train.record import (
-    average,
     check_free_space,
     checkpoint_space,
     sliced_tokenizer,
     write_environment,
-    write_own_tokenizer,
 )
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
-from tests.running import copy_until, evaluate, train, weights
+from tests.running import evaluate, train
 
 
 def test_a_disk_without_room_for_the_checkpoints_is_refused(tmp_path: Path) -> None:
@@ -75,70 +73,6 @@ def test_each_start_of_a_run_is_added_to_those_before(tmp_path: Path) -> None:
     for starts in (1, 2):
         write_environment(tmp_path)
         assert len(json.loads((tmp_path / "environment.json").read_text())) == starts
-
-
-def test_a_run_that_continues_keeps_its_tokenizer(tmp_path: Path) -> None:
-    (tmp_path / "new").write_text("new")
-    resolved: Any = SimpleNamespace(tokenizer_file=tmp_path / "new", config=AsrConfig())
-    own = tmp_path / "checkpoints" / "tokenizer.model"
-    own.parent.mkdir()
-    own.write_text("old")
-    write_own_tokenizer(tmp_path, resolved)
-    assert own.read_text() == "new"
-    own.write_text("old")
-    (tmp_path / "checkpoints" / "step_2").mkdir()
-    write_own_tokenizer(tmp_path, resolved)
-    assert own.read_text() == "old"
-
-
-@pytest.fixture
-def run(tmp_path: Path, finished_run: Path) -> Path:
-    """A copy of a run with checkpoints at steps 2 and 4."""
-    return copy_until(4, finished_run, tmp_path / "run")
-
-
-def test_each_tensor_is_the_mean_of_those_of_the_last_checkpoints(run: Path) -> None:
-    averaged = weights(average(run, 2), 4)
-    earlier, later = weights(run, 2), weights(run, 4)
-    assert averaged.keys() == later.keys()
-    for name, value in averaged.items():
-        assert value.dtype == later[name].dtype
-        torch.testing.assert_close(value, (earlier[name] + later[name]) / 2)
-
-
-def test_the_average_is_evaluated_transcribed_with_and_trained_on_like_a_run(
-    run: Path, dataset: Path
-) -> None:
-    folder = average(run, 2)
-    card = from_yaml((folder / "cards" / f"{folder.name}.yaml").read_text())
-    assert (folder / "cards" / card["checkpoint"]).is_dir()
-    assert evaluate(folder, dataset, "evaluator.split=dev") == 0
-    state = load_model(folder, device="cpu").module.state_dict()
-    assert torch.equal(state["final_proj.weight"], weights(folder, 4)["final_proj.weight"])
-    own = ("model={path: " + str(folder) + ", config_overrides: null}", "regime.num_steps=2")
-    assert train(run.parent / "next", dataset, *own) == 0
-
-
-def test_an_average_is_not_trained_over(
-    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = average(run, 2)
-    averaged = weights(folder, 4)
-    assert train(folder, dataset) == 2
-    assert f"model.path={folder}" in capsys.readouterr().err
-    assert all(torch.equal(value, averaged[name]) for name, value in weights(folder, 4).items())
-
-
-def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(run: Path) -> None:
-    with pytest.raises(RunError, match="--last"):
-        average(run, 3)
-    folder = average(run, 2)
-    with pytest.raises(RunError, match=folder.name):
-        average(run, 2)
-    (run / "checkpoints" / "step_4" / "model" / "pp_00" / "tp_00" / "sdp_01.pt").touch()
-    folder.rename(run.parent / "moved")
-    with pytest.raises(RunError, match="step_4"):
-        average(run, 2)
 
 
 OTHERS = 10_000  # symbols of other languages
@@ -241,7 +175,7 @@ def test_whatever_takes_a_run_takes_a_sliced_one(
     assert any(row.hypothesis for row in texts)
     assert set("".join(row.hypothesis for row in texts)) <= {*CHARACTERS, " "}
     step = load_model(run / "checkpoints" / "step_2", device="cpu")
-    assert symbols(load_model(average(run, 2), device="cpu")) == symbols(step)
+    assert symbols(load_model(average(run, 2).folder, device="cpu")) == symbols(step)
 
 
 def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(

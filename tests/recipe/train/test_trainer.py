@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
 
 from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.validation import AsrValidationUnit
 from tests.running import (
@@ -144,7 +147,7 @@ def test_a_stop_signal_saves_and_exits_with_its_own_status(
     late = [f"regime.{name}=9" for name in ("validate_every_n_steps", "checkpoint_every_n_steps")]
     signal_at_batch(monkeypatch, AsrTrainUnit, 3, signal.SIGUSR1)
     assert train(run, dataset, *late, "regime.num_steps=9") == EXIT_STOPPED
-    assert checkpoint_steps(run) == [3]
+    assert Run(run).steps == [3]
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3]
     assert metrics(run, "valid") == []
 
@@ -158,7 +161,7 @@ def test_a_validation_that_was_killed_runs_when_the_run_continues(
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:1]))
     (run / "checkpoints" / "scores" / "step_4.txt").unlink()
     assert train(run, dataset) == 0
-    assert checkpoint_scores(run) == checkpoint_scores(finished_run)
+    assert Run(run).scores == Run(finished_run).scores
     wer = "Word Error Rate (WER)"
     expected = [(row["Step"], row[wer]) for row in metrics(finished_run, "valid")]
     assert [(row["Step"], row[wer]) for row in metrics(run, "valid")] == expected
@@ -172,7 +175,7 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
     with monkeypatch.context() as patch:
         signal_at_batch(patch, AsrValidationUnit, 2, signal.SIGTERM)
         assert train(run, dataset, *SLOW_VALIDATION) == EXIT_STOPPED
-    assert checkpoint_steps(run) == [2]
+    assert Run(run).steps == [2]
     assert metrics(run, "valid") == []
     assert train(run, dataset, *SLOW_VALIDATION) == 0
     assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4]
@@ -204,7 +207,7 @@ def test_a_validation_that_was_stopped_runs_when_the_run_continues(
     assert metrics(run, "valid") == []
     assert train(run, dataset, *own) == 0
     assert [row["Step"] for row in metrics(run, "valid")] == steps
-    assert list(checkpoint_scores(run)) == scored
+    assert list(Run(run).scores) == scored
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
@@ -213,7 +216,7 @@ def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(
     """An epoch has five steps."""
     run = tmp_path / "run"
     assert train(run, dataset, "regime.validate_every_n_data_epochs=0.6") == 0
-    assert [row["Step"] for row in metrics(run, "valid")] == checkpoint_steps(run) == [3, 4]
+    assert [row["Step"] for row in metrics(run, "valid")] == Run(run).steps == [3, 4]
 
 
 def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
@@ -222,7 +225,7 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     """TRAPS, training: upstream takes the epoch that a run is in for one that has ended."""
     straight = tmp_path / "straight"
     assert train(straight, dataset, *TWO_EPOCHS) == 0
-    steps = checkpoint_steps(straight)
+    steps = Run(straight).steps
     run = copy_until(8, straight, tmp_path / "run")
     assert train(run, dataset, *TWO_EPOCHS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
     assert train(run, dataset, *TWO_EPOCHS) == 0
@@ -230,7 +233,7 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     rows = metrics(run, "valid")
     assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(straight, "valid")]
     assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
-    assert checkpoint_steps(run)[-1] == 3 * steps[-1] // 2
+    assert Run(run).steps[-1] == 3 * steps[-1] // 2
 
 
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
@@ -245,3 +248,83 @@ def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
         rates[folder] = [row["Learning Rate"] for row in metrics(folder, "train")]
     assert rates[run][2:] == pytest.approx(rates[straight][2:])
     assert len(rates[run]) == 6
+
+
+def test_a_stage_of_another_rate_has_its_share_of_the_warm_up(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """fairseq2 keeps the first rate of the warm-up that the run began with."""
+    own = ("lr_scheduler.config.stage_ratio=[0.8, 0.1, 0.1]", "regime.num_steps=5")
+    half = (*own, *("optimizer.config.lr=1e-3", "trainer.stages={2: {lr: 5e-4}}"))
+    rates = []
+    for name, options in (("plain", (*own, "optimizer.config.lr=1e-3")), ("stage", half)):
+        run = tmp_path / name
+        assert train(run, dataset, "dataset.valid_split=null", *options) == 0
+        rates.append([row["Learning Rate"] for row in metrics(run, "train")])
+    plain, stage = rates
+    assert stage == pytest.approx([*plain[:2], *(rate / 2 for rate in plain[2:])])
+
+
+def test_the_first_validations_are_left_out_also_when_a_run_continues(
+    tmp_path: Path, dataset: Path
+) -> None:
+    own = ("regime.validate_after_n_steps=2", "regime.num_steps=6", "dataset.valid_subset=2")
+    straight = tmp_path / "straight"
+    assert train(straight, dataset, *own, "regime.keep_last_n_checkpoints=3") == 0
+    run = copy_until(2, straight, tmp_path / "run")
+    assert train(run, dataset, *own, "regime.keep_last_n_checkpoints=3") == 0
+    for folder in (straight, run):
+        assert [row["Step"] for row in metrics(folder, "valid")] == [4, 6]
+
+
+def test_tensorboard_has_each_step_once_after_a_kill(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = copy_until(2, finished_run, tmp_path / "run")
+    assert train(run, dataset) == 0
+    for category, steps in (("train", [1, 2, 3, 4]), ("valid", [2, 4])):
+        curves = EventAccumulator(str(run / "tb" / category)).Reload()
+        assert [event.step for event in curves.Scalars(LOSS)] == steps
+
+
+def test_the_steps_before_a_stop_are_in_a_report(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    every = [f"regime.{name}_every_n_steps=4" for name in ("publish_metrics", "validate")]
+    own = [*every, "regime.checkpoint_every_n_steps=4", "dataset.valid_subset=2"]
+    with monkeypatch.context() as patch:
+        signal_at_batch(patch, AsrTrainUnit, 3, signal.SIGTERM)
+        assert train(run, dataset, *own) == EXIT_STOPPED
+    assert train(run, dataset, *own) == 0
+    rows = metrics(run, "train")
+    assert [row["Step"] for row in rows] == [3, 4]
+    assert rows[-1]["Total Number of Examples"] == sum(row["Number of Examples"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "damage", [("trainer", 1000), ("trainer", 0), ("data_reader", None), ("model", 1000)]
+)
+def test_a_damaged_checkpoint_is_named_with_the_command_that_goes_on_from_the_one_before(
+    damage: tuple[str, int | None],
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, (kind, content) = copy_until(4, finished_run, tmp_path / "run"), damage
+    (run / "environment.json").write_text("")
+    (file,) = (run / "checkpoints" / "step_4" / kind).rglob("*.pt")
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[:content])
+    longer = ("regime.num_steps=6", "dataset.valid_split=null")
+    assert train(run, dataset, *longer) == 1
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    assert f"`rm -r {run}/checkpoints/step_4`" in error
+    if (kind, content) == ("trainer", 0):
+        shutil.rmtree(run / "checkpoints" / "step_4")
+        assert train(run, dataset, *longer) == 0
+        assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4, 5, 6]

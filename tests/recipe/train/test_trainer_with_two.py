@@ -10,7 +10,7 @@ import pytest
 import torch
 from fairseq2.checkpoint import StandardCheckpointManager
 
-from danish_asr.recipe.run.run_directory import checkpoint_steps, resumable_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train import record
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.preflight import Resolved
@@ -20,6 +20,7 @@ from tests.running import (
     arguments,
     copy_until,
     losses,
+    metrics,
     small,
     train,
     train_main,
@@ -51,7 +52,7 @@ def train_with_a_slow_disk(args: list[str]) -> None:
             time.sleep(1)
         return list_steps(manager, **options)
 
-    def write_late(run: Path, resolved: Resolved) -> None:
+    def write_late(run: Run, resolved: Resolved) -> None:
         time.sleep(1)
         write_own_tokenizer(run, resolved)
 
@@ -66,8 +67,8 @@ def test_two_processes_begin_and_delete_the_states_of_previous_checkpoints_toget
     """TRAPS, training: upstream waits for a process that found nothing to delete."""
     own = ("regime.save_model_only=all_but_last", "dataset.valid_split=null", "gang.timeout=1")
     in_processes(2, train_with_a_slow_disk, arguments(tmp_path / "run", dataset, *own))
-    assert checkpoint_steps(tmp_path / "run") == [2, 4]
-    assert resumable_steps(tmp_path / "run") == [4]
+    assert Run(tmp_path / "run").steps == [2, 4]
+    assert Run(tmp_path / "run").resumable_steps == [4]
 
 
 SIXTEEN_BATCHES = (
@@ -117,6 +118,7 @@ def test_another_number_of_processes_trains_on_the_rest_of_the_epochs_rows_each_
         after = 3 - before
         rest, output = train_until(8, run, dataset, after)
         assert len({*seen, *rest}) == len(seen) + len(rest) == len(rows)
+        assert metrics(run, "train")[-1]["Total Number of Examples"] == len(rows)
         # From here on the largest batches that are left come first.
         assert losses(run)[:4] == pytest.approx(losses(constant)[:4], rel=1e-4)
         assert f"note: the run was saved by {before} processes and continues with {after}" in output

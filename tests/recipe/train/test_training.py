@@ -18,7 +18,7 @@ from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.training import AsrRecipe
 from tests.forks import in_processes
 from tests.running import (
@@ -46,7 +46,9 @@ def test_wandb_records_a_run_and_continues_it(
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:
     """TRAPS, data reading: without a tracker it fails, and then aborts with status 134."""
     container = library_container()
-    _register_train_recipe(container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig()))))
+    _register_train_recipe(
+        container, AsrRecipe(cast(Any, SimpleNamespace(config=AsrConfig(), placed=[])))
+    )
     assert container.resolve_optional(DeviceStatTracker, key="cpu") is not None
 
 
@@ -64,7 +66,7 @@ def test_a_dataset_of_upstreams_tools_trains(tmp_path: Path, dataset: Path) -> N
 
 
 def test_a_run_directory_is_complete(finished_run: Path) -> None:
-    assert checkpoint_steps(finished_run) == [2, 4]
+    assert Run(finished_run).steps == [2, 4]
     assert [row["Step"] for row in metrics(finished_run, "train")] == [1, 2, 3, 4]
     assert [row["Step"] for row in metrics(finished_run, "valid")] == [2, 4]
     assert list((finished_run / "tb").rglob("events.out.tfevents.*"))
@@ -133,8 +135,8 @@ def test_a_longer_run_keeps_the_best_and_the_last_two_checkpoints(
     run = Path(shutil.copytree(finished_run, tmp_path / "run"))
     assert train(run, dataset, "regime.num_steps=10", "dataset.valid_subset=6") == 0
     assert [row["Step"] for row in metrics(run, "train")] == list(range(1, 11))
-    kept = set(checkpoint_steps(run))
+    kept = set(Run(run).steps)
     assert {8, 10} <= kept
     assert len(kept) <= 3
     best = min(row["Word Error Rate (WER)"] for row in metrics(run, "valid"))
-    assert max(checkpoint_scores(run).values()) == -best
+    assert max(Run(run).scores.values()) == -best

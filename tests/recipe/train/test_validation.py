@@ -19,7 +19,7 @@ from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.data.targets import FrameCount
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.run.run_directory import SCORE_TITLES
+from danish_asr.recipe.run.run import SCORE_TITLES
 from danish_asr.recipe.train.validation import ErrorRates, PatienceStopper, _table, rates_of
 from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize

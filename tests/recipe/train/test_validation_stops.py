@@ -9,13 +9,13 @@ import pytest
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER
 
 from danish_asr.base.config_tree import read_yaml
-from danish_asr.recipe.run.run_directory import checkpoint_scores, checkpoint_steps
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train import training
 from danish_asr.recipe.train.console import RunReport
 from danish_asr.recipe.train.learning import OffloadedAdamW
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import AsrValidationUnit, PatienceStopper
-from danish_asr.report.runs import COMPLETE, Run
+from danish_asr.report.runs import COMPLETE, ListedRun
 from tests.forks import in_processes
 from tests.running import arguments, copy_until, metrics, train, train_main
 
@@ -73,7 +73,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, dataset: Path) -> Stoppabl
 
 @pytest.fixture
 def run(trained: StoppableTraining, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained._output_dir, tmp_path / "run"))
+    return Path(shutil.copytree(trained._run.folder, tmp_path / "run"))
 
 
 def steps_of(run: Path) -> list[int]:
@@ -82,13 +82,13 @@ def steps_of(run: Path) -> list[int]:
 
 def test_a_training_stops_at_its_patience_with_a_checkpoint_and_the_reason(run: Path) -> None:
     """TRAPS, training: an early stopper in fairseq2's container never reaches the trainer."""
-    assert steps_of(run)[-1] == checkpoint_steps(run)[-1] == 8
-    assert max(checkpoint_scores(run), key=lambda step: (checkpoint_scores(run)[step], step)) == 6
+    assert steps_of(run)[-1] == Run(run).steps[-1] == 8
+    assert max(Run(run).scores, key=lambda step: (Run(run).scores[step], step)) == 6
     card = read_yaml(run / "cards" / "run.yaml")
     assert card["checkpoint"] == "../checkpoints/step_6/model"
     assert PATIENCE in card["stopped_early"]
     assert PATIENCE in (run / "logs" / "rank_0.log").read_text()
-    assert Run(run).state == COMPLETE
+    assert ListedRun(run).state == COMPLETE
 
 
 def test_a_run_that_stopped_early_says_so_and_a_larger_patience_continues_it(
@@ -107,7 +107,7 @@ def test_validations_before_a_stop_count_when_the_run_continues(
     trained: StoppableTraining, tmp_path: Path, dataset: Path
 ) -> None:
     own = (*EACH_STEP, "optimizer.name=adamw_offload", "regime.keep_last_n_checkpoints=3")
-    run = copy_until(7, trained._output_dir, tmp_path / "run")
+    run = copy_until(7, trained._run.folder, tmp_path / "run")
     assert train(run, dataset, *own) == 0
     assert steps_of(run)[-1] == 8
 
@@ -117,7 +117,7 @@ def test_a_step_without_a_checkpoint_is_saved_when_a_run_stops_after_it(
 ) -> None:
     run = tmp_path / "run"
     assert train(run, dataset, *EACH_STEP, "regime.checkpoint_every_n_steps=5") == 0
-    assert checkpoint_steps(run) == [5, 8]
+    assert Run(run).steps == [5, 8]
 
 
 def test_a_run_whose_patience_ends_at_its_last_step_is_complete_by_its_steps(

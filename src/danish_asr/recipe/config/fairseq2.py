@@ -32,24 +32,29 @@ class Fairseq2Config:
     common: base.CommonSection
 
 
-def sections_of(config: AsrConfig) -> Fairseq2Config:
-    """Return the sections of a checked configuration, of a training or an evaluation."""
+def sections_of(config: AsrConfig, *, evaluated: str | None = None) -> Fairseq2Config:
+    """Return the sections of a checked configuration.
+
+    ``evaluated``: the name of a model that is not trained.
+    """
     tree = unstructure(config)
-    tree["model"]["family"] = WAV2VEC2_ASR_FAMILY
+    tree["model"] |= {"family": WAV2VEC2_ASR_FAMILY}
+    if evaluated:
+        tree["model"] = {"name": evaluated}
     # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
     tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
     tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
     # Epochs are set, or counted in steps, when the data is open.
     tree["regime"] |= {"num_data_epochs": None, "validate_every_n_data_epochs": None}
-    kind: type = base.ModelSection if config.trains else base.ReferenceModelSection
+    kind: type = base.ReferenceModelSection if evaluated else base.ModelSection
     return Fairseq2Config(
         asr=config,
         model=_section(kind, tree["model"]),
         pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
         gang=_section(base.GangSection, tree["gang"]),
         trainer=_section(base.TrainerSection, tree["trainer"]),
-        optimizer=_optimizer(config) if config.trains else None,
-        lr_scheduler=_schedule(config) if config.trains else None,
+        optimizer=None if evaluated else _optimizer(config),
+        lr_scheduler=None if evaluated else _schedule(config),
         regime=_section(base.RegimeSection, tree["regime"]),
         evaluator=_section(base.EvaluatorSection, tree["evaluator"]),
         common=_section(base.CommonSection, tree["common"]),

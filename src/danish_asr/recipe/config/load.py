@@ -7,6 +7,7 @@ refused, or left out with a note.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from typing import Any, Final, cast
 
@@ -149,20 +150,54 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
     for detail in details:
         key = _dotted_key(value, detail["loc"], path)
         if detail["type"] == "unexpected_keyword_argument":
-            near = " or ".join(near_keys(key))
-            section = key.partition(".")[0]
-            hint = f"did you mean {near}?" if near else f"see `train --help-keys {section}`"
-            faults[key] = f"{key} is not a key of this configuration; {hint}"
+            faults[key] = f"{key} is not a key of this configuration; {_hint(key)}"
         elif detail["type"] == "missing":
-            faults[key] = f"{key}.{detail['loc'][-1]} is missing"
+            key = join(key, detail["loc"][-1])
+            faults[key] = f"{key} is missing"
         elif detail["type"] == "value_error":
             faults[key] = f"{key} {detail['ctx']['error']}"
-        else:  # one for each type that the value may have: "Input should be a valid number"
-            _, _, rule = detail["msg"].partition(" should ")
-            rules.setdefault(key, []).append(rule.partition(" or an instance of ")[0])
+        else:  # one for each type that the value may have
+            rule = _RULES.get(detail["type"], detail["msg"])
+            rules.setdefault(key, []).append(rule.format(**detail.get("ctx", {})))
             rule = " or ".join(dict.fromkeys(rules[key]))
-            faults[key] = f"{key} must {rule}, but is {_as_yaml(detail['input'])}"
+            faults[key] = f"{key} must be {rule}, but is {_as_yaml(detail['input'])}"
     return None, list(faults.values())
+
+
+_RULES: Final = {
+    "bool_type": "true or false",
+    "dataclass_type": "a section",
+    "dict_type": "a mapping",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "at least {ge:g}",
+    "int_from_float": "an integer",
+    "int_parsing": "an integer",
+    "int_type": "an integer",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "at most {le:g}",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "path_type": "a path",
+    "string_pattern_mismatch": "a text that matches {pattern}",
+    "string_too_short": "a text that is not empty",
+    "string_type": "a text",
+    "too_long": "a list of at most {max_length}",
+    "too_short": "a list of at least {min_length}",
+}
+"""What a value must be, by the fault that pydantic has found."""
+
+
+def _hint(key: str) -> str:
+    """Say which keys there are instead of an unknown one."""
+    if near := " or ".join(near_keys(key)):
+        return f"did you mean {near}?"
+    section, sections = key.partition(".")[0], [field.name for field in fields(AsrConfig)]
+    if section not in sections:
+        return f"its sections are {', '.join(sections)}"
+    return f"see `train --help-keys {section}`"
 
 
 @cache

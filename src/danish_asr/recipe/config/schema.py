@@ -288,7 +288,7 @@ class AssetsConfig(Section):
     """Directories of cards, beside those of $DANISH_ASR_ASSETS."""
 
     prev_checkpoint_dir: File | None = None
-    """Set by the evaluation: the checkpoints of the run."""
+    """The checkpoints of a run of upstream, whose names are `checkpoint_step_<n>`."""
 
 
 @dataclass(kw_only=True)
@@ -322,11 +322,6 @@ class AsrConfig(Section):
     evaluator: EvaluatorSection = field(default_factory=EvaluatorSection)
     decoder: DecoderSection = field(default_factory=DecoderSection)
     common: CommonSection = field(default_factory=CommonSection)
-
-    @property
-    def trains(self) -> bool:
-        """Whether a model is trained: an evaluation has no optimizer."""
-        return getattr(self, "optimizer", None) is not None
 
     def stages(self) -> "dict[int, AsrConfig]":
         """The configuration of each stage of training, by the steps before it, from 0 on."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from annotated_types import Ge, Gt, Le, Lt, MinLen
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
 from danish_asr.base.errors import ConfigError
@@ -21,7 +21,14 @@ Count = Annotated[int, Strict(), Ge(0)]
 AtLeastOne = Annotated[int, Strict(), Ge(1)]
 AboveZero = Annotated[float, Strict(), Gt(0)]
 Share = Annotated[float, Strict(), Ge(0), Le(1)]
-File = Annotated[Path, PlainSerializer(str)]
+
+
+def _place(path: Path) -> Path:
+    """A path from anywhere else, so that two of them can be compared."""
+    return path.expanduser().resolve()
+
+
+File = Annotated[Path, AfterValidator(_place), PlainSerializer(str)]
 
 
 def _without_module(value: object) -> object:
@@ -144,7 +151,7 @@ class TrainerSection(Section):
     """Save and exit with status 75 after this many minutes; the same command continues."""
 
 
-Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2)]
+Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2), MaxLen(2)]
 Rate = Annotated[float, Strict(), Gt(0), Le(1000)]
 Scale = Annotated[float, Strict(), Ge(0)]
 

@@ -5,7 +5,7 @@ out. A column that the data contract does not have passes through to ``predictio
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -263,41 +263,44 @@ def _fulfilled(frame: pl.DataFrame, key: str, condition: str) -> pl.Series:
 class OpenRows(NamedTuple):
     """The rows of a run, with their targets, before the filters."""
 
-    train: Mapping[int, Index]  # of each stage, by the step that it begins after; none: evaluation
-    valid: Mapping[str, Index]  # of each split to validate on, or to evaluate
+    train: Mapping[int, Index]  # of each stage, by the step that it begins after
+    valid: Mapping[str, Index]  # of each split to validate on
 
 
 def open_rows(dataset: DanishAsrDataset, config: AsrConfig) -> OpenRows:
-    """Open the rows that a training or an evaluation reads.
+    """Open the rows that a training reads.
 
     Raises:
-        ConfigError: A split does not exist, a condition is faulty or no row fulfils it, or the rows
-            lack the score that the run is judged by.
+        ConfigError: A split does not exist, or a condition is faulty or no row fulfils it.
         DatasetError: A file cannot be read.
     """
-    if faults := list(_split_faults(dataset, config)):
-        raise ConfigError(faults)
-    train = dict[int, Index]()
-    if config.trains:
-        for first, stage in config.stages().items():
-            key = f"trainer.stages.{first}.where" if first else "dataset.train_where"
-            train[first] = training_rows(dataset, stage, key)
-    section, valid = config.dataset, dict[str, Index]()
-    key = "dataset.valid_where" if config.trains else "evaluator.where"
-    for name in names_of_splits(section.valid_split):
-        index = dataset.read_index(name, section.valid_where, key=key)
-        if config.trains and section.valid_subset is not None:
-            index = index.subset(section.valid_subset)
-        valid[name] = index.with_targets(section.text_profile)
-    nameless = bool(valid) and all(
-        index.rows["dialect"].is_null().all() for index in valid.values()
-    )
-    if config.trains and config.regime.score_metric == "worst_group_wer" and nameless:
-        fault = f"needs rows with a dialect, and dataset.valid_split '{section.valid_split}' has"
-        raise ConfigError(
-            [f"regime.score_metric: worst_group_wer {fault} none; set regime.score_metric=wer"]
-        )
+    section, train = config.dataset, dict[int, Index]()
+    keys = dict.fromkeys(names_of_splits(section.valid_split), "dataset.valid_split")
+    _check_splits(dataset, keys | {section.train_split: "dataset.train_split"})
+    for first, stage in config.stages().items():
+        key = f"trainer.stages.{first}.where" if first else "dataset.train_where"
+        train[first] = training_rows(dataset, stage, key)
+    valid = _rows_of_splits(dataset, config, section.valid_where, "dataset.valid_where")
+    if section.valid_subset is not None:
+        valid = {name: index.subset(section.valid_subset) for name, index in valid.items()}
     return OpenRows(train, valid)
+
+
+def evaluated_rows(dataset: DanishAsrDataset, config: AsrConfig) -> dict[str, Index]:
+    """Open the rows of ``dataset.valid_split`` to evaluate; raises as `open_rows`."""
+    keys = dict.fromkeys(names_of_splits(config.dataset.valid_split), "evaluator.split")
+    _check_splits(dataset, keys)
+    return _rows_of_splits(dataset, config, config.evaluator.where, "evaluator.where")
+
+
+def _rows_of_splits(
+    dataset: DanishAsrDataset, config: AsrConfig, where: str | None, key: str
+) -> dict[str, Index]:
+    section = config.dataset
+    return {
+        name: dataset.read_index(name, where, key=key).with_targets(section.text_profile)
+        for name in names_of_splits(section.valid_split)
+    }
 
 
 def training_rows(
@@ -317,12 +320,10 @@ def training_rows(
     return index.with_targets(section.text_profile)
 
 
-def _split_faults(dataset: DanishAsrDataset, config: AsrConfig) -> Iterator[str]:
+def _check_splits(dataset: DanishAsrDataset, keys: Mapping[str, str]) -> None:
+    """Refuse splits that the dataset does not have; ``keys`` name each."""
     names = splits_of(dataset.path)
-    key = "dataset.valid_split" if config.trains else "evaluator.split"
-    splits = dict.fromkeys(names_of_splits(config.dataset.valid_split), key)
-    if config.trains:
-        splits[config.dataset.train_split] = "dataset.train_split"
-    for split, named_by in splits.items():
-        if split not in names:
-            yield f"{named_by}: {missing_split(split, names)}"
+    if faults := [
+        f"{key}: {missing_split(split, names)}" for split, key in keys.items() if split not in names
+    ]:
+        raise ConfigError(faults)

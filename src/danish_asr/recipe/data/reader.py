@@ -84,7 +84,7 @@ def waveform_dtype(gangs: Gangs, config: AsrConfig) -> torch.dtype:
     """
     trainer, precision = config.trainer, config.trainer.mixed_precision
     sharded = trainer.data_parallelism == "fsdp" and gangs.dp.size > 1
-    if config.trains and sharded and precision.mode == "static":
+    if sharded and precision.mode == "static":
         return cast(torch.dtype, getattr(torch, precision.dtype))
     return torch.float32
 
@@ -385,13 +385,7 @@ class Stage:
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
         for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
             waveforms[number, size:] = 0
-            try:
-                self._fill(waveforms[number, :size], row, epoch, [*seed, first + number])
-            except ValueError as error:
-                raise DatasetError(
-                    f"{self.index.audio.describe(row)}, id '{example['id'][number]}': {error}; "
-                    "`danish-asr verify` lists every damaged row"
-                ) from error
+            self._fill(waveforms[number, :size], row, epoch, [*seed, first + number])
         target_lengths = [max(1, size) for size in example["target_size"]]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
         for number, target in enumerate(targets):
@@ -407,7 +401,7 @@ class Stage:
     def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
         speed = float(epoch.speeds[row])
         recorded = out if speed == 1 else np.empty(self.index.lengths[row], np.float32)
-        decode(self.index.audio.read(row), recorded)
+        self._decode(row, recorded)
         if speed != 1:
             out[:] = at_speed(recorded, speed, len(out))
         rng: Any = np.random.default_rng(seed) if self.transforms else None  # which takes time
@@ -418,6 +412,16 @@ class Stage:
             # then spin: three times the processor time for the whole reader.
             out[:] = layer_norm(tensor, tensor.shape).numpy()
         self._transform(out, row, rng, after_normalization=True)
+
+    def _decode(self, row: int, out: Waveform) -> None:
+        """Decode a row; only its own fault is called one, and not that of a transform."""
+        try:
+            decode(self.index.audio.read(row), out)
+        except ValueError as error:
+            raise DatasetError(
+                f"{self.index.audio.describe(row)}, id '{self.texts['id'][row]}': {error}; "
+                "`danish-asr verify` lists every damaged row"
+            ) from error
 
     def _transform(
         self, out: Waveform, row: int, rng: np.random.Generator, *, after_normalization: bool

@@ -178,9 +178,14 @@ def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch:
     same repeats take turns, in an order that the seed draws, so that each epoch has its part.
     """
     rng = RandomStream.REPEATED_ROWS.generator(seed, 0)
+    order = np.lexsort((rng.random(len(kept)), repeats))
     turns = np.empty(len(kept))
-    turns[np.lexsort((rng.random(len(kept)), repeats))] = np.arange(len(kept)) * _GOLDEN % 1
-    times = np.floor((epoch + 1) * repeats + turns) - np.floor(epoch * repeats + turns)
+    turns[order] = np.arange(len(kept)) * _GOLDEN % 1  # spread evenly over 0 to 1
+    # A row comes in an epoch as often as its sum of repeats passes a whole number in it.
+    shown = (epoch + 1) * repeats + turns
+    times = np.floor(shown) - np.floor(epoch * repeats + turns)
+    if not times.any():  # the next one
+        times[np.argmax(shown % 1)] = 1
     rounds = range(max(1, int(times.max())))
     return np.concatenate([kept[times > n] for n in rounds])
 
@@ -360,9 +365,11 @@ class Sharding(NamedTuple):
         second batch of a step on: the last batches of the second step need the most memory.
         """
         steps = min(2, (len(memory) - position) // self.batches_per_step)
-        order = position + np.argsort(memory[position:], kind="stable")
-        largest = order[len(order) - steps * self.batches_per_step :]
-        dealt = largest.reshape(steps, self.num_accumulate, self.world_size).swapaxes(1, 2).ravel()
+        ascending = position + np.argsort(memory[position:], kind="stable")
+        largest = ascending[len(ascending) - steps * self.batches_per_step :]
+        # A process reads a block of a step, so the neighbours of a round go to different blocks.
+        rounds = largest.reshape(steps, self.num_accumulate, self.world_size)
+        dealt = rounds.swapaxes(1, 2).ravel()
         others = np.setdiff1d(np.arange(position, len(memory)), largest)
         return np.concatenate([np.arange(position), dealt, others])
 

@@ -6,10 +6,11 @@ seeded with the utterance's place in the epoch. Levels are relative to the utter
 docs/howto/extend.md adds one.
 """
 
-import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -20,9 +21,11 @@ import torch
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from pydantic import ConfigDict
+from soundfile import SoundFile, SoundFileError
 from typing_extensions import override
 
 from danish_asr.base.audio import RESAMPLING_QUALITY
+from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, RunFailedError, find_named
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import validated
@@ -39,7 +42,6 @@ _HOP: Final = 200
 _LEAST_LEVEL: Final = 1e-12
 _LEAST_BLOCK: Final = 1 << 12
 _RESPONSES: Final = 256  # with a second of echo each, 40 MB
-_MAPPED_FILES: Final = 4_096
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
 
@@ -140,26 +142,21 @@ class SpecAugment(Transform):
 
 @dataclass(frozen=True, kw_only=True)
 class _FromFolder(Transform):
-    """Takes recordings from a folder and its folders: WAV of any rate, in 16 bits or more."""
+    """Takes recordings from a folder and its folders: WAV of any rate and depth."""
 
     folder: str
     probability: Share = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a folder without recordings."""
-        if not self._files:
-            raise ValueError(f"folder: no WAV files in {self.folder}")
-
-    @cached_property
-    def _files(self) -> list[Path]:
-        files = Path(self.folder).expanduser().rglob("*")
-        return sorted(file for file in files if file.suffix.lower() == ".wav")
+        """Raise ``ValueError`` for a folder without recordings, or with some that have no sound."""
+        _recordings(self.folder)
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
         if rng.random() >= self.probability or not waveform.any():
             return waveform
-        return self._change(waveform, self._files[rng.integers(len(self._files))], rng)
+        files = _recordings(self.folder)
+        return self._change(waveform, files[rng.integers(len(files))], rng)
 
     @abstractmethod
     def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
@@ -172,6 +169,13 @@ class Noise(_FromFolder):
 
     least_db: Decibels = 5.0
     most_db: Decibels = 30.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` as for any folder, or if no ratio is in the range."""
+        super().__post_init__()
+        if self.least_db > self.most_db:
+            rule = f"must be at most most_db, {self.most_db:g}, but is {self.least_db:g}"
+            raise ValueError(f"least_db {rule}")
 
     @override
     def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
@@ -220,8 +224,8 @@ class _Response(NamedTuple):
 @lru_cache(_RESPONSES)
 def _response(file: Path) -> _Response:
     """Read the response of a room from its direct sound on."""
-    rate, recorded = _recording(file)
-    recording = _mono_at_16_khz(recorded, rate)
+    with _opened(file) as sound:
+        recording = _mono_at_16_khz(sound)
     response = recording[int(np.abs(recording).argmax()) :]
     size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
     return _Response(scipy.fft.rfft(response, size), size, size - len(response) + 1)
@@ -229,36 +233,52 @@ def _response(file: Path) -> _Response:
 
 def _part(file: Path, place: float, samples: int) -> Waveform:
     """A part of a recording as a new array: from ``place``, 0 to 1, on; repeated if it is short."""
-    rate, recorded = _recording(file)
-    count = min(len(recorded), samples * rate // SAMPLE_RATE + 1)
-    begin = int(place * (len(recorded) - count + 1))
-    mono = _mono_at_16_khz(recorded[begin : begin + count], rate)
+    with _opened(file) as sound:
+        count = min(sound.frames, samples * sound.samplerate // SAMPLE_RATE + 1)
+        sound.seek(int(place * (sound.frames - count + 1)))
+        mono = _mono_at_16_khz(sound, count)
     return mono[:samples] if len(mono) >= samples else np.resize(mono, samples)
 
 
-@lru_cache(_MAPPED_FILES)
-def _recording(file: Path) -> tuple[int, NDArray[Any]]:
-    """The rate and the samples, mapped into memory, ``(frames,)`` or ``(frames, channels)``."""
-    # Slow to import, and few need it.
-    from scipy.io import wavfile  # noqa: PLC0415
+@cache
+def _recordings(folder: str) -> Sequence[Path]:
+    """Return the WAV files of a folder, sorted; ``ValueError`` if there is none or a bad one."""
+    found = Path(folder).expanduser().rglob("*")
+    files = sorted(file for file in found if file.suffix.lower() == ".wav")
+    if not files:
+        raise ValueError(f"folder: no WAV files in {folder}")
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        faults = [fault for fault in pool.map(_fault_of, files) if fault]
+    if faults:
+        more = f" and {len(faults) - 1:,} more" if len(faults) > 1 else ""
+        raise ValueError(f"folder: {faults[0]}{more} of {len(files):,} files; move them away")
+    return files
 
+
+def _fault_of(file: Path) -> str | None:
+    """Say why a file cannot be used; None: it can. Only its header is read."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks without sound
-            rate, samples = wavfile.read(file, mmap=True)
-    except (OSError, ValueError) as error:
-        raise RunFailedError(f"dataset.transforms: {file} cannot be read: {error}") from error
-    return rate, samples
+        with _opened(file) as sound:
+            return None if sound.frames else f"{file} is empty"
+    except RunFailedError as error:
+        return str(error)
 
 
-def _mono_at_16_khz(samples: NDArray[Any], rate: int) -> Waveform:
-    """A new array in the scale of the file: only ratios of levels are used."""
-    mono = samples.astype(np.float32)
+def _opened(file: Path) -> SoundFile:
+    try:
+        return SoundFile(file)
+    except (OSError, SoundFileError) as error:
+        raise RunFailedError(f"{file} cannot be read: {error}") from error
+
+
+def _mono_at_16_khz(sound: SoundFile, frames: int = -1) -> Waveform:
+    """Read so many frames, by default all, as a new array."""
+    mono: Waveform = sound.read(frames, np.float32)
     if mono.ndim > 1:
         mono = mono.mean(axis=1)
-    if rate == SAMPLE_RATE:
+    if sound.samplerate == SAMPLE_RATE:
         return mono
-    return np.asarray(soxr.resample(mono, rate, SAMPLE_RATE, quality=RESAMPLING_QUALITY))
+    return np.asarray(soxr.resample(mono, sound.samplerate, SAMPLE_RATE, RESAMPLING_QUALITY))
 
 
 def _level(waveform: Waveform) -> float:

@@ -4,7 +4,7 @@ A configuration's ``common.assets`` comes in. `Assets` finds cards in fairseq2's
 what they describe; `open_model` does so for a model alone, of which nothing but its card is known.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -18,12 +18,17 @@ from fairseq2.assets import (
     AssetMetadataError,
     AssetStore,
 )
-from fairseq2.composition.assets import register_checkpoint_models, register_file_assets
+from fairseq2.composition.assets import (
+    register_checkpoint_models,
+    register_file_assets,
+    register_in_memory_assets,
+)
 from fairseq2.data.tokenizers import Tokenizer, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY, load_char_tokenizer
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
 from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
@@ -35,18 +40,19 @@ from danish_asr.corpus.sources.parquet import source_of_dataset
 from danish_asr.recipe.config.schema import (
     AsrConfig,
     AssetsConfig,
+    CommonSection,
     DatasetSection,
     ModelSection,
     TokenizerSection,
 )
 from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
 from danish_asr.recipe.models.hugging_face import import_model
-from danish_asr.recipe.run.run_directory import (
+from danish_asr.recipe.run.run import (
     CHECKPOINTS,
     MODEL_CARD,
-    TOKENIZER,
+    Checkpoint,
     check_model,
-    meant_checkpoint,
+    checkpoint_of,
 )
 
 SPEECH: Final = "danish_asr"
@@ -85,7 +91,8 @@ class Assets:
         ConfigError: A card is broken, or two have the same name.
     """
 
-    def __init__(self, section: AssetsConfig) -> None:
+    def __init__(self, section: AssetsConfig, placed: Sequence[Tree] = ()) -> None:
+        """Find the cards, and take those of models that were ``placed`` by a path."""
         self._container = library_container()
         directories = card_directories()
         self.extra_paths = without_nested(section.extra_paths, directories)
@@ -96,6 +103,7 @@ class Assets:
                 fault = f"common.assets.prev_checkpoint_dir {checkpoints} has no {MODEL_CARD}"
                 raise ConfigError([fault])
             register_checkpoint_models(self._container, checkpoints)
+        register_placed(self._container, placed)
         self._searched = ", ".join(map(str, [*directories, *self.extra_paths]))
         try:
             self._store = self._container.resolve(AssetStore)
@@ -122,7 +130,8 @@ class Assets:
         )
         if key == "dataset.name":
             fault += f" `danish-asr convert {source_of_dataset(name) or 'SOURCE'} --name {name}"
-            fault += " --out data/parquet` makes it, or goes on with it."
+            fault += " --out data/parquet` makes it, or goes on with it; `--dataset DIR` names one "
+            fault += "that was moved."
         raise ConfigError([fault])
 
     def available(self, key: str, unusable: str) -> str:
@@ -229,6 +238,7 @@ class OpenModel(NamedTuple):
 
     card: AssetCard
     family: ModelFamily
+    placed: Sequence[Tree]  # the card, if a path named it
     tokenizer: Tokenizer
     text_profile: str  # how the texts were normalised that it was trained on
     normalize_audio: bool  # each waveform to mean 0 and variance 1
@@ -236,8 +246,10 @@ class OpenModel(NamedTuple):
     amp_dtype: str | None  # of autocast on a GPU; None: float32
 
 
-def open_model(model: str | Path) -> OpenModel:
+def open_model(model: str | Path, section: AssetsConfig | None = None) -> OpenModel:
     """Open a run (its best checkpoint), a checkpoint, a directory of Hugging Face or a name.
+
+    ``section`` says where cards are searched beside the usual places.
 
     Raises:
         ConfigError: There is no such name (the message lists those that exist), the directory has
@@ -245,24 +257,21 @@ def open_model(model: str | Path) -> OpenModel:
         RunError: The path is no directory.
     """
     path = check_model(model)
-    if meant := meant_checkpoint(path):
-        # Other cards may have the name that the run's own has.
-        path = meant[0] / CHECKPOINTS / f"step_{meant[1]}"
-    section = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
+    named = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
+    common = CommonSection(assets=section or AssetsConfig())
     try:
-        return _opened(with_named_model(AsrConfig(model=section)))
+        return _opened(AsrConfig(model=named, common=common))
     except ConfigError as error:
         raise ConfigError(error.faults, where=f"model {model}") from None
 
 
 def _opened(config: AsrConfig) -> OpenModel:
-    assets, checkpoints = Assets(config.common.assets), config.common.assets.prev_checkpoint_dir
+    config, placed = with_named_model(config)
+    assets = Assets(config.common.assets, placed)
     card = assets.find("model.name", config.model.name) if config.model.name else None
     if card is None or tokenizer_of(card) is None:
         raise ConfigError(["it is an encoder without a head; train it first"])
-    own = checkpoints / TOKENIZER if checkpoints else None
-    section = TokenizerSection(name=tokenizer_of(card), path=own)
-    tokenizer = open_tokenizer(assets.tokenizer_file(section))
+    tokenizer = open_tokenizer(assets.tokenizer_file(TokenizerSection(name=tokenizer_of(card))))
     described = assets.describe_model(ModelSection(), card)
     size, rows = tokenizer.vocab_info.size, described.config.target_vocab_size
     if size != rows:
@@ -270,7 +279,7 @@ def _opened(config: AsrConfig) -> OpenModel:
     speech = speech_of(AsrConfig())
     if field := card.maybe_get_field(SPEECH):
         speech |= cast(Tree, field.value)
-    return OpenModel(card, described.family, tokenizer, **speech)
+    return OpenModel(card, described.family, placed, tokenizer, **speech)
 
 
 def speech_of(config: AsrConfig) -> dict[str, Any]:
@@ -284,57 +293,65 @@ def speech_of(config: AsrConfig) -> dict[str, Any]:
     }
 
 
-def with_named_model(config: AsrConfig) -> AsrConfig:
-    """Replace a ``model.path`` by the name of its card, and say where that is.
+def with_named_model(config: AsrConfig) -> tuple[AsrConfig, list[Tree]]:
+    """Replace a ``model.path`` by the name of its card; return that card too.
 
-    Of a run it is the best checkpoint (`meant_checkpoint`). An encoder of Hugging Face becomes
+    Of a run it is the best checkpoint (`checkpoint_of`). An encoder of Hugging Face becomes
     ``pretrained_encoder``, below a new head.
 
     Raises:
         ConfigError: The directory has no model, or one that cannot be converted.
     """
-    path, assets = config.model.path, config.common.assets
+    path = config.model.path
     if path is None:
-        return config
-    meant = meant_checkpoint(path)
-    is_hugging_face = meant is None and (path / "config.json").is_file()
-    folder = import_model(path) if is_hugging_face else path / CARDS_DIR
-    if card := _card_in(folder, meant):
-        assets = replace(assets, extra_paths=[*assets.extra_paths, folder])
-    elif meant:
-        run, step = meant
-        card = read_yaml(run / CHECKPOINTS / MODEL_CARD) | {"name": f"checkpoint_step_{step}"}
-        assets = replace(assets, prev_checkpoint_dir=(run / CHECKPOINTS).resolve())
-    else:
-        places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
-        raise ConfigError([f"model.path {path} must be {places}"])
+        return config, []
+    card = _placed_card(path)
     model = replace(config.model, path=None, name=card["name"])
-    config = replace(config, model=model, common=replace(config.common, assets=assets))
     if "tokenizer" in card:
-        return config
+        return replace(config, model=model), [card]
     changes = {key: card["model_config"][key] for key in ("use_masking", "encoder_config")}
     overrides = merge(changes, model.config_overrides or {})
     model = replace(model, name=None, arch="base_10h", config_overrides=overrides)
     encoder = replace(config.pretrained_encoder, name=card["name"])
-    return replace(config, model=model, pretrained_encoder=encoder)
+    return replace(config, model=model, pretrained_encoder=encoder), [card]
 
 
-def _card_in(folder: Path, meant: tuple[Path, int] | None) -> Tree | None:
-    """Return the card in a folder of the checkpoint that is meant; if none is meant, any card.
-
-    A run that was copied, or trained longer, may have cards of other steps, and of other names.
-    """
-    own = folder.resolve().parent.name
-    files = sorted(folder.glob("*.yaml"), key=lambda file: (file.stem != own, file.name))
-    for card in map(read_yaml, files):
-        weights = (folder / str(card.get("checkpoint"))).resolve()
-        if meant is None or weights == _weights(*meant):
-            return card
-    return None
+def _placed_card(path: Path) -> Tree:
+    """Return the card of the model in a directory."""
+    if meant := checkpoint_of(path):
+        return card_of(meant)
+    is_hugging_face = (path / "config.json").is_file()
+    folder = import_model(path) if is_hugging_face else path / CARDS_DIR
+    for file in sorted(folder.glob("*.yaml")):
+        return _placed(file, name=path.resolve().name)
+    places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
+    raise ConfigError([f"model.path {path} must be {places}"])
 
 
-def _weights(run: Path, step: int) -> Path:
-    return (run / CHECKPOINTS / f"step_{step}" / "model").resolve()
+def card_of(checkpoint: Checkpoint) -> Tree:
+    """Return the card of a run's checkpoint; raises ConfigError if the run has none."""
+    run = checkpoint.run
+    name = f"{run.folder.resolve().name} step_{checkpoint.step}"
+    return _placed(
+        run.checkpoints / MODEL_CARD, name=name, checkpoint=str(checkpoint.weights.resolve())
+    )
+
+
+def _placed(file: Path, *, name: str, **fields: str) -> Tree:
+    """Return the card in a file with other fields, and with a name that no other card has."""
+    try:
+        card = read_yaml(file)
+    except ConfigError as error:
+        raise ConfigError([f"{file}: {fault}" for fault in error.faults]) from None
+    # Its paths are relative to this place, as fairseq2 knows of a card in a file.
+    place = {"__base_path__": file.parent.resolve()}
+    return card | fields | place | {"name": f"model.path {name}".replace("@", " ")}
+
+
+def register_placed(container: DependencyContainer, cards: Sequence[Tree]) -> None:
+    """Let what a container resolves find these cards."""
+    entries = [dict(card) for card in cards]  # fairseq2 takes the name out of each
+    register_in_memory_assets(container, "model.path", entries)
 
 
 def head_fault(name: str, symbols: int, rows: int) -> str:

@@ -1,1 +1,1 @@
-"""A run's output directory, without PyTorch: its files, how it continues, what it is told."""
+"""A run's output directory, without PyTorch: what it means, how it continues, what it is told."""

@@ -1,7 +1,6 @@
-"""The evaluations of a run, and the one that its directory stands for.
+"""The evaluations of a run: which rows, decoder and checkpoint were evaluated.
 
-In: a run's directory, or a predictions file. Out: which rows, decoder and checkpoint were
-evaluated; the evaluation of the test split that its rates are of.
+In: a run's directory, or a predictions file. `Run.test` chooses the one that a directory means.
 """
 
 import json
@@ -9,17 +8,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from danish_asr.base.config_tree import read_yaml, value_of
+from danish_asr.base.config_tree import value_of
 from danish_asr.base.errors import PredictionsError
 from danish_asr.base.files import sha256_of
 from danish_asr.recipe.config.schema import DecoderSection
-from danish_asr.recipe.run.run_directory import (
-    CONFIG_FILE,
-    EVALUATION,
-    PREDICTIONS,
-    PREDICTIONS_SHA256,
-    best_step,
-)
+
+PREDICTIONS: Final = "predictions.jsonl"
+EVALUATION: Final = "evaluation.json"
+"""What was evaluated, with the name and the SHA-256 of the predictions file beside it."""
+
+PREDICTIONS_SHA256: Final = "predictions_sha256"
+SHARE_PEOPLE: Final = "share_people"
+"""Of an evaluation, as in the dataset's inventory."""
 
 BEST: Final = "best"
 LAST: Final = "last"
@@ -57,19 +57,22 @@ class Evaluation(NamedTuple):
             checkpoint += f", step {step}"
         return f"{self.rows}, decoder {self.decoder}, {checkpoint}"
 
-    def is_of_test(self, run: Path) -> bool:
+    def with_path(self) -> str:
+        """Return its file, and what was evaluated."""
+        return f"{self.predictions} ({self.in_words()})"
+
+    def is_of_test(self, *, is_trained: bool) -> bool:
         """Whether it is of the full test split of the run's own dataset, and of the run's model.
 
         In a directory without a training the model is whatever was evaluated there.
         """
         splits = self.about.get("rows_in_split")
-        is_of_training = (run / CONFIG_FILE).is_file()
         return (
             isinstance(splits, Mapping)
             and [*splits] == ["test"]
             and "where" not in self.about
             and not any("@" in part for part in self.predictions.parts[-4:])
-            and not (is_of_training and self.about.get("checkpoint") == NO_CHECKPOINT)
+            and not (is_trained and self.about.get("checkpoint") == NO_CHECKPOINT)
         )
 
 
@@ -80,22 +83,16 @@ class Choice(NamedTuple):
     taken: Evaluation
     others: Sequence[Evaluation]  # that are of the test split too
     broken: Sequence[Evaluation]  # that may be
-
-    @property
-    def newer_best(self) -> int | None:
-        """The step of the run's best checkpoint, if an earlier best one was evaluated."""
-        best = best_step(self.run)
-        if self.taken.about.get("checkpoint") != BEST or best == self.taken.about.get("step"):
-            return None
-        return best
+    newer_best: int | None  # the step of the best checkpoint, if an earlier best one was taken
 
     def in_words(self) -> str:
         """Return what was taken, and how to choose another."""
-        line = f"evaluation of {self.run}: {_named(self.taken)}"
+        line = f"evaluation of {self.run}: {self.taken.with_path()}"
         if self.newer_best is not None:
             line += f"; the best checkpoint is now step {self.newer_best}: evaluate again"
         if self.others:
-            line += f"; to take another, name its path: {', '.join(map(_named, self.others))}"
+            others = ", ".join(other.with_path() for other in self.others)
+            line += f"; to take another, name its path: {others}"
         for one in self.broken:
             line += f"; not considered: {one.fault}"
         return line
@@ -106,21 +103,17 @@ class Choice(NamedTuple):
         return {"run": str(self.run), "taken": str(self.taken.predictions), "others": others}
 
 
-def evaluations(run: Path) -> list[Evaluation]:
+def read_evaluations(run: Path, config: Mapping[str, Any]) -> list[Evaluation]:
     """Return the finished evaluations of a run, those of its test split first, in order of choice.
 
     That by the run's own decoder, then by the best checkpoint is before others. One with a broken
-    ``evaluation.json`` has a fault.
-
-    Raises:
-        ConfigError: The run's configuration cannot be read.
+    ``evaluation.json`` has a fault. ``config``: that of the run; empty where none was trained.
     """
     made = [
         _evaluation(file)
         for file in sorted((run / "eval").rglob(EVALUATION))
         if file.with_name(PREDICTIONS).is_file()
     ]
-    config = read_yaml(run / CONFIG_FILE) if (run / CONFIG_FILE).is_file() else {}
     decoder = str(value_of(config, "decoder.name") or DecoderSection.name)
     settings = value_of(config, "decoder.config") or {}
 
@@ -129,7 +122,7 @@ def evaluations(run: Path) -> list[Evaluation]:
         checkpoint = one.about.get("checkpoint")
         labels = len(one.predictions.parts)
         return (
-            not one.is_of_test(run),
+            not one.is_of_test(is_trained=bool(config)),
             "where" in one.about,
             one.decoder != decoder,
             other_settings,
@@ -147,47 +140,6 @@ def _evaluation(file: Path) -> Evaluation:
         return Evaluation(predictions, read_evaluation(file))
     except PredictionsError as error:
         return Evaluation(predictions, {}, str(error))
-
-
-def choose_test(run: Path) -> Choice:
-    """Choose the evaluation of a run's test split.
-
-    Raises:
-        PredictionsError: There is none; the message names those of other rows.
-        ConfigError: The run's configuration cannot be read.
-    """
-    made = evaluations(run)
-    fitting = [one for one in made if one.is_of_test(run)]
-    if fitting:
-        return Choice(run, fitting[0], fitting[1:], [one for one in made if one.fault])
-    fix = f"`danish-asr evaluate {run}` makes one of a run"
-    if not made:
-        raise PredictionsError(f"{run}: no evaluation in this directory; {fix}")
-    lines = [_named(one) for one in made]
-    fault = f"{run}: no evaluation of the full test split by the run's model; {fix}"
-    raise PredictionsError("\n  ".join([f"{fault}. To score other rows, name a path:", *lines]))
-
-
-def _named(one: Evaluation) -> str:
-    return f"{one.predictions} ({one.in_words()})"
-
-
-def choice_of(path: Path) -> Choice | None:
-    """Return what a run's directory stands for; None for a file, or the directory of one.
-
-    Raises what `choose_test` does.
-    """
-    if not path.is_dir() or (path / PREDICTIONS).is_file():
-        return None
-    return choose_test(path)
-
-
-def predictions_of(path: Path) -> Path:
-    """Return the predictions file that a path means; raises what `choose_test` does."""
-    choice = choice_of(path)
-    if choice:
-        return choice.taken.predictions
-    return path / PREDICTIONS if path.is_dir() else path
 
 
 def read_evaluation(path: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run import advice
-from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, resumable_steps
+from danish_asr.recipe.run.run import SCORE_TITLES, Run
 
 log: Final = get_log_writer("fairseq2.danish_asr")
 """A child of fairseq2's logger: its records reach the same files."""
@@ -108,9 +108,9 @@ class RunReport(MetricRecorder):
     """
 
     def __init__(self, output_dir: Path, config: AsrConfig) -> None:
-        self._metrics, self._end = output_dir / METRICS, config.regime.num_steps
+        self._run, self._end = Run(output_dir), config.regime.num_steps
         self._score = SCORE_TITLES[config.regime.score_metric]
-        self._step = max(resumable_steps(output_dir), default=0)
+        self._step = max(self._run.resumable_steps, default=0)
         if warmup := advice.long_warmup(dict(flatten(unstructure(config)))):
             log.warning("{}", warmup)
 
@@ -167,15 +167,12 @@ class RunReport(MetricRecorder):
             )
 
     def _report_validation(self) -> None:
-        rows, score = self._rows("valid"), self._score
+        rows, score = self._run.metrics("valid"), self._score
         last, best = rows[-1], advice.best_validation(rows, score)
         loss = f"{last[advice.LOSS]:.3f}" if advice.LOSS in last else "none"
         log.info(
             "validation after step {:,} | dev loss {} | {} {:.2f} | best {:.2f}, of step {:,}",
             *(last["Step"], loss, score, last[score], best[score], best["Step"]),
         )
-        if overfitting := advice.overfitting(self._rows("train"), rows, score):
+        if overfitting := advice.overfitting(self._run.metrics("train"), rows, score):
             log.warning("{}", overfitting)
-
-    def _rows(self, category: str) -> list[dict[str, Any]]:
-        return [row for _, row in recorded(self._metrics / f"{category}.jsonl")]

@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
@@ -27,7 +27,7 @@ from danish_asr.base.cluster import rank_info
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunFailedError
 from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.models.cards import DOWNLOAD_HINT
-from danish_asr.recipe.run.run_directory import FAILED
+from danish_asr.recipe.run.run import FAILED
 from danish_asr.recipe.train.console import log
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -133,9 +133,7 @@ def explained() -> Iterator[None]:
     except DanishAsrError as error:
         raise RunFailedError(str(error)) from error
     except Exception as error:
-        chain: list[BaseException] = [error]
-        while chain[-1].__cause__ is not None:
-            chain.append(chain[-1].__cause__)
+        chain = _chain(error)
         cause = chain[-1].__context__
         if isinstance(cause, KeyboardInterrupt | SystemExit):  # which cut a file short
             raise cause from None
@@ -143,8 +141,16 @@ def explained() -> Iterator[None]:
         module = type(error).__module__
         # Those of ``fairseq2.error`` are bugs, the others say enough.
         if fixes or (module.startswith("fairseq2.") and module != "fairseq2.error"):
-            raise RunFailedError("\n".join([_messages(chain), *fixes[:1]])) from error
+            raise RunFailedError("\n".join([in_words(error), *fixes[:1]])) from error
         raise
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and its causes."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None:
+        chain.append(cause)
+    return chain
 
 
 def _fix(error: BaseException) -> str | None:
@@ -158,12 +164,12 @@ def _fix(error: BaseException) -> str | None:
     return _DISK_FULL if is_full or _TORCH_CANNOT_WRITE.search(str(error)) else None
 
 
-def _messages(chain: Sequence[BaseException]) -> str:
+def in_words(error: BaseException) -> str:
     """The messages of an error and its causes, one a line; fairseq2 lists every parameter."""
     lines = []
-    for error in chain:
-        text = errors.refused_content(error) if isinstance(error, UnpicklingError) else str(error)
-        lines.append(shorten(text or type(error).__name__, 300, placeholder=" ..."))
+    for one in _chain(error):
+        text = errors.refused_content(one) if isinstance(one, UnpicklingError) else str(one)
+        lines.append(shorten(text or type(one).__name__, 300, placeholder=" ..."))
     return "\n  because: ".join(dict.fromkeys(lines))
 
 

@@ -6,14 +6,16 @@ raised at once, as the faults of one ConfigError.
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import numpy as np
 import torch
 from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
@@ -21,6 +23,7 @@ from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
 
 from danish_asr.base.cluster import rank_info
+from danish_asr.base.config_tree import Tree
 from danish_asr.base.errors import ConfigError, DatasetError, MissingExtraError
 from danish_asr.base.files import to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
@@ -30,6 +33,7 @@ from danish_asr.recipe.config.load import top_layers, unstructure
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import DanishAsrDataset, OpenRows, open_rows
+from danish_asr.recipe.data.sampler import repeats_of
 from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
     Assets,
@@ -39,120 +43,143 @@ from danish_asr.recipe.models.cards import (
     tokenizer_of,
     with_named_model,
 )
-from danish_asr.recipe.run.run_directory import TOKENIZER
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.masking import masking_faults
+from danish_asr.recipe.train.start import NAMING, began_with
+from danish_asr.text.profiles import normalizer
 
 _ANSWER_SECONDS: Final = 5
 
-P = ParamSpec("P")
-T = TypeVar("T")
+RowsT = TypeVar("RowsT")
 
 
 class Resolved(NamedTuple):
     """What a run needs beside its model's weights."""
 
     config: AsrConfig  # with tokenizer, size of a new head, and accumulation
+    asked: AsrConfig  # the same where ``model.path`` is not replaced
+    placed: Sequence[Tree]  # cards of models that are named by a path, or that the run began with
+    model: ModelDescription
     tokenizer_file: Path
     tokenizer: Tokenizer
     dataset: Path  # the root of the built dataset
     rows: OpenRows
 
 
-class _Faults(list[str]):
-    """The faults that checks have had so far."""
-
-    def attempt(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Return the value of a function, or None if it raises faults, which are added."""
-        try:
-            return function(*args, **kwargs)
-        except ConfigError as error:
-            self.extend(error.faults)
-        return None
-
-
-def resolve(config: AsrConfig, *, where: str) -> Resolved:
+def resolve(config: AsrConfig, run: Run | None = None, *, where: str) -> Resolved:
     """Open what a configuration names, and complete a copy of it; errors call it ``where``.
+
+    A ``run`` that continues is asked for the model and the tokenizer that it began with: where they
+    came from may have changed, or be gone.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
     """
     try:
-        return _resolved(config)
+        return _resolved(config, run)
     except ConfigError as error:
         raise ConfigError(error.faults, where=where) from error.__cause__
 
 
-def _resolved(config: AsrConfig) -> Resolved:
-    config = with_named_model(config)
-    assets = Assets(config.common.assets)
+def _resolved(asked: AsrConfig, run: Run | None) -> Resolved:
+    began = began_with(run, asked) if run else None
+    if began:
+        asked, config, placed = began
+    else:
+        config, placed = with_named_model(asked)
+    assets = Assets(config.common.assets, placed)
     # fairseq2 wants each directory of cards once.
     section = replace(config.common.assets, extra_paths=assets.extra_paths)
     config = replace(config, common=replace(config.common, assets=section))
 
-    faults, data = _Faults(), None
-    dataset, model, encoder = config.dataset.name, config.model.name, config.pretrained_encoder.name
-    dataset_card = faults.attempt(assets.find, "dataset.name", dataset) if dataset else None
-    if dataset_card is not None or not dataset:
-        data = faults.attempt(_open_dataset, assets, config, dataset_card)
-    model_card = faults.attempt(assets.find, "model.name", model) if model else None
-    if encoder:
-        faults.attempt(assets.find, "pretrained_encoder.name", encoder)
-    if config.trains:
-        faults.extend(_optimizer_faults(config.optimizer.name))
-    faults.attempt(transforms_of_training, config.dataset)
-    faults.attempt(find_decoder, config.decoder.name, config.decoder.config)
-    faults.extend(recorder_faults(config.common.metric_recorders.wandb))
-    if faults or data is None:
+    faults = list[str]()
+    with collected(faults):
+        dataset_card = _card(assets, "dataset.name", config.dataset.name)
+        dataset, rows = open_dataset(assets, config, open_rows)
+        faults += row_faults(rows, config)
+    with collected(faults):
+        model_card = _card(assets, "model.name", config.model.name)
+    with collected(faults):
+        _card(assets, "pretrained_encoder.name", config.pretrained_encoder.name)
+    with collected(faults):
+        transforms_of_training(config.dataset)
+    with collected(faults):
+        find_decoder(config.decoder.name, config.decoder.config)
+    faults += _optimizer_faults(config.optimizer.name)
+    faults += recorder_faults(config.common.metric_recorders.wandb)
+    if faults:
         raise ConfigError(faults)
 
     config = _with_tokenizer(config, model_card, dataset_card)
     file = assets.tokenizer_file(config.tokenizer)
     tokenizer = open_tokenizer(file)
-    config = _with_model(config, assets, model_card, tokenizer.vocab_info.size)
-    if config.trains:
-        config = with_accumulation(config)
-    opened, rows = data
-    return Resolved(config, file, tokenizer, opened.root, rows)
+    size = tokenizer.vocab_info.size
+    model = _checked_model(config, assets, model_card, size)
+    if model.has_new_head:
+        overrides = {**(config.model.config_overrides or {}), "target_vocab_size": size}
+        config = replace(config, model=replace(config.model, config_overrides=overrides))
+        model = model._replace(config=replace(model.config, target_vocab_size=size))
+    config = with_accumulation(config)
+    if placed:  # so that the configuration says what was asked for
+        sections = {key: getattr(asked, key) for key in NAMING}
+        asked = replace(config, **sections)
+    else:
+        asked = config
+    return Resolved(config, asked, placed, model, file, tokenizer, dataset.root, rows)
+
+
+@contextmanager
+def collected(faults: list[str]) -> Iterator[None]:
+    """Add the faults of what is done to the list, so that more can be found."""
+    try:
+        yield
+    except ConfigError as error:
+        faults += error.faults
+
+
+def _card(assets: Assets, key: str, name: str | None) -> AssetCard | None:
+    return assets.find(key, name) if name else None
 
 
 def dump(config: AsrConfig, *, where: str) -> None:
     """Print a configuration; then raise the faults that a run would."""
     try:
-        config = resolve(config, where=where).config
+        config = resolve(config, where=where).asked
     finally:
         sys.stdout.write(to_yaml(unstructure(config)))
 
 
-def _open_dataset(
-    assets: Assets, config: AsrConfig, card: AssetCard | None
-) -> tuple[DanishAsrDataset, OpenRows]:
+def open_dataset(
+    assets: Assets, config: AsrConfig, read: Callable[[DanishAsrDataset, AsrConfig], RowsT]
+) -> tuple[DanishAsrDataset, RowsT]:
+    """Open a dataset and what is read of it; raises ConfigError if it cannot be read."""
+    card = _card(assets, "dataset.name", config.dataset.name)
     dataset = assets.open_dataset(config.dataset, card)
     try:
-        return dataset, open_rows(dataset, config)
+        return dataset, read(dataset, config)
     except DatasetError as error:
         names = assets.available("dataset.name", card.name if card else "")
-        fault = f"dataset.name: {error}; or set dataset.name to another one, available: {names}"
+        fix = "name it with `--dataset DIR` if it was moved, or set dataset.name to another one"
+        fault = f"dataset.name: {error}; {fix}, available: {names}"
         raise ConfigError([fault]) from error
 
 
 def _with_tokenizer(
     config: AsrConfig, model_card: AssetCard | None, dataset_card: AssetCard | None
 ) -> AsrConfig:
-    """Return a configuration with its tokenizer: the run's, the one that is named, or a card's."""
-    section, checkpoints = config.tokenizer, config.common.assets.prev_checkpoint_dir
-    if checkpoints is not None and (checkpoints / TOKENIZER).is_file():
-        section = replace(section, name=None, path=checkpoints / TOKENIZER)
-    elif section.path is None:
+    """Return a configuration with its tokenizer: the one that is named, or a card's."""
+    section = config.tokenizer
+    if section.path is None:
         name = section.name or tokenizer_of(model_card) or tokenizer_of(dataset_card)
         section = replace(section, name=name)
     return replace(config, tokenizer=section)
 
 
-def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size: int) -> AsrConfig:
-    """Check the model, and return a configuration with the ``size`` of the tokenizer's head."""
+def _checked_model(
+    config: AsrConfig, assets: Assets, card: AssetCard | None, size: int
+) -> ModelDescription:
+    """Describe the model, below a head of ``size`` symbols; raises the faults of both."""
     description = assets.describe_model(config.model, card)
-    if description.has_new_head and not config.trains:
-        raise ConfigError(["model: it is an encoder without a head; train it first"])
     faults = [
         *_model_faults(config, description, card, size),
         *_layer_faults(config, description.config.encoder_config.num_encoder_layers),
@@ -160,10 +187,7 @@ def _with_model(config: AsrConfig, assets: Assets, card: AssetCard | None, size:
     ]
     if faults:
         raise ConfigError(faults)
-    if not description.has_new_head:
-        return config
-    overrides = {**(config.model.config_overrides or {}), "target_vocab_size": size}
-    return replace(config, model=replace(config.model, config_overrides=overrides))
+    return description
 
 
 def _model_faults(
@@ -182,8 +206,6 @@ def _model_faults(
 
 def _layer_faults(config: AsrConfig, layers: int) -> Iterator[str]:
     """Compare the encoder layers that a training keeps, freezes and frees with those there are."""
-    if not config.trains:
-        return
     tops = [top_layers(what) or 0 for what in config.trainer.unfreeze.values()]
     needed = {
         "model.keep_layers": max(config.model.keep_layers, default=-1) + 1,
@@ -202,6 +224,30 @@ def _size_faults(description: ModelDescription) -> Iterator[str]:
         description.family.create_new_model(settings, gangs, torch.float32, meta=True)
     except Exception as error:  # noqa: BLE001 - whatever sizes that do not fit each other raise
         yield f"model.config_overrides: no model can be built with these values: {error}"
+
+
+def row_faults(rows: OpenRows, config: AsrConfig) -> Iterator[str]:
+    """Check that an epoch has a row, and that rows have the score that the run is judged by."""
+    beta = config.dataset.mixture_parquet_storage_config.beta_corpus
+    for index in rows.train.values():
+        shown = repeats_of(index, np.arange(len(index), dtype=np.int32), beta).sum()
+        if shown < 1:
+            yield f"dataset.weights leave {shown:.2g} rows in an epoch; raise the factors"
+    metric, section = config.regime.score_metric, config.dataset
+    if metric == "loss" or not rows.valid:
+        return
+    normal = normalizer(config.regime.score_profile)
+    of_metric = metric == "worst_group_wer"
+    if not any(
+        normal(text)
+        for index in rows.valid.values()
+        for text, dialect in index.rows.select("text", "dialect").iter_rows()
+        if dialect is not None or not of_metric
+    ):
+        what = "rows with a dialect and words" if of_metric else "rows with words"
+        where = f"dataset.valid_split '{section.valid_split}'"
+        profile = f"under the profile {config.regime.score_profile}"
+        yield f"regime.score_metric: {metric} needs {what} {profile}, and {where} has none"
 
 
 def _optimizer_faults(name: str) -> Iterator[str]:

@@ -117,7 +117,7 @@ def any_row_has_loss(setup: ReaderSetup, config: AsrConfig, indices: Mapping[str
     if rows > empty + too_long:
         log.info("{}; WER and CER are of all rows", text)
         return True
-    if config.trains and config.regime.score_metric == "loss":
+    if config.regime.score_metric == "loss":
         fix = "set regime.score_metric=wer, or another dataset.valid_split or dataset.text_profile"
         raise ConfigError([f"regime.score_metric is loss, but {text}; {fix}"])
     log.warning("{}; WER and CER are of all rows", text)

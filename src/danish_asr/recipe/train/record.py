@@ -1,4 +1,4 @@
-"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards; its average.
+"""What a run has on the disk: room for checkpoints, where it ran, tokenizer, cards.
 
 The tokenizer, ``OUTDIR/checkpoints/tokenizer.model``, is a copy, or that of a head that
 ``model.head: danish`` has reduced to the symbols of the training text. Whatever takes the run takes
@@ -9,7 +9,8 @@ import json
 import platform
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import sentencepiece
 import torch
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
-from torch import Tensor
 from torch.nn import Module
 
 from danish_asr import __version__
@@ -30,21 +30,20 @@ from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
-from danish_asr.recipe.run import run_directory
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, MODEL_CARD, TOKENIZER
+from danish_asr.recipe.run.run import (
+    CHECKPOINTS,
+    ENVIRONMENT,
+    MODEL_CARD,
+    TENSORBOARD,
+    TOKENIZER,
+    Run,
+)
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.preflight import Resolved
 
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyzæøå"
 _TOGETHER: Final = (_LETTERS, _LETTERS.upper(), "0123456789")
 """If one of them is used, all are kept: other texts may have what a training text lacks."""
-
-
-_COPIED: Final = (
-    *(run_directory.CONFIG_FILE, run_directory.ENVIRONMENT),
-    *(f"{CHECKPOINTS}/{run_directory.MODEL_CARD}", f"{CHECKPOINTS}/{run_directory.TOKENIZER}"),
-)
-"""What an average takes of its run."""
 
 
 class CheckpointSpace(NamedTuple):
@@ -65,19 +64,22 @@ def checkpoint_space(output_dir: Path | None, module: Module, config: AsrConfig)
     model = 4 * sum(p.numel() for p in module.parameters())
     state_bytes = OPTIMIZERS[config.optimizer.name].state_bytes
     state = sum(state_bytes(p.shape) for p in module.parameters() if p.requires_grad)
-    beside_newest = regime.keep_best_n_checkpoints or 0
+    kept_beside_newest = regime.keep_best_n_checkpoints or 0
     if regime.num_steps and regime.keep_checkpoint_every_n_steps:
-        beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
+        kept_beside_newest += regime.num_steps // regime.keep_checkpoint_every_n_steps
     # The newest one is never deleted; without any of the three keys none is.
-    kept = beside_newest + (regime.keep_last_n_checkpoints or int(beside_newest > 0))
+    kept = kept_beside_newest + (regime.keep_last_n_checkpoints or int(kept_beside_newest > 0))
     if regime.num_steps and regime.checkpoint_every_n_steps:
-        made = regime.num_steps // regime.checkpoint_every_n_steps
-        kept = min(kept, made) if kept else made
-    written = len(run_directory.checkpoint_steps(output_dir)) if output_dir else 0
-    count = max(kept + 1 - written, 1)
-    complete = {"all_but_last": min(count, 2), "all": 0, True: 0}.get(regime.save_model_only, count)
-    total = count * model + complete * state
-    return CheckpointSpace(model + state, model, count, total)
+        saved = regime.num_steps // regime.checkpoint_every_n_steps
+        kept = min(kept, saved) if kept else saved
+    already_here = len(Run(output_dir).steps) if output_dir else 0
+    more = max(kept + 1 - already_here, 1)  # one is written before another is deleted
+    with_state = more
+    if regime.save_model_only == "all_but_last":
+        with_state = min(more, 2)
+    elif regime.save_model_only:
+        with_state = 0
+    return CheckpointSpace(model + state, model, more, more * model + with_state * state)
 
 
 def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> None:
@@ -94,8 +96,10 @@ def check_free_space(output_dir: Path, module: Module, config: AsrConfig) -> Non
 
 def write_environment(output_dir: Path) -> None:
     """Add this start of the run to ``OUTDIR/environment.json``."""
-    file = output_dir / run_directory.ENVIRONMENT
-    starts = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    file = output_dir / ENVIRONMENT
+    starts: list[Any] = []
+    with suppress(FileNotFoundError, ValueError):  # a full disk may have left it empty
+        starts = json.loads(file.read_text(encoding="utf-8"))
     start = {
         "danish_asr": __version__,
         "command": sys.argv,
@@ -108,17 +112,22 @@ def write_environment(output_dir: Path) -> None:
     publish_json(file, [*starts, start])
 
 
-def write_own_tokenizer(run: Path, resolved: Resolved) -> None:
-    """Write the tokenizer of a run that begins; one that continues keeps what it has."""
-    file = run / CHECKPOINTS / TOKENIZER
-    if file.is_file() and run_directory.checkpoint_steps(run):
-        return
+def purge_curves(run: Run) -> None:
+    """Let TensorBoard forget what a run that continues records again."""
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - slow
+
+    for folder in (run.folder / TENSORBOARD).glob("*/"):
+        SummaryWriter(folder, purge_step=run.last + 1).close()  # type: ignore[no-untyped-call]
+
+
+def write_own_tokenizer(run: Run, resolved: Resolved) -> None:
+    """Write the tokenizer of a run that begins."""
     content = resolved.tokenizer_file.read_bytes()
     if resolved.config.model.head != FULL:
         indices = resolved.rows.train.values()
         texts = (text for index in indices for text in index.rows[TARGET])
         content = sliced_tokenizer(content, texts)
-    with publish(file) as stream:
+    with publish(run.checkpoints / TOKENIZER) as stream:
         stream.write(content)
 
 
@@ -163,70 +172,29 @@ def complete_model_card(
     publish_text(file, to_yaml(merge(read_yaml(file), added)))
 
 
-def write_model_card(output_dir: Path, stopped_early: str | None = None) -> None:
-    """Write ``OUTDIR/cards/<name of OUTDIR>.yaml`` for the best checkpoint, if there is one.
+def write_model_card(run: Run, stopped_early: str | None = None) -> None:
+    """Write the card of a run's best checkpoint, if there is one, and say so."""
+    run = Run(run.folder.resolve())
+    name = run.folder.name
+    if run.best is not None:
+        folder = model_card(run, name, stopped_early)
+        log.info("Model '{}' (best: step {}) is ready; its card is in {}.", name, run.best, folder)
+        log.info("{}", next_step("evaluate", run.folder, why="score it on the test split"))
+
+
+def model_card(run: Run, name: str, stopped_early: str | None = None) -> Path:
+    """Write ``OUTDIR/cards/<name>.yaml`` for the best checkpoint; return its directory.
 
     ``stopped_early``: why training has ended before its last step; the card has it too.
     """
-    run, step = output_dir.resolve(), run_directory.best_step(output_dir)
-    if step is None:
-        return
-    folder = run / CARDS_DIR
+    folder = run.folder / CARDS_DIR
     folder.mkdir(exist_ok=True)
-    trained = read_yaml(run / CHECKPOINTS / MODEL_CARD)
+    trained = read_yaml(run.checkpoints / MODEL_CARD)
     copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
-    card: Tree = {"name": run.name, **{key: trained[key] for key in copied}}
-    card["checkpoint"] = f"../{CHECKPOINTS}/step_{step}/model"  # also of a run that is moved
+    card: Tree = {"name": name, **{key: trained[key] for key in copied}}
+    card["checkpoint"] = f"../{CHECKPOINTS}/step_{run.best}/model"  # also of a run that is moved
     if stopped_early:
         card["stopped_early"] = stopped_early
-    shutil.copyfile(run / CHECKPOINTS / TOKENIZER, folder / TOKENIZER)
-    publish_text(folder / f"{run.name}.yaml", to_yaml(card))
-    log.info("Model '{}' (best: step {}) is ready; its card is in {}.", run.name, step, folder)
-    log.info("{}", next_step("evaluate", output_dir, why="score it on the test split"))
-
-
-def average(run: Path, last: int) -> Path:
-    """Write the mean of a run's ``last`` kept checkpoints as the run ``<run>-last-<n>`` beside it.
-
-    The new run has one checkpoint, under the step of the newest one. Returns its directory.
-
-    Raises:
-        RunError: ``run`` is not a run, has too few checkpoints or sharded ones, or the new
-            directory exists.
-    """
-    run = run.absolute()
-    if missing := [name for name in _COPIED if not (run / name).is_file()]:
-        raise RunError(f"{run}: expected the OUTDIR of a run, with {', '.join(missing)}")
-    steps = run_directory.checkpoint_steps(run)
-    if len(steps) < last:
-        raise RunError(f"{run} has {len(steps)} checkpoints, fewer than --last {last}")
-    average_run = run.with_name(f"{run.name}-last-{last}")
-    if average_run.exists():
-        raise RunError(f"{average_run} exists; delete it to average again")
-    files = [_weights_file(run, step) for step in steps[-last:]]
-    mean = _mean(files)
-    weights = average_run / files[-1].relative_to(run)
-    weights.parent.mkdir(parents=True)
-    for name in _COPIED:
-        shutil.copyfile(run / name, average_run / name)
-    torch.save(mean, weights)
-    write_model_card(average_run)
-    return average_run
-
-
-def _weights_file(run: Path, step: int) -> Path:
-    folder = run / CHECKPOINTS / f"step_{step}" / "model"
-    files = list(folder.rglob("sdp_*.pt"))
-    if len(files) != 1:
-        raise RunError(f"{folder} is sharded over several processes; such weights are not averaged")
-    return files[0]
-
-
-def _mean(files: Sequence[Path]) -> dict[str, Tensor]:
-    """Return the mean of each tensor, summed in float64, in the type that it has in the files."""
-    sums: dict[str, Tensor] = {}
-    for file in files:
-        state: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-        for name, value in state.items():
-            sums[name] = sums.get(name, 0) + value.double()
-    return {name: (total / len(files)).to(state[name].dtype) for name, total in sums.items()}
+    shutil.copyfile(run.checkpoints / TOKENIZER, folder / TOKENIZER)
+    publish_text(folder / f"{name}.yaml", to_yaml(card))
+    return folder

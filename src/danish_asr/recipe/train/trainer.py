@@ -13,20 +13,23 @@ from typing import NoReturn, final
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.early_stopper import EarlyStopper
-from fairseq2.gang import broadcast_flag
+from fairseq2.gang import GangError, broadcast_flag
 from fairseq2.optim.lr_schedulers import LRScheduler
 from fairseq2.recipe.base import RecipeContext
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.recipe.trainer import TrainUnit
 from fairseq2.recipe.validator import Validator
+from torch.cuda import OutOfMemoryError
 from typing_extensions import override
 
 from danish_asr.base import fairseq2_private
+from danish_asr.base.errors import DanishAsrError, RunFailedError
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, validations
+from danish_asr.recipe.run.continuing import way_on
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.console import log, step_line
-from danish_asr.recipe.train.ending import StoppableTask, on_stop_signals
+from danish_asr.recipe.train.ending import StoppableTask, in_words, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
 
 
@@ -46,7 +49,7 @@ class StoppableTraining(StoppableTask):
     ) -> None:
         super().__init__(context, config.trainer)
         resolver, section, self._regime = context.resolver, config.trainer, config.regime
-        self._output_dir = context.output_dir
+        self._run = Run(context.output_dir)
         self._checkpoints = resolver.resolve(CheckpointManager)
         fairseq2_private.load_states_as_values(self._checkpoints)
         self._saved_step = self._checkpoints.maybe_get_last_step_number(exclude_model_only=True)
@@ -57,9 +60,11 @@ class StoppableTraining(StoppableTask):
         self._stopper = stopper
         self.validator: _StoppingValidator | None = None
         self._model, self._reader = unit.model, reader
-        self._stopped, self._step_began = False, inf
-        first = self._saved_step or 0
-        self._measured_steps = {n + 2 for n in (first, *section.stages, *reader.frees_layers)}
+        self._stopped, self._has_loaded, self._step_began = False, False, inf
+        # The largest batches come first in each of these: the time of the second step is reported,
+        # when the third begins, as the first one also allocates.
+        beginnings = (self._saved_step or 0, *section.stages, *reader.frees_layers)
+        self._measured_steps = {beginning + 2 for beginning in beginnings}
         reader.before_step = self._before_step
 
         units, readers = ([validation[0]], [validation[1]]) if validation else (None, None)
@@ -83,6 +88,12 @@ class StoppableTraining(StoppableTask):
                 if self._stopped:
                     self._gangs.close()
                     raise
+            except (DanishAsrError, GangError, OutOfMemoryError):
+                raise
+            except Exception as error:
+                if self._saved_step is None or self._has_loaded:
+                    raise
+                raise RunFailedError(f"{in_words(error)}\n{way_on(self._run)}") from error
 
     @override
     def close(self) -> None:
@@ -91,7 +102,7 @@ class StoppableTraining(StoppableTask):
             self._checkpoints.maybe_complete_save_operation(blocking=True)
         else:
             # After an error the others may have ended, so nothing here may wait for them.
-            fairseq2_private.publish_written(self._output_dir / CHECKPOINTS, self._gangs)
+            fairseq2_private.publish_written(self._run.checkpoints, self._gangs)
         super().close()
 
     def _is_over(self, step: int) -> bool:
@@ -108,8 +119,11 @@ class StoppableTraining(StoppableTask):
         """Run the validation that the last checkpoint lacks; return whether to stop early."""
         if self.validator is None:
             return False
-        done = [row["Step"] for row in validations(self._output_dir)]
-        is_missing = self._is_due(self._regime.validate_every_n_steps, step) and step not in done
+        done = [row["Step"] for row in self._run.validations()]
+        regime = self._regime
+        is_missing = step not in done and self._is_due(
+            step, regime.validate_every_n_steps, after=regime.validate_after_n_steps
+        )
         if not broadcast_flag(self._gang, is_missing):
             return False
         log.info("Running the validation that was skipped at step {}.", step)
@@ -120,17 +134,19 @@ class StoppableTraining(StoppableTask):
         self.validator.reset()
         if score is None:
             return False
-        if self._is_due(self._regime.checkpoint_every_n_steps, step):
+        if self._is_due(
+            step, regime.checkpoint_every_n_steps, after=regime.checkpoint_after_n_steps
+        ):
             self._checkpoints.save_score(step, score)
         stops = False
         if self._stopper is not None and self._gang.rank == 0:  # only the first rank has the score
             stops = self._stopper.should_stop(step, score)
         return broadcast_flag(self._gang, stops)
 
-    def _is_due(self, every: int | None, step: int) -> bool:
-        """Whether what is done after so many steps, and at the end, is due after a step."""
+    def _is_due(self, step: int, every: int | None, *, after: int) -> bool:
+        """Whether what is done every so many steps ``after`` one, and at the end, is due now."""
         is_last = step == self._regime.num_steps or self._has_read_all
-        return is_last or (every is not None and step % every == 0)
+        return is_last or (every is not None and step > after and step % every == 0)
 
     @property
     def _has_read_all(self) -> bool:
@@ -142,7 +158,7 @@ class StoppableTraining(StoppableTask):
         return self.step_nr > (self._saved_step or 0)
 
     def _before_step(self) -> None:
-        step = self.step_nr
+        step, self._has_loaded = self.step_nr, True
         last_epoch = self._regime.num_data_epochs
         fairseq2_private.set_data_epoch(self._trainer, self._reader.epoch + 1, last_epoch)
         self._reader.step = step
@@ -164,6 +180,10 @@ class StoppableTraining(StoppableTask):
         begun = [first for first in self._lr_factors if first <= step]
         factor = self._lr_factors[max(begun)] if begun else 1
         new["base_lrs"] = [factor * rate for rate in new["base_lrs"]]
+        for end in ("start", "final"):  # which tri_stage keeps as parts of the highest rate
+            if scales := new.get(f"{end}_lr_scales"):
+                rates = zip(scales, new["base_lrs"], strict=True)
+                new[f"{end}_lrs"] = [scale * rate for scale, rate in rates]
         if any(saved.get(key) != value for key, value in new.items()):
             before = saved["last_epoch"] - 1
             self._scheduler.load_state_dict({**saved, **new, "last_epoch": before})
@@ -176,6 +196,7 @@ class StoppableTraining(StoppableTask):
         step = self.step_nr
         log.info("Stopping after step {}.", step)
         self._stopped = True
+        fairseq2_private.report_rest(self._trainer)
         self._checkpoints.maybe_complete_save_operation(blocking=True)
         # A regime that saves only models would leave nothing to continue from.
         complete = step in self._checkpoints.get_step_numbers(exclude_model_only=True)

@@ -19,7 +19,7 @@ from fairseq2.runtime.dependency import DependencyContainer, DependencyResolver
 from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus, wait_for_first_rank
-from danish_asr.base.config_tree import Tree
+from danish_asr.base.config_tree import Tree, flatten
 from danish_asr.base.fairseq2_private import write_configuration_with
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
@@ -27,11 +27,13 @@ from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
 from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.reader import ReaderSetup
-from danish_asr.recipe.models.cards import open_tokenizer
-from danish_asr.recipe.run import run_directory
+from danish_asr.recipe.models.cards import open_tokenizer, register_placed
 from danish_asr.recipe.run.advice import CHANCE
-from danish_asr.recipe.run.run_directory import CHECKPOINTS, TOKENIZER
-from danish_asr.recipe.train import learning, readers, record
+from danish_asr.recipe.run.continuing import check_continuation, tidy
+from danish_asr.recipe.run.locks import locked
+from danish_asr.recipe.run.processes import check_processes, fit_to_processes
+from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
+from danish_asr.recipe.train import learning, readers, record, start
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained, noted
@@ -50,45 +52,41 @@ def run(request: cli.Request, tree: Tree) -> None:
         if request.dump_config:
             dump(config, where=request.where)
             return
-        resolved = resolve(config, where=request.where)
-        config = resolved.config
+        run = Run(output_dir)
+        resolved = resolve(config, run, where=request.where)
+        asked = unstructure(resolved.asked)
         rank, processes = rank_info()
         if rank == 0:
-            run_directory.check_continuation(
-                output_dir,
-                unstructure(config),
-                unstructure(AsrConfig()),
-                stopped_early=PatienceStopper(output_dir, config.regime).exhausted,
-            )
-            if note := run_directory.completion(output_dir, config.regime.num_steps):
+            check_continuation(run, asked, unstructure(AsrConfig()))
+            if note := run.completion(dict(flatten(asked))):
                 cli.note(note)
-            if note := run_directory.check_processes(output_dir, processes):
+            if note := check_processes(run, processes):
                 cli.note(note)
-        with run_directory.locked(output_dir, rank), noted(output_dir, rank), explained():
+        with locked(output_dir, rank), noted(output_dir, rank), explained():
             if rank == 0:
-                run_directory.tidy(output_dir)
-                run_directory.fit_to_processes(output_dir, processes)
+                tidy(run)
+                record.purge_curves(run)
+                fit_to_processes(run, processes)
                 record.write_environment(output_dir)
-                record.write_own_tokenizer(output_dir, resolved)
+                if not run.last:
+                    start.write_start(run, config, resolved.model, resolved.tokenizer_file)
+                    record.write_own_tokenizer(run, resolved)
             wait_for_first_rank(rank)
             stopper = PatienceStopper(output_dir, config.regime)
-            can_continue = run_directory.can_continue(output_dir)
-            if stopper.exhausted and can_continue and rank == 0:
-                fix = "a larger patience trains it longer"
-                cli.note(f"the run in {output_dir} is complete: {stopper.reason}; {fix}")
-            if can_continue and not stopper.exhausted:
-                write_configuration(config, output_dir)
-                run_training(AsrRecipe(resolved, stopper), sections_of(config), output_dir)
+            if run.can_continue and not stopper.exhausted:
+                write_configuration(asked, output_dir)
+                sections = sections_of(resolved.config)
+                run_training(AsrRecipe(resolved, stopper), sections, output_dir)
             if rank == 0:
-                record.write_model_card(output_dir, stopper.reason)
+                record.write_model_card(run, stopper.reason)
 
 
-def write_configuration(config: AsrConfig, output_dir: Path) -> None:
+def write_configuration(config: Tree, output_dir: Path) -> None:
     """Let the recipe that runs next write this configuration to ``config.yaml``."""
 
     def write() -> None:
         if rank_info().rank == 0:
-            publish_text(output_dir / run_directory.CONFIG_FILE, to_yaml(unstructure(config)))
+            publish_text(output_dir / CONFIG_FILE, to_yaml(config))
 
     write_configuration_with(write)
 
@@ -96,7 +94,7 @@ def write_configuration(config: AsrConfig, output_dir: Path) -> None:
 def register_common(container: DependencyContainer) -> None:
     """Register what training and evaluation share in fairseq2's container."""
     configure_console()
-    titles = {"chance": CHANCE, **run_directory.SCORE_TITLES}
+    titles = {"chance": CHANCE, **SCORE_TITLES}
     for priority, (name, title) in enumerate(titles.items(), start=199):
         descriptor = MetricDescriptor(name, title, priority, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
@@ -112,6 +110,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         register_common(container)
+        register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 
         def report(resolver: DependencyResolver) -> MetricRecorder:
@@ -129,7 +128,7 @@ class AsrRecipe(TrainRecipe):
         masking = install_masker(module, config.masking, model_config, seed=config.common.seed)
         head = cast(Linear, module.final_proj)
         if config.model.head != FULL:
-            own = context.output_dir / CHECKPOINTS / TOKENIZER
+            own = Run(context.output_dir).checkpoints / TOKENIZER
             learning.slice_head(head, self._resolved.tokenizer_file, own)
         if config.pretrained_encoder.name and model.newly_initialized and not config.model.name:
             _share_encoder(context, module, masks=masking["use_masking"])
@@ -138,7 +137,7 @@ class AsrRecipe(TrainRecipe):
             # A new head beside pretrained weights may still be on the meta device.
             to_device(module, root.device)
         root.barrier()
-        learning.Freezing(config).freeze_permanently(module)
+        learning.Freezing(self._resolved.asked).freeze_permanently(module)
         log.info("{}", _headline(context, module))
         if root.rank == 0:
             record.check_free_space(context.output_dir, module, config)
@@ -151,7 +150,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def create_trainer(self, context: RecipeContext) -> Trainer:
         config, rows = self._resolved.config, self._resolved.rows
-        tokenizer = open_tokenizer(context.output_dir / CHECKPOINTS / TOKENIZER)
+        tokenizer = open_tokenizer(Run(context.output_dir).checkpoints / TOKENIZER)
         # The text is checked first: the model takes longer to load.
         for first, stage in config.stages().items():
             readers.check_text(rows.train[first], tokenizer, stage)
@@ -168,7 +167,7 @@ class AsrRecipe(TrainRecipe):
             for section in (regime, context.config.as_(Fairseq2Config).regime):
                 section.validate_every_n_steps = section.checkpoint_every_n_steps = steps
             config = replace(config, regime=regime)
-        freezing = learning.Freezing(config, epoch)
+        freezing = learning.Freezing(self._resolved.asked, epoch)
         reader.frees_layers = freezing.stages
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validation = None
@@ -180,7 +179,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def has_static_autograd_graph(self, context: RecipeContext) -> bool:
         # DDP would wait for the gradients of parameters that are frozen after it wrapped the model.
-        return {*learning.Freezing(self._resolved.config).stages.values()} == {ALL_LAYERS}
+        return {*learning.Freezing(self._resolved.asked).stages.values()} == {ALL_LAYERS}
 
     @property
     @override

@@ -21,7 +21,7 @@ from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
 from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader
 from danish_asr.recipe.run.advice import Rows, early_stop
-from danish_asr.recipe.run.run_directory import METRICS, SCORE_TITLES, recorded, validations
+from danish_asr.recipe.run.run import SCORE_TITLES, Run
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import any_row_has_loss, splits_reader
@@ -188,8 +188,8 @@ class PatienceStopper(EarlyStopper):
     """
 
     def __init__(self, output_dir: Path, regime: RegimeSection) -> None:
-        self._output_dir, self._regime = output_dir, regime
-        self.reason = self._decide(validations(output_dir))
+        self._run, self._regime = Run(output_dir), regime
+        self.reason = self._decide(self._run.validations())
 
     @property
     def exhausted(self) -> bool:
@@ -205,8 +205,7 @@ class PatienceStopper(EarlyStopper):
 
     @override
     def should_stop(self, step_nr: int, score: float) -> bool:
-        file = self._output_dir / METRICS / "valid.jsonl"
-        self.reason = self._decide([row for _, row in recorded(file)])
+        self.reason = self._decide(self._run.metrics("valid"))
         if self.reason:
             log.info("Stopping early: {}.", self.reason)
         return self.exhausted
