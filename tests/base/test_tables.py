@@ -100,6 +100,15 @@ def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
     assert [row.values for row in rows] == [None]
 
 
+@pytest.mark.parametrize("cut", ["b.wav;god\ndag;2\n", "b.wav;2;god\ndag\n"])
+def test_a_row_that_a_line_break_cut_is_malformed_and_its_neighbours_are_not(
+    cut: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(f"file;text;age\na.wav;ja\n{cut}c.wav;nej\n")
+    rows = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
+    assert [row.values and row.values["file"] for row in rows] == ["a.wav", None, None, "c.wav"]
+
+
 @pytest.mark.parametrize(
     ("name", "command"),
     [

@@ -31,6 +31,8 @@ _SEPARATOR: Final = re.compile(r'(?i)"?sep=(.)"?')
 """What Excel writes above the header, to name the delimiter."""
 
 _QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
+_CUT: Final = f"a line break without quotes cuts a row in two; {_QUOTES}"
+_FILE: Final = re.compile(r"\S*\.\w{3,5}$")
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
@@ -236,14 +238,7 @@ def _csv_rows(
     path: Path, file: Iterable[bytes], error: type[DanishAsrError], *, fills_short_rows: bool
 ) -> Iterator[TableRow]:
     lines = _decoded_lines(path, file, error)
-    form = CSV_FORMS[suffix_of(path)]
-    header, above = next(lines, ""), 0  # lines above the header
-    while header and (_is_blank(header) or _SEPARATOR.fullmatch(header.rstrip("\r\n"))):
-        if named := _SEPARATOR.fullmatch(header.rstrip("\r\n")):
-            form = form | {"delimiter": named[1]}
-        header, above = next(lines, ""), above + 1
-    if "delimiter" not in form:
-        form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
+    header, above, form = _header(lines, CSV_FORMS[suffix_of(path)])
     merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
     table = csv.reader(chain([header], lines), **form)
     line = above + 1
@@ -252,14 +247,40 @@ def _csv_rows(
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
             raise error(f"{path}:{line}: repeated columns: {', '.join(repeated)}; keep one of them")
         line = above + table.line_num + 1
+        row, before = None, [""]  # that is yielded when the next one is known, and its fields
         for fields in table:
             if any(map(merged.search, fields)):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if any(map(str.strip, fields)):
-                yield _csv_row(line, names, fields, fills=fills_short_rows and "strict" in form)
+                cut = _is_cut(before, fields, names)
+                if row is not None:
+                    yield row._replace(values=None, fault=_CUT) if cut else row
+                row = _csv_row(line, names, fields, fills=fills_short_rows and "strict" in form)
+                row = row._replace(values=None, fault=_CUT) if cut else row
+                before = fields
             line = above + table.line_num + 1
+        if row is not None:
+            yield row
     except csv.Error as reason:
         raise error(f"{path}:{line}: cannot be read ({reason}); in quotes, {_QUOTES}") from reason
+
+
+def _header(lines: Iterator[str], form: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:
+    """Return the line of the header, the number of lines above it, and the form of the table."""
+    header, above = next(lines, ""), 0
+    while header and (_is_blank(header) or _SEPARATOR.fullmatch(header.rstrip("\r\n"))):
+        if named := _SEPARATOR.fullmatch(header.rstrip("\r\n")):
+            form = form | {"delimiter": named[1]}
+        header, above = next(lines, ""), above + 1
+    if "delimiter" not in form:
+        form = form | {"delimiter": max(_DELIMITERS, key=header.count)}
+    return header, above, form
+
+
+def _is_cut(before: list[str], fields: list[str], names: list[str]) -> bool:
+    """Whether two rows are one that a line break without quotes cut: one begins with a file."""
+    whole = len(before) + len(fields) == len(names) + 1
+    return whole and bool(_FILE.match(before[0])) and not _FILE.match(fields[0])
 
 
 def _is_blank(line: str) -> bool:
