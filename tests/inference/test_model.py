@@ -100,6 +100,25 @@ def test_a_stream_has_the_segments_of_a_transcript(
     assert list(sure.stream(str(file), batch_seconds=0.1)) == transcript.segments
 
 
+def test_progress_can_end_a_transcription_between_two_windows(
+    model: Model, monkeypatch: pytest.MonkeyPatch, speech: NDArray[np.float32]
+) -> None:
+    passes: list[int] = []
+
+    def count(waveforms: list[NDArray[np.float32]], **_: object) -> list[torch.Tensor]:
+        passes.append(len(waveforms))
+        return [torch.zeros(50, 1)]
+
+    def stop(_seconds: float, _total: float | None) -> None:
+        if passes:
+            raise KeyError
+
+    monkeypatch.setattr(model, "log_probs", count)
+    with pytest.raises(KeyError):
+        model.transcribe(speech, rate=RATE, progress=stop)
+    assert passes == [1]
+
+
 def test_a_segment_ends_at_a_long_pause_and_after_30_s(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
