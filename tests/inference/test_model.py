@@ -172,6 +172,22 @@ def test_audio_without_speech_has_no_segments(model: Model, samples: NDArray[np.
     assert done[-1] == (len(samples) / RATE,) * 2
 
 
+def test_a_stream_takes_blocks_of_samples(sure: Model, speech: NDArray[np.float32]) -> None:
+    blocks = iter(np.array_split(np.stack([speech, speech], axis=1), 7))
+    segments = list(sure.stream(blocks, rate=RATE))
+    assert segments == sure.transcribe(speech, rate=RATE).segments
+    with pytest.raises(TranscriptionError):
+        list(sure.stream(iter(list[NDArray[np.float32]]()), rate=RATE))
+
+
+def test_silence_and_speech_without_a_text_are_told_apart(
+    model: Model, speech: NDArray[np.float32]
+) -> None:
+    silent, spoken = encode(np.zeros(RATE), RATE), encode(speech, RATE)
+    assert model.why_empty(silent) != model.why_empty(spoken)
+    assert "no speech" in model.why_empty(silent)
+
+
 def test_options_that_do_not_fit_are_refused(model: Model) -> None:
     with pytest.raises(TypeError, match="chanels"):
         list(model.stream(np.zeros(100), rate=RATE, chanels="split"))

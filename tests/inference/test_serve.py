@@ -90,6 +90,8 @@ def test_segments_come_as_events(address: str) -> None:
     assert deltas[1]["segment"]["start"] == 59.6
     assert (done["type"], done["text"], done["duration"]) == ("transcript.text.done", TEXT, 2.0)
     assert sorted(done["files"]) == ["json", "srt", "txt", "vtt"]
+    (done,) = events(send(address, ("stream", "true"), audio=b"RIFF silent"))
+    assert (done["text"], "no speech" in done["why_empty"]) == ("", True)
 
 
 @pytest.mark.parametrize(

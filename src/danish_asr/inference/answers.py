@@ -81,13 +81,14 @@ def delta_event(segment: Segment) -> str:
     return _event("transcript.text.delta", delta=f"{segment.text} ", segment=segment.to_dict())
 
 
-def done_event(transcript: Transcript) -> str:
-    """Return the last event; OpenAI's has neither ``duration`` nor ``files``, by format."""
+def done_event(transcript: Transcript, why_empty: str) -> str:
+    """Return the last event; OpenAI's has neither ``duration``, ``why_empty`` nor ``files``."""
     contents = {name: FORMATS[name](transcript) for name in _DOWNLOADS}
     return _event(
         "transcript.text.done",
         text=_line(transcript),
         duration=transcript.duration,
+        why_empty=why_empty,
         files=contents,
     )
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.base.sound import Audio, ShowProgress, Sound, open_sound
+from danish_asr.base.sound import Array, Audio, ShowProgress, Sound, open_sound
 from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.decoders import BEAM, GREEDY, decode, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -189,13 +189,24 @@ class Model(TrainedModel):
         spoken.sort(key=lambda segment: segment.start)
         return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
 
-    def stream(self, audio: Audio, *, rate: int | None = None, **options: Any) -> Iterator[Segment]:
+    def stream(
+        self, audio: Audio | Iterator[Array], *, rate: int | None = None, **options: Any
+    ) -> Iterator[Segment]:
         """Yield the segments of a recording as they end; audio and results are not kept.
 
-        Channels are mixed; other arguments and errors are those of `transcribe`.
+        ``audio`` may also be an iterator of arrays, the blocks of a stream.
+
+        Channels are mixed; other arguments and errors are those of `transcribe`. A segment is known
+        to end when the next window of speech has been heard.
         """
         with open_sound(audio, rate=rate) as sound:
             yield from _segments(self.hear(sound, **options))
+
+    def why_empty(self, audio: Audio) -> str:
+        """Return why a recording has a transcript without text; raises what `transcribe` does."""
+        with open_sound(audio) as sound:
+            has_speech = any(_windows(sound, self.longest, lambda: None))
+        return "the model wrote no text for the speech" if has_speech else "no speech was found"
 
     def hear(
         self,

@@ -222,9 +222,8 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(DanishAsrError)
     async def explain(_: Request, error: DanishAsrError) -> Response:
-        if isinstance(error, BusyError):
-            return answer(503, str(error), **{"Retry-After": _RETRY_AFTER})
-        return answer(503 if isinstance(error, GivenUpError) else 400, str(error))
+        headers = {"Retry-After": _RETRY_AFTER} if isinstance(error, BusyError) else {}
+        return answer(_status_of(error), str(error), **headers)
 
     @app.exception_handler(RequestValidationError)
     async def explain_form(_: Request, error: RequestValidationError) -> Response:
@@ -251,9 +250,13 @@ async def _events(transcription: Transcription) -> AsyncIterator[str]:
     try:
         async for segment in transcription.segments():
             yield delta_event(segment)
-        yield done_event(await transcription.transcript())
+        yield done_event(await transcription.transcript(), transcription.why_empty)
     except DanishAsrError as error:
-        yield error_event(400, str(error))
+        yield error_event(_status_of(error), str(error))
     except Exception:  # noqa: BLE001 - the answer has begun
         _log.exception("a transcription failed")
         yield error_event(500, _FAULT)
+
+
+def _status_of(error: Exception) -> int:
+    return 503 if isinstance(error, BusyError | GivenUpError) else 400

@@ -29,7 +29,11 @@ class BusyError(DanishAsrError):
 
 
 class Transcription:
-    """One recording; what the thread finds arrives in the event loop that made this object."""
+    """One recording; what the thread finds arrives in the event loop that made this object.
+
+    Attributes:
+        why_empty: Why the transcript has no text, if it has none; known when it has ended.
+    """
 
     def __init__(self, model: Any, thread: ThreadPoolExecutor) -> None:
         self._model = model
@@ -41,6 +45,7 @@ class Transcription:
         self._spoken: list[Segment] = []
         self._seconds = 0.0
         self._ended = False
+        self.why_empty = ""
 
     def start(self, audio: bytes) -> None:
         """Transcribe an encoded file when its turn comes."""
@@ -74,8 +79,12 @@ class Transcription:
     def _run(self) -> None:
         try:
             self._note(0.0, None)
-            for segment in self._model.stream(self._audio, progress=self._note):
+            audio, spoken = self._audio, False
+            for segment in self._model.stream(audio, progress=self._note):
+                spoken = True
                 self._send(segment)
+            if not spoken:
+                self.why_empty = self._model.why_empty(audio)
             self._send(None)
         except Exception as error:  # noqa: BLE001 - `segments` raises it
             self._send(error)
