@@ -1,5 +1,6 @@
 """The server: OpenAI's five formats and events, refusals as its clients read them, its end."""
 
+import errno
 import json
 import os
 import re
@@ -181,6 +182,14 @@ def test_recordings_whose_clients_leave_make_way_for_the_next(stream: str) -> No
         finally:
             model.ended.set()
     assert model.most == 1
+
+
+def test_a_full_temporary_folder_is_said(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("starlette.datastructures.UploadFile.write", fail)
+    assert refused(address) == (507, "The file cannot be stored here: No space left on device.")
 
 
 def test_one_recording_is_transcribed_eight_wait_and_a_ninth_is_told_when_to_come_again() -> None:

@@ -231,6 +231,8 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def explain_request(_: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, OSError):  # of the temporary file of an upload
+            return answer(507, f"The file cannot be stored here: {error.__cause__.strerror}.")
         return answer(error.status_code, error.detail, **(error.headers or {}))
 
     @app.exception_handler(Exception)
