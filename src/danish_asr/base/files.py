@@ -31,7 +31,7 @@ same for all processes."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 
-_PROBE: Final = 1_000_000
+_PROBE: Final = 4_096
 """Bytes that a folder must have room for before a work begins that writes text to it."""
 
 _Place: TypeAlias = str | tuple[int, int]
@@ -112,7 +112,7 @@ def refuse_overwriting(
 
 
 def check_writable(folders: Iterable[Path], remedy: str) -> None:
-    """Create folders and write a megabyte into each, which is deleted; called before long work.
+    """Create folders and write a small file into each, which is deleted; called before long work.
 
     Raises DanishAsrError, with the ``remedy``, if one cannot be created or written, or is full.
     """

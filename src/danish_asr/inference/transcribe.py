@@ -1,6 +1,6 @@
 """``danish-asr transcribe``: files and folders to transcripts; nothing that is read is overwritten.
 
-A recording whose transcripts exist is skipped, so that an interrupted command continues.
+Transcripts that exist are kept, so that an interrupted command continues.
 """
 
 # ruff: noqa: PLC0415 # fairseq2 is imported when paths and formats were checked
