@@ -27,6 +27,8 @@ class Endless:
 
     def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
         self.heard.append(audio)
+        if audio == b"silent":
+            return
         yield SPOKEN
         while audio == b"endless" and self.heard == [audio] and not self.ended.wait(0.01):
             progress(1.0, None)
@@ -34,6 +36,9 @@ class Endless:
             raise TranscriptionError(audio.decode())
         progress(2.0, None)
         yield SPOKEN
+
+    def why_empty(self, audio: bytes) -> str:
+        return f"{audio.decode()}, therefore"
 
 
 def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -113,6 +118,14 @@ async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
             with pytest.raises(GivenUpError, match="stopped"):
                 await rest(transcription)
         await asyncio.to_thread(worker.join)
+
+
+@in_a_loop
+async def test_a_transcript_without_text_has_a_reason() -> None:
+    with Worker(Endless()).transcription() as transcription:
+        transcription.start(b"silent")
+        assert not (await transcription.transcript()).segments
+        assert transcription.why_empty == "silent, therefore"
 
 
 @in_a_loop
