@@ -32,8 +32,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from danish_asr.inference.hugging_face import write_hugging_face
 from danish_asr.inference.onnx_file import write_onnx
+from danish_asr.inference.transformers_folder import write_hugging_face
 
 PROGRAMS = (
     "omnilingual-asr",

@@ -30,11 +30,18 @@ class KnowsTwoWords:
     about = {"model": "m"}  # noqa: RUF012
 
     def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
+        if audio == b"RIFF fault":
+            raise KeyError(audio)
+        if audio == b"RIFF silent":
+            return
         if not audio.startswith(b"RIFF"):
             raise TranscriptionError("the audio: cannot be decoded as audio; convert it to WAV")
         progress(2.0, 2.0)
         yield Segment(0.25, 1.5, WORDS)
         yield Segment(59.6, 59.9, [Word("hej", 59.6, 59.9, 0.5)])
+
+    def why_empty(self, _audio: bytes) -> str:
+        return "no speech was found"
 
 
 class Slow:
@@ -49,16 +56,16 @@ class Slow:
         return []
 
 
-def make_app(max_mb: int = 1, model: Any = None) -> FastAPI:
+def make_app(max_mb: int = 1, model: Any = None, **allowed: Any) -> FastAPI:
     model = model or KnowsTwoWords()
-    return serve.create_app(model, name="<i>m</i>", language="da", max_mb=max_mb)
+    return serve.create_app(model, name="<i>m</i>", language="da", max_mb=max_mb, **allowed)
 
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """The address of a server on a free port."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -80,10 +87,12 @@ def form(*fields: tuple[str, str], audio: bytes = b"RIFF\r\n--\r\n\0\r\n") -> tu
 
 def send(address: str, *fields: tuple[str, str], **options: Any) -> str:
     """Send a form, and return the answer."""
-    headers = options.pop("headers", {})
+    headers, chunked = options.pop("headers", {}), options.pop("chunked", False)
     body, kind = form(*fields, **options)
     request = Request(  # noqa: S310 - of this machine
-        f"{address}v1/audio/transcriptions", body, {"Content-Type": kind, **headers}
+        f"{address}v1/audio/transcriptions",
+        iter([body[:100], body[100:]]) if chunked else body,  # without its length
+        {"Content-Type": kind, **headers},
     )
     with urlopen(request, timeout=20) as response:  # noqa: S310
         content: bytes = response.read()

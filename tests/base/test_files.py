@@ -18,6 +18,7 @@ from danish_asr.base import files
 from danish_asr.base.errors import EXIT_FAILED, ConfigError, DanishAsrError, RunError
 from danish_asr.base.files import (
     LOCK_FILE,
+    check_writable,
     from_yaml,
     publish,
     publish_json,
@@ -71,6 +72,16 @@ def test_an_error_leaves_only_the_old_file(tmp_path: Path, error: type[BaseExcep
         raise error
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_takes_files_is_created_and_empty_and_another_one_refused(
+    tmp_path: Path,
+) -> None:
+    check_writable([tmp_path / "a" / "b"], "")
+    assert not [*(tmp_path / "a" / "b").iterdir()]
+    (tmp_path / "file").touch()
+    with pytest.raises(DanishAsrError, match=r"file/c.*choose another"):
+        check_writable([tmp_path / "a", tmp_path / "file" / "c"], "choose another --out")
 
 
 def test_a_full_disk_is_an_error_with_the_place(tmp_path: Path) -> None:

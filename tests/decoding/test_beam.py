@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from fairseq2.data.tokenizers import Tokenizer
 
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, LanguageModelError
 from danish_asr.decoding.beam import BeamDecoder, symbols
+from danish_asr.decoding.ngram import find_language_model
 from tests.decoding_inputs import logits_of
 from tests.documented import script
 from tests.foreign_code import NAME, ForeignCode
@@ -26,7 +27,7 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
     logits = logits_of("en ko", tokenizer, noise=0)
     logits[-2, symbols(tokenizer).index("å")] = 3.5
     words = tmp_path / "words.txt"
-    words.write_text("Kå\n\n", encoding="utf-8")
+    words.write_text("Kå\n\n", encoding="utf-8-sig")
     cases: list[dict[str, Any]] = [
         {"hotwords": ["kå"]},
         {"hotwords": words, "text_profile": "coral"},
@@ -36,6 +37,23 @@ def test_hotwords_decide_where_the_model_hesitates(tokenizer: Tokenizer, tmp_pat
         assert decoder([logits]) == ["en kå"]
     with pytest.raises(ConfigError, match=r"'Kå'.*lacks: K"):
         BeamDecoder(tokenizer, hotwords=words)
+
+
+def test_a_language_model_of_words_that_the_model_cannot_write_is_refused(
+    tokenizer: Tokenizer, arpa: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = find_language_model(arpa).words()
+    file = arpa.with_name("unigrams.txt")
+    known, unknown = [*words], [word.upper() for word in words]
+    file.write_text("\n".join([*known, *unknown]), encoding="utf-8")
+    BeamDecoder(tokenizer, arpa)
+    assert f"{len(known)} of the {2 * len(known)} words" in capsys.readouterr().err
+    file.write_text("\n".join([*known, *unknown, "XX"]), encoding="utf-8")
+    with pytest.raises(LanguageModelError, match="lm build"):
+        BeamDecoder(tokenizer, arpa)
+    file.write_text("\n".join(known), encoding="utf-8-sig")
+    BeamDecoder(tokenizer, arpa)
+    assert not capsys.readouterr().err
 
 
 def test_a_language_model_names_no_code_for_hotwords(

@@ -91,6 +91,13 @@ def test_text_comes_from_several_kinds_of_files_once(
     assert written == {"3gram.arpa", "lm.json", "unigrams.txt"}
 
 
+@pytest.mark.parametrize("name", ["a.ARPA", "a.arpa.gz", "a.srt"])
+def test_a_file_that_is_no_text_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("en ko")
+    with pytest.raises(LanguageModelError, match=name):
+        build([tmp_path / name], tmp_path / "lm")
+
+
 def test_an_existing_language_model_is_kept(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("en ko")
     build([tmp_path / "a.txt"], tmp_path / "lm")

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import soundfile
 
-from danish_asr.base.errors import ConfigError, RunError
+from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
 from danish_asr.inference import export
 from danish_asr.inference.export import export_model
 from danish_asr.inference.model import load_model
@@ -62,6 +63,21 @@ def test_an_export_needs_speech_and_a_new_folder(special: Path, tmp_path: Path) 
     with pytest.raises(RunError, match=f"{special} exists"):
         export_model(str(special), "hf", special)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("fault", ["full", "below a file"])
+def test_a_disk_without_room_is_known_before_anything_is_written(
+    special: Path, sounds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    dest = tmp_path / "out"
+    if fault == "full":
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000))
+    else:
+        dest.touch()
+        dest /= "below"
+    with pytest.raises(DanishAsrError, match=str(tmp_path)):
+        export_model(str(special), "hf", dest, audio=[sounds])
+    assert not dest.exists()
 
 
 @pytest.mark.parametrize("read", ["audio", "model"])

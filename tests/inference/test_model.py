@@ -100,6 +100,25 @@ def test_a_stream_has_the_segments_of_a_transcript(
     assert list(sure.stream(str(file), batch_seconds=0.1)) == transcript.segments
 
 
+def test_progress_can_end_a_transcription_between_two_windows(
+    model: Model, monkeypatch: pytest.MonkeyPatch, speech: NDArray[np.float32]
+) -> None:
+    passes: list[int] = []
+
+    def count(waveforms: list[NDArray[np.float32]], **_: object) -> list[torch.Tensor]:
+        passes.append(len(waveforms))
+        return [torch.zeros(50, 1)]
+
+    def stop(_seconds: float, _total: float | None) -> None:
+        if passes:
+            raise KeyError
+
+    monkeypatch.setattr(model, "log_probs", count)
+    with pytest.raises(KeyError):
+        model.transcribe(speech, rate=RATE, progress=stop)
+    assert passes == [1]
+
+
 def test_a_segment_ends_at_a_long_pause_and_after_30_s(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +170,22 @@ def test_audio_without_speech_has_no_segments(model: Model, samples: NDArray[np.
     assert not transcript.segments
     assert not transcript.text
     assert done[-1] == (len(samples) / RATE,) * 2
+
+
+def test_a_stream_takes_blocks_of_samples(sure: Model, speech: NDArray[np.float32]) -> None:
+    blocks = iter(np.array_split(np.stack([speech, speech], axis=1), 7))
+    segments = list(sure.stream(blocks, rate=RATE))
+    assert segments == sure.transcribe(speech, rate=RATE).segments
+    with pytest.raises(TranscriptionError):
+        list(sure.stream(iter(list[NDArray[np.float32]]()), rate=RATE))
+
+
+def test_silence_and_speech_without_a_text_are_told_apart(
+    model: Model, speech: NDArray[np.float32]
+) -> None:
+    silent, spoken = encode(np.zeros(RATE), RATE), encode(speech, RATE)
+    assert model.why_empty(silent) != model.why_empty(spoken)
+    assert "no speech" in model.why_empty(silent)
 
 
 def test_options_that_do_not_fit_are_refused(model: Model) -> None:

@@ -34,6 +34,13 @@ const recordShortly = async () => {{
   at("record").click();
   await wait(() => at("record").textContent === "Record");
 }};
+URL.blobs = new Map();
+const create = URL.createObjectURL;
+URL.createObjectURL = (blob) => {{
+  const href = create(blob);
+  URL.blobs.set(href, blob);
+  return href;
+}};
 const isHeld = () => !window.dispatchEvent(new Event("beforeunload", {{ cancelable: true }}));
 const done = () => status.textContent.startsWith("Done");
 (async () => {{ {script} }})().then((found) =>
@@ -67,7 +74,10 @@ def in_page(script: str, tmp_path: Path, *flags: str) -> Any:
 
 @pytest.mark.parametrize(
     ("width", "without"),
-    [(390, "ReadableStream.prototype[Symbol.asyncIterator]"), (1400, "window.nothing")],
+    [
+        (390, "ReadableStream.prototype[Symbol.asyncIterator], delete Array.prototype.at"),
+        (1400, "window.nothing"),
+    ],
     ids=["narrow, of an older Safari", "wide"],
 )
 def test_a_dropped_file_is_read_played_and_downloaded(
@@ -83,7 +93,7 @@ def test_a_dropped_file_is_read_played_and_downloaded(
         await wait(() => audio.currentTime >= 0.75);
         return {
           status: status.textContent, clicked: at("word").textContent,
-          text: text.textContent, unsure: spans.map((span) => span.classList.contains("unsure")),
+          text: text.textContent, unsure: spans.map((span) => span.tagName === "MARK"),
           foreign: document.querySelectorAll("b, i").length,
           names: [...document.querySelectorAll("#downloads a")].map((link) => link.download),
           fits: document.documentElement.scrollWidth <= innerWidth,
@@ -126,20 +136,79 @@ def test_a_recording_can_be_saved_whatever_happens_to_it(
     found = in_page(
         f"""
         const original = window.fetch;
-        const sizes = [];
-        const create = URL.createObjectURL;
-        URL.createObjectURL = (blob) => (sizes.push(blob.size), create(blob));
         window.{name} = {instead};
         await recordShortly();
         await wait(() => error.textContent);
         window.fetch = original;
-        const isLink = recordings().map((link) => link.href.startsWith("blob:") && sizes[0] > 100);
+        const isLink = recordings().map(({{ href }}) => URL.blobs.get(href).size > 100);
         return [recordings().map((link) => link.download), isLink, error.textContent !== ""];
         """,
         tmp_path,
         *_MICROPHONE,
     )
     assert found == [[f"recording.{kind}"], [True], True]
+
+
+_ENDLESS = """
+const content = JSON.stringify({ segment: { text: "hej", start: 1, end: 2, words: [
+  { text: "hej", start: 1, end: 2, confidence: 1 }] } });
+window.fetch = async (_, { signal }) => new Response(new ReadableStream({ start(stream) {
+  stream.enqueue(new TextEncoder().encode(`data: ${content}\n\n`));
+  signal.addEventListener("abort", () => stream.error(new DOMException("", "AbortError")));
+} }));
+"""
+
+
+def test_one_thing_is_done_at_a_time_and_a_cancelled_text_can_be_saved(tmp_path: Path) -> None:
+    found = in_page(
+        """
+        const original = window.fetch;
+        """
+        + _ENDLESS
+        + """
+        const visible = () => ["choose", "record", "cancel"].filter((id) => !at(id).hidden);
+        at("file").focus();
+        drop(wav, "a.wav");
+        await wait(() => text.textContent);
+        drop(wav, "b.wav");
+        const steps = [at("title").textContent, visible(), document.activeElement.id, isHeld()];
+        at("cancel").click();
+        await wait(() => status.textContent.startsWith("Cancelled"));
+        window.fetch = original;
+        const links = [...document.querySelectorAll("#downloads a")];
+        const contents = await Promise.all(links.map(({ href }) => URL.blobs.get(href).text()));
+        const json = JSON.parse(contents[1]).segments[0].words.length;
+        steps.push(links.map((link) => link.download), contents[0], json);
+        steps.push(visible(), document.activeElement.id, isHeld());
+        return steps;
+        """,
+        tmp_path,
+    )
+    assert found == [
+        *("Text of a.wav", ["cancel"], "cancel", True),
+        *(["a.txt", "a.json"], "hej\n", 1),
+        *(["choose", "record"], "file", True),
+    ]
+
+
+@pytest.mark.parametrize("fault", ["NotAllowedError", "NotFoundError"])
+def test_without_a_microphone_the_page_says_why_and_goes_on(fault: str, tmp_path: Path) -> None:
+    found = in_page(
+        f"""
+        let asked = 0;
+        navigator.mediaDevices.getUserMedia = async () => {{
+          asked += 1;
+          await new Promise((ready) => setTimeout(ready, 50));
+          throw new DOMException("", "{fault}");
+        }};
+        at("record").click();
+        at("record").click();
+        await wait(() => error.textContent);
+        return [asked, error.textContent.includes("refused"), at("record").disabled, isHeld()];
+        """,
+        tmp_path,
+    )
+    assert found == [1, fault == "NotAllowedError", False, False]
 
 
 def test_what_is_not_saved_is_replaced_only_after_a_question(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The server: OpenAI's five formats and events, refusals as its clients read them, its end."""
 
+import errno
 import json
 import os
 import re
@@ -10,8 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from select import select
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -20,10 +22,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from danish_asr.base.errors import DanishAsrError
-from danish_asr.inference.serve import serve
+from danish_asr.base.errors import ConfigError, DanishAsrError
+from danish_asr.inference.guard import allowed_names
+from danish_asr.inference.serve import Server, serve
+from danish_asr.inference.worker import Worker
 from tests.builders import encode, tone
-from tests.served import KnowsTwoWords, events, form, make_app, send, sent, serving
+from tests.served import KnowsTwoWords, events, make_app, send, sent, serving, uvicorn
 
 TEXT = "røde <b>grød</b> hej"
 
@@ -41,16 +45,44 @@ def refused(address: str, *fields: tuple[str, str], **options: Any) -> tuple[int
 
 
 def test_all_formats_are_answered(address: str) -> None:
-    assert json.loads(send(address, ("model", "whisper-1"))) == {"text": TEXT}
+    usage = {"type": "duration", "seconds": 2.0}
+    assert json.loads(send(address, ("model", "whisper-1"))) == {"text": TEXT, "usage": usage}
     assert send(address, ("response_format", "text")) == f"{TEXT}\n"
     assert send(address, ("response_format", "srt")).startswith("1\n00:00:00,250 --> ")
     assert send(address, ("response_format", "vtt")).startswith("WEBVTT\n")
     verbose = json.loads(send(address, ("response_format", "verbose_json")))
-    assert (verbose["duration"], verbose["text"], verbose["language"]) == (2.0, TEXT, "da")
-    first, second = verbose["segments"]
-    assert (first["start"], first["end"], first["text"]) == (0.25, 1.5, "røde <b>grød</b>")
-    assert (second["id"], second["text"]) == (1, "hej")
-    assert verbose["words"][0] == {"word": "røde", "start": 0.25, "end": 0.5}
+    assert verbose["segments"].pop(1)["id"] == 1
+    (segment,) = verbose.pop("segments")
+    assert verbose == {
+        "task": "transcribe",
+        "language": "da",
+        "duration": 2.0,
+        "text": TEXT,
+        "usage": usage,
+    }
+    assert segment == {
+        "id": 0,
+        "seek": 25,
+        "start": 0.25,
+        "end": 1.5,
+        "text": "røde <b>grød</b>",
+        "tokens": [],
+        "temperature": 0.0,
+        "avg_logprob": pytest.approx((np.log(0.98) + np.log(0.05)) / 2),
+        "compression_ratio": 0.72,
+        "no_speech_prob": 0.0,
+    }
+
+
+@pytest.mark.parametrize("name", ["timestamp_granularities", "timestamp_granularities[]"])
+@pytest.mark.parametrize("wanted", [["word"], ["segment"], ["word", "segment"]])
+def test_times_are_those_that_were_asked_for(address: str, name: str, wanted: list[str]) -> None:
+    fields = [(name, one) for one in wanted]
+    verbose = json.loads(send(address, ("response_format", "verbose_json"), *fields))
+    assert {f"{one}s" for one in wanted} == {"words", "segments"} & {*verbose}
+    if "words" in verbose:
+        first = {"word": "røde", "start": 0.25, "end": 0.5, "confidence": 0.98}
+        assert verbose["words"][0] == first
 
 
 def test_segments_come_as_events(address: str) -> None:
@@ -59,8 +91,32 @@ def test_segments_come_as_events(address: str) -> None:
     assert deltas[1]["segment"]["start"] == 59.6
     assert (done["type"], done["text"], done["duration"]) == ("transcript.text.done", TEXT, 2.0)
     assert sorted(done["files"]) == ["json", "srt", "txt", "vtt"]
-    (error,) = events(send(address, ("stream", "true"), audio=b"no audio"))
-    assert "cannot be decoded" in error["error"]["message"]
+    (done,) = events(send(address, ("stream", "true"), audio=b"RIFF silent"))
+    assert (done["text"], "no speech" in done["why_empty"]) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("audio", "status", "kind"),
+    [(b"no audio", 400, "invalid_request_error"), (b"RIFF fault", 500, "server_error")],
+)
+def test_an_error_is_answered_and_ends_a_stream(
+    address: str, audio: bytes, status: int, kind: str
+) -> None:
+    (event,) = events(send(address, ("stream", "true"), audio=audio))
+    assert (event["type"], event["error"]["type"]) == ("error", kind)
+    code, message = refused(address, audio=audio)
+    assert (code, message) == (status, event["error"]["message"])
+
+
+def test_the_model_is_listed_and_other_addresses_are_refused_as_clients_read_it(
+    address: str,
+) -> None:
+    with urlopen(f"{address}v1/models") as response:  # noqa: S310
+        (model,) = json.loads(response.read())["data"]
+    assert (model["id"], model["object"], type(model["created"])) == ("<i>m</i>", "model", int)
+    with pytest.raises(HTTPError, match="404") as refusal:
+        urlopen(f"{address}v1/audio/speech")  # noqa: S310
+    assert json.loads(refusal.value.read())["error"]["type"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize(
@@ -69,24 +125,26 @@ def test_segments_come_as_events(address: str) -> None:
         ([("response_format", "xml")], b"RIFF", 400, "response_format"),
         ([("model", "m")], b"", 400, "file"),
         ([("model", "m")], b"no audio", 400, "cannot be decoded"),
-        ([("model", "m")], b"RIFF" + bytes(1_011_000), 413, "At most 1 MB"),
+        ([("model", "m")], b"RIFF" + bytes(1_011_000), 413, "--max-mb"),
     ],
 )
+@pytest.mark.parametrize("chunked", [False, True])
 def test_a_request_that_cannot_be_answered_is_refused_as_clients_read_it(
-    address: str, fields: list[tuple[str, str]], audio: bytes, status: int, says: str
+    address: str,
+    fields: list[tuple[str, str]],
+    audio: bytes,
+    status: int,
+    says: str,
+    *,
+    chunked: bool,
 ) -> None:
-    code, message = refused(address, *fields, audio=audio)
+    code, message = refused(address, *fields, audio=audio, chunked=chunked)
     assert (code, says in message) == (status, True)
 
 
-def test_a_file_of_the_largest_size_is_accepted_and_none_of_unknown_size(address: str) -> None:
-    assert send(address, audio=b"RIFF" + bytes(1_000_000 - 4))
-    body, kind = form()
-    chunked = Request(  # noqa: S310 - of this machine
-        f"{address}v1/audio/transcriptions", iter([body]), {"Content-Type": kind}
-    )
-    with pytest.raises(HTTPError, match="411"):
-        urlopen(chunked)  # noqa: S310
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_file_of_the_largest_size_is_accepted(address: str, *, chunked: bool) -> None:
+    assert send(address, audio=b"RIFF" + bytes(1_000_000 - 4), chunked=chunked)
 
 
 class Endless(KnowsTwoWords):
@@ -126,14 +184,58 @@ def test_recordings_whose_clients_leave_make_way_for_the_next(stream: str) -> No
     assert model.most == 1
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [{"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Host": "127.0.0.1.evil.org"}],
-)
-def test_pages_of_other_sites_are_refused(address: str, headers: dict[str, str]) -> None:
-    assert refused(address, headers=headers)[0] == 403
-    with pytest.raises(HTTPError):
+def test_a_full_temporary_folder_is_said(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("starlette.datastructures.UploadFile.write", fail)
+    assert refused(address) == (507, "The file cannot be stored here: No space left on device.")
+
+
+def test_one_recording_is_transcribed_eight_wait_and_a_ninth_is_told_when_to_come_again() -> None:
+    model = Endless()
+    with serving(make_app(model=model)) as address, ExitStack() as clients:
+        try:
+            sockets = [
+                clients.enter_context(sent(address, audio=b"RIFF endless")) for _ in range(10)
+            ]
+            answered, _, _ = select(sockets, [], [], 20)
+            (refusal,) = [client.recv(4096).decode() for client in answered]
+        finally:
+            model.ended.set()
+    assert refusal.startswith("HTTP/1.1 503")
+    assert int(re.findall(r"retry-after: (\d+)", refusal)[0]) > 0
+
+
+FOREIGN = [
+    ({"Origin": "http://evil.example"}, 403),
+    ({"Host": "evil.example"}, 403),
+    ({"Host": "127.0.0.1.evil.org"}, 403),
+    ({"Host": "["}, 400),
+    ({"Host": ""}, 400),
+]
+
+
+@pytest.mark.parametrize(("headers", "status"), FOREIGN)
+def test_pages_of_other_sites_are_refused(
+    address: str, headers: dict[str, str], status: int
+) -> None:
+    assert refused(address, headers=headers)[0] == status
+    with pytest.raises(HTTPError, match=str(status)):
         urlopen(Request(address, headers=headers))  # noqa: S310
+
+
+def test_names_and_origins_that_were_allowed_are_answered() -> None:
+    hosts, origin = allowed_names(["Asr.Local:8000"]), "app://notes.example"
+    with serving(make_app(hosts=hosts, origins=[origin])) as address:
+        assert send(address, headers={"Host": "asr.local"})
+        assert send(address, headers={"Host": "asr.local", "Origin": "https://asr.local"})
+        request = Request(f"{address}v1/models", headers={"Origin": origin})  # noqa: S310
+        with urlopen(request) as response:  # noqa: S310
+            assert response.headers["Access-Control-Allow-Origin"] == origin
+        assert refused(address, headers={"Origin": "app://other.example"})[0] == 403
+    with pytest.raises(ConfigError, match="--allow-host"):
+        allowed_names(["["])
 
 
 def test_the_page_names_the_model_and_loads_nothing_from_elsewhere(address: str) -> None:
@@ -186,9 +288,9 @@ def served(
             server.kill()
 
 
-def interrupt(server: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C; return what the server prints until it has ended."""
-    server.send_signal(signal.SIGINT)
+def end(server: subprocess.Popen[str], sign: signal.Signals = signal.SIGINT) -> str:
+    """Press Ctrl-C, or send another signal; return what the server prints until it has ended."""
+    server.send_signal(sign)
     _, printed = server.communicate(timeout=60)
     return printed
 
@@ -201,7 +303,7 @@ def test_a_model_is_served_until_ctrl_c_and_nothing_of_audio_and_folders_is_show
         audio = tone(3, rate=44_100)
         verbose = send(address, ("response_format", "verbose_json"), audio=audio)
         done = events(send(address, ("stream", "true"), audio=audio))[-1]
-        assert "Traceback" not in interrupt(server)
+        assert "Traceback" not in end(server)
     assert server.returncode == 0
     assert json.loads(verbose)["duration"] == pytest.approx(3)
     assert json.loads(done["files"]["json"])["about"]["model"] == model_directory.name
@@ -210,19 +312,37 @@ def test_a_model_is_served_until_ctrl_c_and_nothing_of_audio_and_folders_is_show
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_server_in_the_midst_of_a_window(
-    model_directory: Path, tmp_path: Path, speech: NDArray[np.float32]
+@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -15)])
+def test_a_signal_ends_a_server_in_the_midst_of_a_window(
+    model_directory: Path,
+    tmp_path: Path,
+    speech: NDArray[np.float32],
+    sign: signal.Signals,
+    status: int,
 ) -> None:
     begun, audio = tmp_path / "begun", encode(speech, 16_000)
     with served(model_directory, str(begun)) as (server, address):
         plain = sent(address, ("stream", "false"), audio=audio)
         stream = sent(address, ("stream", "true"), audio=audio)
         with plain as one, stream as other:
-            end = time.monotonic() + 60
+            limit = time.monotonic() + 60
             while not begun.exists():
-                assert time.monotonic() < end
+                assert time.monotonic() < limit
                 time.sleep(0.01)
-            assert "Traceback" not in interrupt(server)
+            assert "Traceback" not in end(server, sign)
             assert one.makefile("rb").read().startswith(b"HTTP/1.1 503")
             assert b'"type": "error"' in other.makefile("rb").read()
-    assert server.returncode == 0
+    assert server.returncode == status
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_the_server_at_once(
+    monkeypatch: pytest.MonkeyPatch, sign: signal.Signals
+) -> None:
+    ends: list[int] = []
+    monkeypatch.setattr("danish_asr.inference.serve.exit_at_once", ends.append)
+    server = Server(uvicorn.Config(make_app()), Worker(None))
+    server.handle_exit(sign, None)
+    assert not ends
+    server.handle_exit(sign, None)
+    assert ends == [0]

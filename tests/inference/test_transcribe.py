@@ -2,11 +2,13 @@
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -107,7 +109,28 @@ def test_the_transcript_of_standard_input_is_printed(
     assert (status, printed.splitlines()[2]) == (0, "en to")
     for wrong in (("-", "in/a.wav"), ("-", "--out", "out"), ("-", "--format", "srt,txt")):
         status, _, report = transcribe(*wrong, *FIXED)
-        assert (status, "standard input" in report) == (1, True)
+        assert (status, report.startswith("danish-asr: -: ")) == (1, True)
+
+
+def test_the_transcript_of_a_named_pipe_is_printed(transcribe: Run, here: Path) -> None:
+    os.mkfifo("pipe")
+    audio = (here / "in" / "a.wav").read_bytes()
+    writer = Thread(target=Path("pipe").write_bytes, args=(audio,))
+    writer.start()
+    assert transcribe("pipe", *FIXED)[:2] == (0, SAID)
+    writer.join()
+    assert transcribe("pipe", "--out", "out")[0] == 1
+
+
+def test_a_folder_that_cannot_be_written_is_known_before_the_model_is_loaded(
+    transcribe: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[object] = []
+    monkeypatch.setattr("danish_asr.inference.model.load_model", loaded.append)
+    (here / "file").touch()
+    status, _, report = transcribe("in", "--out", "file/out")
+    assert (status, "file/out" in report, "--out" in report) == (1, True, True)
+    assert not loaded
 
 
 def test_speakers_of_an_rttm_file_are_in_every_transcript_and_checked_before(
@@ -148,7 +171,7 @@ def test_a_folder_is_transcribed_a_broken_file_reported_and_the_rest_skipped_nex
     Path("out/a.json").write_text("edited")
     status, _, report = transcribe(*command)
     assert status == 0
-    assert "skipped, transcripts exist: 2 recordings" in report
+    assert "kept, because they exist: 5 transcripts" in report
     assert "transcribed 1 of 1 files" in report
     assert Path("out/a.txt").read_text() == SAID
     assert Path("out/a.json").read_text() == "edited"
@@ -162,7 +185,7 @@ def test_recordings_without_speech_are_named(transcribe: Run, here: Path) -> Non
     soundfile.write(here / "in" / "silent.wav", np.zeros(16_000), 16_000)
     status, _, report = transcribe("in/a.wav", "in/silent.wav", "--out", "out", *FIXED)
     assert status == 0
-    assert re.search(r"no speech found: 1\n\s+in/silent\.wav\n", report)
+    assert re.search(r"no speech was found: 1\n\s+in/silent\.wav\n", report)
     assert Path("out/silent.txt").read_text() == ""
     status, printed, report = transcribe("in/silent.wav", *FIXED)
     assert (status, printed, "no speech" in report) == (0, "", True)
@@ -178,7 +201,7 @@ def test_a_given_text_is_timed_beside_the_audio_and_fails_if_it_is_hardly_heard(
     assert "-->" in (here / "in" / "a.srt").read_text("utf-8")
     assert '"t"' in (here / "in" / "a.TextGrid").read_text("utf-8")
     status, _, report = transcribe(*command)
-    assert (status, "--overwrite" in report) == (0, True)
+    assert (status, "--overwrite" in report, "of 20 words have" in report) == (1, True, True)
 
 
 _RUN = """
@@ -206,7 +229,7 @@ def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(tmp_p
     run = [sys.executable, "-c", _RUN, *commands]
     done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [*commands.values()]
-    messages = [line for line in done.stderr.splitlines() if re.search("gone|skipped", line)]
+    messages = [line for line in done.stderr.splitlines() if re.search("gone|kept", line)]
     assert len(messages) == len(commands)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack
 from functools import wraps
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from danish_asr.base.errors import TranscriptionError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.worker import GivenUpError, Transcription, Worker
+from danish_asr.inference.worker import BusyError, GivenUpError, Transcription, Worker
 
 SPOKEN = Segment.of([Word("ja", 0, 1)])
 
@@ -26,6 +27,8 @@ class Endless:
 
     def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
         self.heard.append(audio)
+        if audio == b"silent":
+            return
         yield SPOKEN
         while audio == b"endless" and self.heard == [audio] and not self.ended.wait(0.01):
             progress(1.0, None)
@@ -33,6 +36,9 @@ class Endless:
             raise TranscriptionError(audio.decode())
         progress(2.0, None)
         yield SPOKEN
+
+    def why_empty(self, audio: bytes) -> str:
+        return f"{audio.decode()}, therefore"
 
 
 def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -43,8 +49,8 @@ def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
     return run
 
 
-async def rest(transcription: Transcription) -> list[Segment | Transcript]:
-    return [item async for item in transcription.items()]
+async def rest(transcription: Transcription) -> list[Segment]:
+    return [segment async for segment in transcription.segments()]
 
 
 @in_a_loop
@@ -52,10 +58,11 @@ async def test_segments_come_as_they_end_and_then_their_transcript() -> None:
     model = Endless()
     with Worker(model).transcription() as transcription:
         transcription.start(b"endless")
-        assert await anext(transcription.items()) == SPOKEN
+        assert await anext(transcription.segments()) == SPOKEN
         model.ended.set()
+        assert await rest(transcription) == [SPOKEN]
         transcript = Transcript(2.0, [SPOKEN, SPOKEN], about=model.about)
-        assert await rest(transcription) == [SPOKEN, transcript]
+        assert await transcription.transcript() == transcript
 
 
 @in_a_loop
@@ -64,15 +71,15 @@ async def test_recordings_take_turns_and_one_that_is_left_before_its_turn_is_nev
     worker = Worker(model)
     with worker.transcription() as first, worker.transcription() as third:
         first.start(b"endless")
-        await anext(first.items())
+        await anext(first.segments())
         with worker.transcription() as second:
             second.start(b"left")
         third.start(b"third")
         await asyncio.sleep(0.2)
         assert model.heard == [b"endless"]
         model.ended.set()
-        assert len(await rest(first)) == 2
-        assert len(await rest(third)) == 3
+        assert len(await rest(first)) == 1
+        assert len(await rest(third)) == 2
     worker.join()
     assert model.heard == [b"endless", b"third"]
 
@@ -82,10 +89,22 @@ async def test_one_that_is_left_makes_way_for_the_next() -> None:
     worker = Worker(Endless())
     with worker.transcription() as left:
         left.start(b"endless")
-        await anext(left.items())
+        await anext(left.segments())
     with worker.transcription() as following:
         following.start(b"following")
-        assert len(await rest(following)) == 3
+        assert len(await rest(following)) == 2
+
+
+@in_a_loop
+async def test_eight_recordings_wait_and_a_ninth_is_refused_until_one_is_done() -> None:
+    worker = Worker(Endless())
+    with ExitStack() as waiting:
+        for _ in range(8):
+            waiting.enter_context(worker.transcription())
+        with worker.transcription(), pytest.raises(BusyError), worker.transcription():
+            pass
+        with worker.transcription():
+            pass
 
 
 @in_a_loop
@@ -93,7 +112,7 @@ async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
     worker = Worker(Endless())
     with worker.transcription() as one, worker.transcription() as other:
         one.start(b"endless")
-        await anext(one.items())
+        await anext(one.segments())
         worker.stop()
         for transcription in (one, other):
             with pytest.raises(GivenUpError, match="stopped"):
@@ -102,9 +121,17 @@ async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
 
 
 @in_a_loop
+async def test_a_transcript_without_text_has_a_reason() -> None:
+    with Worker(Endless()).transcription() as transcription:
+        transcription.start(b"silent")
+        assert not (await transcription.transcript()).segments
+        assert transcription.why_empty == "silent, therefore"
+
+
+@in_a_loop
 async def test_what_the_model_raises_is_raised_after_what_it_heard() -> None:
     with Worker(Endless()).transcription() as transcription:
         transcription.start(b"broken")
-        assert await anext(transcription.items()) == SPOKEN
+        assert await anext(transcription.segments()) == SPOKEN
         with pytest.raises(TranscriptionError, match="broken"):
             await rest(transcription)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Final, TypeAlias
 
 from filelock import LeaseCompromise, SoftFileLease, Timeout
@@ -29,6 +30,9 @@ LOCK_SECONDS: Final = 60.0
 same for all processes."""
 
 AnyPath: TypeAlias = str | os.PathLike[str]
+
+_PROBE: Final = 4_096
+"""Bytes that a folder must have room for before a work begins that writes text to it."""
 
 _Place: TypeAlias = str | tuple[int, int]
 
@@ -105,6 +109,23 @@ def refuse_overwriting(
             faults.append(f"{output} {fault}")
     if faults:
         raise ConfigError(faults, where="the list of outputs")
+
+
+def check_writable(folders: Iterable[Path], remedy: str) -> None:
+    """Create folders and write a small file into each, which is deleted; called before long work.
+
+    Raises DanishAsrError, with the ``remedy``, if one cannot be created or written, or is full.
+    """
+    for folder in folders:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=folder) as probe:
+                probe.write(bytes(_PROBE))
+                probe.flush()
+        except OSError as error:
+            raise DanishAsrError(
+                f"{folder}: cannot be written ({error.strerror or error}); {remedy}"
+            ) from error
 
 
 def _folders_above(path: Path) -> Sequence[Path]:

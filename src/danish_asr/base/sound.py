@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     import torch
 
 Samples: TypeAlias = NDArray[np.float32]
-Audio: TypeAlias = "str | Path | bytes | NDArray[np.generic] | torch.Tensor"
+Array: TypeAlias = "NDArray[np.generic] | torch.Tensor"
+Audio: TypeAlias = "str | Path | bytes | Array"
 
 ShowProgress: TypeAlias = Callable[[float, float | None], None]
 """Called with the seconds that are done and those that there are, None if that is not known."""
@@ -82,15 +84,21 @@ class Sound:
 
 @contextmanager
 def open_sound(
-    audio: Audio, *, rate: int | None = None, channel: int | None = None
+    audio: Audio | Iterator[Array], *, rate: int | None = None, channel: int | None = None
 ) -> Iterator[Sound]:
     """Open a file, an encoded file in memory, or an array with its ``rate``, in Hz.
 
     An array, of NumPy or PyTorch, is (samples,), (samples, channels) or (channels, samples): floats
-    in [-1, 1] or integers of full scale. ``channel`` takes one channel, from 0, instead of the mix
-    of all. Raises TranscriptionError if it is missing or not audio, and SourceError if it cannot be
-    read.
+    in [-1, 1] or integers of full scale. An iterator yields such arrays, the blocks of a stream.
+    ``channel`` takes one channel, from 0, instead of the mix of all. Raises TranscriptionError if
+    it is missing or not audio, and SourceError if it cannot be read.
     """
+    if isinstance(audio, Iterator):
+        rate, stream = _checked(rate), filter(len, map(_samples, audio))
+        firsts = [*islice(stream, 1)]
+        count = firsts[0].shape[1] if firsts else 1
+        yield Sound(chain(firsts, stream), rate, count, channel, "the stream", None, None, None)
+        return
     if not isinstance(audio, bytes | str | Path):
         samples, rate = _samples(audio), _checked(rate)
         parts = np.split(samples, range(BLOCK_SECONDS * rate, len(samples), BLOCK_SECONDS * rate))

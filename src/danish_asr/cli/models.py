@@ -187,12 +187,27 @@ def serve(
     lm: LanguageModel = None,
     hotwords: Hotwords = None,
     device: Device = "auto",
+    allow_host: Annotated[
+        list[str] | None,
+        Option(metavar="NAME", help="Another name of this machine in requests. Repeatable."),
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        Option(metavar="URL", help="Another page that may send audio. Repeatable."),
+    ] = None,
 ) -> None:
     """Serve a local web page that transcribes files and recordings."""
     from danish_asr.inference.serve import serve as serve_page
 
     load = {"device": device, **_decoding(None, lm, hotwords)}
-    serve_page(model, load, port=port, max_mb=max_mb)
+    serve_page(
+        model,
+        load,
+        port=port,
+        max_mb=max_mb,
+        allow_host=allow_host or (),
+        allow_origin=allow_origin or (),
+    )
 
 
 @lm_commands.command(examples=["lm build --out lm --model outputs/300m --dataset data/mine"])

@@ -22,7 +22,7 @@ FRAME_SECONDS: Final = 0.02
 MOST_STATES: Final = 1 << 27
 """Frames times states of the largest search: 128 MiB, five minutes of speech."""
 
-_MARGIN: Final = 0.04
+_WORD_MARGIN: Final = 0.04
 """At most so many seconds of the blanks around a word are added to each of its ends; chosen on
 synthetic voices whose word boundaries are known."""
 
@@ -81,8 +81,8 @@ class SpokenText:
         ends = (lasts[around[1:] - 1].double() + 1) * FRAME_SECONDS
         gaps = (starts[1:] - ends[:-1]) / 2
         rest = len(log_probs) * FRAME_SECONDS - ends[-1:]
-        before = torch.cat([starts[:1], gaps]).clamp(max=_MARGIN)
-        after = torch.cat([gaps, rest]).clamp(max=_MARGIN)
+        before = torch.cat([starts[:1], gaps]).clamp(max=_WORD_MARGIN)
+        after = torch.cat([gaps, rest]).clamp(max=_WORD_MARGIN)
 
         sums = torch.zeros(len(self.words)).index_add_(0, torch.cumsum(between, 0), peaks)
         sums[:-1] += peaks[between]  # which count for the word after them already

@@ -1,5 +1,7 @@
 """CTC beam search with an n-gram language model and hotwords, over processes."""
 
+import os
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +15,7 @@ from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import ConfigError, MissingExtraError
+from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
 from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.beam_settings import SearchSettings, search_settings
@@ -39,7 +41,8 @@ class BeamDecoder:
     Raises:
         ConfigError: A hotword has characters that the tokenizer lacks, or a value is impossible, or
             ``lm.json`` names code.
-        LanguageModelError: There is no language model, or it is broken.
+        LanguageModelError: There is no language model, it is broken, or the tokenizer lacks
+            characters of most of its words.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class BeamDecoder:
         self.search_settings = replace(settings, hotwords=words)
         if settings.language_model:  # a broken one is reported before any audio is read
             beam_search.load(settings.language_model)
+            self._check_words(settings.language_model)
         self._columns, self._search = beam_search.Columns, beam_search.search
         self._workers = workers or usable_cpus()
         self._seconds_before_pool = 0.0 if workers else SECONDS_ALONE
@@ -119,10 +123,24 @@ class BeamDecoder:
                 settings[HELD_OUT] = self._held_out
         return settings
 
+    def _check_words(self, lm: str) -> None:
+        """Say how many words of a language model can be written; below half, refuse it."""
+        words = find_language_model(lm).words()
+        written = sum(self._characters.issuperset(word) for word in words)
+        share = f"the model can write {written:,} of the {len(words):,} words of {lm}"
+        if written < len(words) / 2:
+            other = next(word for word in words if not self._characters.issuperset(word))
+            raise LanguageModelError(
+                f"{share}, and not '{other}'; build it again, `danish-asr lm build --model` gives "
+                "its text the form that the model writes"
+            )
+        if written < len(words) and os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"note: {share}", file=sys.stderr)  # noqa: T201
+
     def _checked_hotwords(self, hotwords: AnyPath | Iterable[str], profile: str) -> tuple[str, ...]:
         if isinstance(hotwords, str | PathLike):
             try:
-                hotwords = Path(hotwords).read_text("utf-8").splitlines()
+                hotwords = Path(hotwords).read_text("utf-8-sig").splitlines()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError([f"decoder.config.hotwords: cannot be read ({error})"]) from error
         words = [normalize(hotword, profile) for hotword in hotwords]

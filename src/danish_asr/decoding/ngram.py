@@ -39,7 +39,7 @@ class LanguageModelFiles:
         unigrams = self.file.with_name(UNIGRAMS_FILE)
         try:
             if unigrams.is_file():
-                words = set(unigrams.read_text("utf-8").split())
+                words = set(unigrams.read_text("utf-8-sig").split())
             else:
                 words = set(_words_of_arpa(self.file))
         except (OSError, UnicodeDecodeError) as error:
@@ -69,7 +69,7 @@ def find_language_model(path: AnyPath) -> LanguageModelFiles:
         )
     settings = files[0].with_name(SETTINGS_FILE)
     try:
-        values = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
+        values = json.loads(settings.read_text("utf-8-sig")) if settings.is_file() else {}
     except (OSError, ValueError) as error:
         raise LanguageModelError(f"{settings}: cannot be read as JSON ({error})") from error
     return LanguageModelFiles(files[0], values)

@@ -29,6 +29,9 @@ from danish_asr.text.profiles import normalize, normalizer
 
 _BOUNDARY: Final = re.compile(r"(?<=[.!?:;])[\"”’»)]*\s+")
 
+_NO_TEXT: Final = frozenset({".arpa", ".bin", ".srt", ".vtt", ".textgrid", ".eaf"})
+"""Suffixes of files whose lines are not sentences alone: of language models, and of times."""
+
 _LONG: Final = 4
 """Words of a held-out sentence from which on it is also searched for inside of lines."""
 
@@ -112,6 +115,11 @@ def read_texts(file: Path) -> Iterator[str]:
     Parquet, JSON lines, CSV and TSV have them in a column ``text`` or of another usual name; other
     files are plain text. Raises LanguageModelError if the file cannot be read or lacks the column.
     """
+    if wrong := sorted(_NO_TEXT.intersection(map(str.lower, file.suffixes))):
+        raise LanguageModelError(
+            f"{file}: {wrong[0]} is no text; give plain text, JSON lines, CSV, TSV or Parquet. "
+            "An ARPA file is a language model already: --lm takes it"
+        )
     if suffix_of(file) not in TABLE_SUFFIXES:
         yield from read_lines(file, LanguageModelError)
         return

@@ -1,7 +1,7 @@
 """``danish-asr export``: write a model for another program, compare it, give it its name.
 
 A model comes in. A directory with weights, symbols and a README.md comes out, which needs neither
-fairseq2 nor this package; hugging_face.py and onnx_file.py write the files.
+fairseq2 nor this package; transformers_folder.py and onnx_file.py write the files.
 """
 
 import shutil
@@ -23,15 +23,15 @@ from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import __version__
 from danish_asr.base.errors import DanishAsrError, MissingExtraError, RunError
-from danish_asr.base.files import publish_text, refuse_overwriting
+from danish_asr.base.files import check_writable, publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.base.sound import open_sound
 from danish_asr.decoding.ctc import GreedyDecoder
-from danish_asr.inference.hugging_face import SILENT, write_hugging_face
 from danish_asr.inference.model import Model, load_model
 from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
+from danish_asr.inference.transformers_folder import SILENT, write_hugging_face
 from danish_asr.recipe.run.run import files_of_model
 from danish_asr.text.profiles import PROFILES
 
@@ -69,7 +69,9 @@ def export_model(
         audio: Files to compare on, and folders of them; else the test rows of the run's dataset.
 
     Raises:
-        RunError: The directory exists, the model cannot be exported, or the export differs from it.
+        DanishAsrError: The directory cannot be written.
+        RunError: The directory exists, its disk has too little room, the model cannot be exported,
+            or the export differs from it.
         MissingExtraError: The extra ``export`` is not installed.
         ConfigError: The model or the audio is in ``.DEST.partial``, which an export replaces.
     """
@@ -81,9 +83,10 @@ def export_model(
     refuse_overwriting([partial], [*audio, *files_of_model(model)], option="DEST")
     shutil.rmtree(partial, ignore_errors=True)  # of an export that was killed
     try:
-        partial.mkdir(parents=True)
+        check_writable([partial], "choose another DEST")
         waveforms = [*(_read_audio(audio) if audio else _read_test_rows(model))]
         loaded = load_model(model, device="cpu")
+        _check_space(loaded, partial, 2 if int8 else 1)
         if to == "hf":
             write_hugging_face(loaded, partial)
         else:
@@ -95,6 +98,17 @@ def export_model(
         shutil.rmtree(partial, ignore_errors=True)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(f"{compared}\nwrote {dest}")
+
+
+def _check_space(model: Model, folder: Path, files: int) -> None:
+    """Raise RunError if a disk has too little room for so many files of the model's weights."""
+    weights = sum(weight.numel() * weight.element_size() for weight in model.module.parameters())
+    free = shutil.disk_usage(folder).free
+    if free < files * weights:
+        raise RunError(
+            f"{folder.parent}: the export needs {files * weights / 1e9:.1f} GB, but "
+            f"{free / 1e9:.1f} GB are free; delete something or choose another DEST"
+        )
 
 
 def _read_audio(paths: Sequence[Path]) -> Iterator[_Waveform]:

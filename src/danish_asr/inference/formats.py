@@ -7,7 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript, Word, divide
@@ -17,7 +17,7 @@ MAX_LINE: Final = 42
 
 MAX_SECONDS: Final = 7.0
 
-_PAUSE: Final = 0.6
+_CUE_PAUSE: Final = 0.6
 """Seconds without speech that no cue goes across."""
 
 MIN_SECONDS: Final = 1.0
@@ -56,9 +56,18 @@ def to_vtt(transcript: Transcript) -> str:
 
 def to_json(transcript: Transcript) -> str:
     """Return all that a transcript contains, numbers with at most 6 decimals."""
-    exact = json.dumps(transcript.to_dict())
-    tree = json.loads(exact, parse_float=lambda number: round(float(number), 6))
+    tree = _rounded(transcript.to_dict())
     return json.dumps(tree, ensure_ascii=False, indent=1) + "\n"
+
+
+def _rounded(tree: Any) -> Any:
+    if isinstance(tree, float):
+        return round(tree, 6)
+    if isinstance(tree, dict):
+        return {key: _rounded(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_rounded(value) for value in tree]
+    return tree
 
 
 def to_csv(transcript: Transcript) -> str:
@@ -184,7 +193,7 @@ def _fits(words: Sequence[Word]) -> bool:
     pause = max((b.start - a.end for a, b in pairwise(words)), default=0.0)
     longest = max(map(len, _wrap(words)))
     seconds = words[-1].end - words[0].start
-    return pause < _PAUSE and seconds <= MAX_SECONDS and longest <= MAX_LINE
+    return pause < _CUE_PAUSE and seconds <= MAX_SECONDS and longest <= MAX_LINE
 
 
 def _wrap(words: Sequence[Word]) -> Sequence[str]:

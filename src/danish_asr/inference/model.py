@@ -7,7 +7,7 @@ get times. Out come `Heard` windows, segments of them, or a transcript.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from danish_asr.base.errors import RunError
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.base.sound import Audio, ShowProgress, Sound, open_sound
+from danish_asr.base.sound import Array, Audio, ShowProgress, Sound, open_sound
 from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.decoders import BEAM, GREEDY, decode, make_decoder
 from danish_asr.decoding.transcript import Segment, Transcript, Word
@@ -170,8 +170,9 @@ class Model(TrainedModel):
             channels: ``mix`` transcribes the mean of the channels, ``split`` each of them.
             batch_seconds: Speech in a forward pass of a GPU, about; more needs more memory and may
                 be faster. A CPU takes the windows one by one.
-            progress: Called with the seconds that are done, and all of them, None if the file does
-                not say.
+            progress: Called before each forward pass and after each 10 s of audio, with the seconds
+                that were read, and all of them, None if the file does not say. What it raises ends
+                the transcription.
 
         Raises:
             TranscriptionError: The recording is not audio, is damaged, or an option does not fit.
@@ -188,13 +189,24 @@ class Model(TrainedModel):
         spoken.sort(key=lambda segment: segment.start)
         return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
 
-    def stream(self, audio: Audio, *, rate: int | None = None, **options: Any) -> Iterator[Segment]:
+    def stream(
+        self, audio: Audio | Iterator[Array], *, rate: int | None = None, **options: Any
+    ) -> Iterator[Segment]:
         """Yield the segments of a recording as they end; audio and results are not kept.
 
-        Channels are mixed; other arguments and errors are those of `transcribe`.
+        ``audio`` may also be an iterator of arrays, the blocks of a stream.
+
+        Channels are mixed; other arguments and errors are those of `transcribe`. A segment is known
+        to end when the next window of speech has been heard.
         """
         with open_sound(audio, rate=rate) as sound:
             yield from _segments(self.hear(sound, **options))
+
+    def why_empty(self, audio: Audio) -> str:
+        """Return why a recording has a transcript without text; raises what `transcribe` does."""
+        with open_sound(audio) as sound:
+            has_speech = any(_windows(sound, self.longest, lambda: None))
+        return "the model wrote no text for the speech" if has_speech else "no speech was found"
 
     def hear(
         self,
@@ -207,33 +219,46 @@ class Model(TrainedModel):
 
         Raises TranscriptionError if it is damaged or empty.
         """
+
+        def report() -> None:
+            if progress is not None:
+                progress(sound.seconds, sound.expected)
+
         batch: list[Window] = []
         seconds, limit = 0.0, self.seconds_of_batch(batch_seconds)
-        for window in self._windows(sound, progress):
+        for window in _windows(sound, self.longest, report):
             batch.append(window)
             seconds += len(window.samples) / SAMPLE_RATE
             if seconds >= limit:
-                yield from self._hear_batch(batch, limit)
+                yield from self._hear_batch(batch, limit, report)
                 batch, seconds = [], 0.0
-        yield from self._hear_batch(batch, limit)
+        yield from self._hear_batch(batch, limit, report)
 
-    def _windows(self, sound: Sound, progress: ShowProgress | None) -> Iterator[Window]:
-        cutter = Cutter(self.longest, VoiceActivity())
-        for block in sound:
-            yield from cutter(block)
-            if progress is not None:
-                progress(sound.seconds, sound.expected)
-        yield from cutter(np.empty(0, np.float32), last=True)
-
-    def _hear_batch(self, batch: Sequence[Window], batch_seconds: float) -> Iterator[Heard]:
+    def _hear_batch(
+        self, batch: Sequence[Window], batch_seconds: float, report: Callable[[], None]
+    ) -> Iterator[Heard]:
         """Run the model on the windows of a batch, and decode each of them alone."""
-        rows = self.log_probs([window.samples for window in batch], batch_seconds=batch_seconds)
+        waveforms = [window.samples for window in batch]
+        passes = [[waveform] for waveform in waveforms] if self._one_by_one else [waveforms]
+        rows: list[Tensor] = []
+        for parts in passes:
+            report()
+            rows += self.log_probs(parts, batch_seconds=batch_seconds)
         texts = decode(self.decoder, rows)
         for window, log_probs, text in zip(batch, rows, texts, strict=True):
             start = window.start / SAMPLE_RATE
             spoken = SpokenText.of(text.replace(UNKNOWN, ""), self.tokenizer)
             words = spoken.align(log_probs, offset=start)
             yield Heard(start, window.continues, log_probs, words)
+
+
+def _windows(sound: Sound, longest: float, report: Callable[[], None]) -> Iterator[Window]:
+    """Yield windows of speech; ``report`` is called after each block of audio."""
+    cutter = Cutter(longest, VoiceActivity())
+    for block in sound:
+        yield from cutter(block)
+        report()
+    yield from cutter(np.empty(0, np.float32), last=True)
 
 
 def _segments(heard: Iterable[Heard], channel: int | None = None) -> Iterator[Segment]:

@@ -16,8 +16,8 @@ from torch import nn
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
 from danish_asr.base.schema import SAMPLE_RATE
-from danish_asr.inference.hugging_face import hugging_face_model, symbol_names
 from danish_asr.inference.model import Model
+from danish_asr.inference.transformers_folder import hugging_face_model, symbol_names
 
 MODEL: Final = "model.onnx"
 INT8: Final = "model.int8.onnx"

@@ -24,7 +24,7 @@ class Recording:
     def transcripts(self, formats: Sequence[str]) -> dict[str, Path]:
         """Return the files of its transcripts, by format."""
         name = self.target.name
-        return {own: self.target.with_name(name + SUFFIXES[own]) for own in formats}
+        return {each: self.target.with_name(name + SUFFIXES[each]) for each in formats}
 
 
 def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Recording]:

@@ -1,29 +1,39 @@
-"""``danish-asr serve``: a page on this machine, and OpenAI's request for transcriptions.
+"""``danish-asr serve``: a page on this machine, and OpenAI's requests.
 
-``GET /`` is the page. ``POST /v1/audio/transcriptions`` takes a form with a file and answers as
-https://platform.openai.com/docs/api-reference/audio/createTranscription says; with ``stream=true``
-it sends server-sent events, each segment as soon as it ends, which the page reads. Nothing is kept.
+``GET /`` is the page, ``GET /v1/models`` names the model. ``POST /v1/audio/transcriptions`` takes a
+form with a file; with ``stream=true`` it sends server-sent events, each segment as soon as it ends,
+which the page reads. Nothing is kept.
 """
 
 import asyncio
-import json
+import logging
 import secrets
 import socket
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
 
 from jinja2 import Template
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, MissingExtraError
-from danish_asr.base.stops import ends_in_time, exit_if_held
-from danish_asr.decoding.transcript import Segment, Transcript
+from danish_asr.base.stops import ends_in_time, exit_at_once, exit_if_held
+from danish_asr.inference.answers import (
+    delta_event,
+    done_event,
+    error_event,
+    error_of,
+    model_list,
+    short_answer,
+    verbose_answer,
+)
 from danish_asr.inference.formats import FORMATS
-from danish_asr.inference.worker import GivenUpError, Transcription, Worker
+from danish_asr.inference.guard import OWN_NAMES, Guard, allowed_names
+from danish_asr.inference.worker import BusyError, GivenUpError, Transcription, Worker
 from danish_asr.recipe.run.run import check_model
 
 try:
@@ -37,32 +47,53 @@ try:
         Response,
         StreamingResponse,
     )
-    from starlette.datastructures import MutableHeaders
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
 except ImportError:
     raise MissingExtraError("serve", "serve") from None
 
 _HOST: Final = "127.0.0.1"
-_NAMES: Final = frozenset({_HOST, "localhost"})
 
 _Format = Literal["json", "verbose_json", "text", "srt", "vtt"]
-_DOWNLOADS: Final = ("txt", "srt", "vtt", "json")
+_Times = Literal["word", "segment"]
 
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_RETRY_AFTER: Final = "30"
+"""Seconds after which a program may send again what found the model busy."""
+
 _POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src "
     "'self'; media-src blob:; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
 
+_FAULT: Final = "The server failed. Its terminal says more."
 
-def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> None:
+_log: Final = logging.getLogger("uvicorn.error")
+
+
+def serve(
+    model: str,
+    load: Mapping[str, Any],
+    *,
+    port: int,
+    max_mb: int,
+    allow_host: Sequence[str] = (),
+    allow_origin: Sequence[str] = (),
+) -> None:
     """Load a model and serve its page on this machine until Ctrl-C.
 
-    ``load`` are further arguments of `load_model`; ``max_mb`` limits a file, in 10^6 bytes. Raises
-    what `load_model` does.
+    Args:
+        model: As for `load_model`.
+        load: Its further arguments.
+        port: The port.
+        max_mb: The largest file, in 10^6 bytes.
+        allow_host: Names of this machine in requests, beside localhost.
+        allow_origin: Other pages and programs in a browser that may send audio.
+
+    Raises ConfigError if a host is no name, and what `load_model` does.
     """
     check_model(model)
+    names = allowed_names(allow_host)
     try:
         listener = socket.create_server((_HOST, port))
     except OSError as error:
@@ -81,24 +112,32 @@ def serve(model: str, load: Mapping[str, Any], *, port: int, max_mb: int) -> Non
         name=name,
         language=languages[0] if len(languages) == 1 else "",
         max_mb=max_mb,
+        hosts=names,
+        origins=allow_origin,
     )
     address = f"http://{_HOST}:{port}/"
     console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     worker: Worker = app.state.worker
     with suppress(KeyboardInterrupt):  # which is how it ends
-        _Server(config, worker).run(sockets=[listener])
+        Server(config, worker).run(sockets=[listener])
     with suppress(KeyboardInterrupt):  # a second one does not wait
         ends_in_time(worker.join, seconds=1)
     exit_if_held(0)  # a batch of speech can take a large model half a minute
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """A server that ends within a second or two, also while it transcribes."""
 
     def __init__(self, config: uvicorn.Config, worker: Worker) -> None:
         super().__init__(config)
         self._worker = worker
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End at a signal, and at once at a second one."""
+        if self.should_exit:
+            exit_at_once(0)
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer those who wait for a transcription that there will be none, and end."""
@@ -106,14 +145,28 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
+def create_app(
+    model: Any,
+    *,
+    name: str,
+    language: str,
+    max_mb: int,
+    hosts: frozenset[str] = OWN_NAMES,
+    origins: Sequence[str] = (),
+) -> FastAPI:
     """Return the application; ``model`` is a `danish_asr.inference.model.Model`."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     page = Template(
         files("danish_asr.inference").joinpath("page.html").read_text("utf-8"), autoescape=True
     )
-    app.add_middleware(_Guard, max_mb=max_mb)
+    app.add_middleware(Guard, max_mb=max_mb, hosts=hosts, origins=origins)
+    if origins:  # a browser asks first, and reads only answers that allow it
+        app.add_middleware(
+            CORSMiddleware, allow_origins=origins, allow_methods=["*"], allow_headers=["*"]
+        )
     app.state.worker = worker = Worker(model)
+    loaded_at = round(time.time())
+    _explain_errors(app)
 
     async def transcription_of(request: Request) -> AsyncIterator[Transcription]:
         """Yield a transcription that ends with its request, however that ends."""
@@ -124,14 +177,6 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
             finally:
                 watch.cancel()
 
-    @app.exception_handler(DanishAsrError)
-    async def explain(_: Request, error: Exception) -> Response:
-        return _error(503 if isinstance(error, GivenUpError) else 400, str(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def explain_form(_: Request, error: RequestValidationError) -> Response:
-        return _error(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
-
     @app.get("/")
     async def show_page() -> Response:
         nonce = secrets.token_urlsafe()
@@ -139,97 +184,60 @@ def create_app(model: Any, *, name: str, language: str, max_mb: int) -> FastAPI:
         policy = {"Content-Security-Policy": _POLICY.format(nonce=nonce)}
         return HTMLResponse(text, headers=policy)
 
+    @app.get("/v1/models")
+    async def list_models() -> Response:
+        return JSONResponse(model_list(name, loaded_at))
+
     @app.post("/v1/audio/transcriptions")
     async def transcribe(
+        *,
         transcription: Annotated[Transcription, Depends(transcription_of)],
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
+        times: Annotated[list[_Times], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006
+        timestamp_granularities: Annotated[list[_Times], Form()] = [],  # noqa: B006
         stream: Annotated[bool, Form()] = False,
     ) -> Response:
         transcription.start(await file.read())
         if stream:
-            events = _events(transcription.items())
-            return StreamingResponse(events, media_type="text/event-stream")
-        *_, transcript = [item async for item in transcription.items()]
-        return _answer(transcript, response_format, language)
+            return StreamingResponse(_events(transcription), media_type="text/event-stream")
+        transcript = await transcription.transcript()
+        if response_format == "json":
+            return JSONResponse(short_answer(transcript))
+        if response_format == "verbose_json":
+            wanted = {*times, *timestamp_granularities} or {"segment"}
+            return JSONResponse(verbose_answer(transcript, language, wanted))
+        if response_format == "text":
+            return PlainTextResponse(f"{short_answer(transcript)['text']}\n")
+        return PlainTextResponse(FORMATS[response_format](transcript))
 
     return app
 
 
-def _answer(transcript: Any, response_format: str, language: str) -> Response:
-    answer: dict[str, Any] = {"text": " ".join(transcript.text.split())}
-    if response_format == "text":
-        return PlainTextResponse(f"{answer['text']}\n")
-    if response_format in FORMATS and response_format != "json":
-        return PlainTextResponse(FORMATS[response_format](transcript))
-    if response_format == "verbose_json":
-        answer |= {
-            "task": "transcribe",
-            "language": language,
-            "duration": transcript.duration,
-            "segments": [{"id": n, **own.to_dict()} for n, own in enumerate(transcript.segments)],
-            "words": [{"word": w.text, "start": w.start, "end": w.end} for w in transcript.words],
-        }
-    return JSONResponse(answer)
+def _explain_errors(app: FastAPI) -> None:
+    """Answer errors in the form that clients read."""
 
+    def answer(status: int, message: str, **headers: str) -> Response:
+        return JSONResponse(error_of(status, message), status, headers=headers)
 
-class _Guard:
-    """Refuses pages of other sites, and files that are too large.
+    @app.exception_handler(DanishAsrError)
+    async def explain(_: Request, error: DanishAsrError) -> Response:
+        headers = {"Retry-After": _RETRY_AFTER} if isinstance(error, BusyError) else {}
+        return answer(_status_of(error), str(error), **headers)
 
-    It is plain ASGI: below Starlette's own form of middleware, no client is ever seen to leave.
-    """
+    @app.exception_handler(RequestValidationError)
+    async def explain_form(_: Request, error: RequestValidationError) -> Response:
+        return answer(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
 
-    def __init__(self, app: ASGIApp, max_mb: int) -> None:
-        self._app = app
-        self._max_mb = max_mb
+    @app.exception_handler(HTTPException)
+    async def explain_request(_: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, OSError):  # of the temporary file of an upload
+            return answer(507, f"The file cannot be stored here: {error.__cause__.strerror}.")
+        return answer(error.status_code, error.detail, **(error.headers or {}))
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or pass it on."""
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        refusal = _refusal(Request(scope), self._max_mb)
-        if refusal is None:
-            await self._app(scope, receive, send_with_headers)
-            return
-        while (await receive()).get("more_body"):
-            pass  # a client that still sends reads no answer
-        await _error(*refusal)(scope, receive, send_with_headers)
-
-
-def _refusal(request: Request, max_mb: int) -> tuple[int, str] | None:
-    """Return the status and the reason of a request that is not answered.
-
-    A site whose DNS name points here (DNS rebinding) has its name in ``Host``. Any other site has
-    its address in ``Origin``.
-    """
-    host, origin = request.headers.get("host", ""), request.headers.get("origin")
-    if urlsplit(f"//{host}").hostname not in _NAMES or origin not in {None, f"http://{host}"}:
-        return 403, "Only the page of this server can send audio."
-    if request.method != "POST":
-        return None
-    size = request.headers.get("content-length", "")
-    if not size.isdigit():
-        return 411, "The request does not state its length."
-    # The parts of a form beside the file are small.
-    if int(size) > max_mb * 1_000_000 + 10_000:
-        return 413, (
-            f"The file has {int(size) / 1e6:.0f} MB. At most {max_mb} MB are accepted; "
-            "danish-asr serve --max-mb allows more."
-        )
-    return None
-
-
-def _error(status: int, message: str) -> JSONResponse:
-    """A refusal as OpenAI's clients read it."""
-    error = {"message": message, "type": "invalid_request_error", "code": None}
-    return JSONResponse({"error": error}, status)
+    @app.exception_handler(Exception)
+    async def explain_fault(_: Request, _error: Exception) -> Response:
+        return answer(500, _FAULT)
 
 
 async def _give_up_without_client(transcription: Transcription, request: Request) -> None:
@@ -239,21 +247,18 @@ async def _give_up_without_client(transcription: Transcription, request: Request
     transcription.give_up("the client is gone")
 
 
-async def _events(items: AsyncIterator[Segment | Transcript]) -> AsyncIterator[str]:
-    """Yield OpenAI's events; each delta has its segment too, and the last has files."""
+async def _events(transcription: Transcription) -> AsyncIterator[str]:
+    """Yield an event for each segment as it ends, and one for the end or the error."""
     try:
-        async for item in items:
-            if isinstance(item, Segment):
-                yield _event("transcript.text.delta", delta=f"{item.text} ", segment=item.to_dict())
-            else:
-                contents = {name: FORMATS[name](item) for name in _DOWNLOADS}
-                text = " ".join(item.text.split())
-                yield _event(
-                    "transcript.text.done", text=text, duration=item.duration, files=contents
-                )
+        async for segment in transcription.segments():
+            yield delta_event(segment)
+        yield done_event(await transcription.transcript(), transcription.why_empty)
     except DanishAsrError as error:
-        yield _event("error", error={"message": str(error)})
+        yield error_event(_status_of(error), str(error))
+    except Exception:  # noqa: BLE001 - the answer has begun
+        _log.exception("a transcription failed")
+        yield error_event(500, _FAULT)
 
 
-def _event(kind: str, **values: Any) -> str:
-    return f"data: {json.dumps({'type': kind, **values})}\n\n"
+def _status_of(error: Exception) -> int:
+    return 503 if isinstance(error, BusyError | GivenUpError) else 400

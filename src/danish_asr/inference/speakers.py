@@ -78,7 +78,7 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
         if len(of_file) <= 1:  # whatever the diarizer calls the recording
             name = normalize("NFC", file.relative_to(folder).with_suffix("").as_posix())
             turns[name] = Turns(chain(*of_file.values()))
-        turns |= {name: Turns(own) for name, own in of_file.items()}
+        turns |= {name: Turns(found) for name, found in of_file.items()}
     stems = Counter(recording.name.name for recording in recordings)
     of_recordings: dict[Path, Turns] = {}
     missing = []
@@ -111,11 +111,11 @@ def read_rttm(path: Path) -> dict[str, list[Turn]]:
     recordings: dict[str, list[Turn]] = defaultdict(list)
     lines = map(str.rstrip, read_lines(path, DanishAsrError))
     for number, line in enumerate(lines, start=1):
-        if turn := _SPEAKER.fullmatch(line):
-            name, start, seconds, speaker = turn.groups()
+        if found := _SPEAKER.fullmatch(line):
+            name, start, seconds, speaker = found.groups()
             end = float(start) + float(seconds)
-            own = Turn(float(start), end, normalize("NFC", speaker))
-            recordings[normalize("NFC", name)].append(own)
+            turn = Turn(float(start), end, normalize("NFC", speaker))
+            recordings[normalize("NFC", name)].append(turn)
         elif not _OTHER.fullmatch(line):
             raise DanishAsrError(
                 f"{path}: line {number} is no RTTM: {line[:80]!r}; expected such as 'SPEAKER "

@@ -1,6 +1,6 @@
 """``danish-asr transcribe``: files and folders to transcripts; nothing that is read is overwritten.
 
-A recording whose transcripts exist is skipped, so that an interrupted command continues.
+Transcripts that exist are kept, so that an interrupted command continues.
 """
 
 # ruff: noqa: PLC0415 # fairseq2 is imported when paths and formats were checked
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.files import publish_text, refuse_overwriting
+from danish_asr.base.files import check_writable, publish_text, refuse_overwriting
 from danish_asr.base.sound import Audio, ShowProgress
 from danish_asr.decoding.ngram import files_beside
 from danish_asr.decoding.transcript import Transcript
-from danish_asr.inference.formats import FORMATS, parse_formats, to_txt
+from danish_asr.inference.formats import FORMATS, parse_formats
 from danish_asr.inference.recordings import Recording, find_recordings, work_through
 from danish_asr.inference.speakers import Turns, read_speakers
 from danish_asr.recipe.run.run import check_model, files_of_model
@@ -51,19 +52,20 @@ def transcribe(paths: Sequence[Path], request: Request) -> bool:
     """Transcribe files and folders; return whether all succeeded.
 
     The text of a single file is printed if neither ``formats`` nor the folder ``out`` is given, and
-    the transcript of standard input, which is the path ``-``, in any format. Otherwise a file that
-    fails is reported at the end, and the others go on. Raises DanishAsrError if a path is missing,
-    or a format, the model or the decoder is unknown.
+    the transcript of a pipe, or of standard input, which is the path ``-``, in any format.
+    Otherwise a file that fails is reported at the end, and the others go on. Raises DanishAsrError
+    if a path is missing, a folder cannot be written, or a format, the model or the decoder is
+    unknown.
     """
     formats = parse_formats(request.formats or "txt")
     check_model(request.model)
-    if _STDIN in paths:
-        if len(paths) > 1 or request.out or len(formats) > 1 or request.speakers:
+    if any(map(_is_pipe, paths)):
+        if len(paths) > 1 or request.out or len(formats) > 1 or request.speakers or request.text:
             raise DanishAsrError(
-                "-: standard input is transcribed alone, in one format, without --out and "
-                "--speakers; it is printed"
+                f"{next(filter(_is_pipe, paths))}: a pipe is transcribed alone, in one format, "
+                "without --out, --speakers and --text; it is printed"
             )
-        _print(request, sys.stdin.buffer.read(), formats[0], None)
+        _print(request, _read_pipe(paths[0]), formats[0], None)
         return True
     recordings = find_recordings(paths, request.out)
     turns = read_speakers(request.speakers, recordings) if request.speakers else {}
@@ -71,28 +73,40 @@ def transcribe(paths: Sequence[Path], request: Request) -> bool:
     if is_single and request.formats is None and request.out is None:
         _print(request, paths[0], "txt", turns.get(paths[0]))
         return True
-    tasks = {own: _missing(own, formats, request) for own in recordings}
-    waiting = {recording: outputs for recording, outputs in tasks.items() if outputs}
+    tasks = {recording: _missing(recording, formats, request) for recording in recordings}
+    # A given text is compared with the speech again: so a doubtful one fails again.
+    waiting = {
+        recording: outputs for recording, outputs in tasks.items() if outputs or request.text
+    }
     written = [file for outputs in waiting.values() for file in outputs.values()]
-    refuse_overwriting(written, _read(recordings, request))
+    refuse_overwriting(written, _inputs(recordings, request))
+    check_writable({file.parent for file in written}, "choose another --out")
     console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
-    if skipped := len(tasks) - len(waiting):
+    if kept := len(formats) * len(recordings) - len(written):
         console.print(
-            f"skipped, transcripts exist: {skipped:,} recordings; --overwrite replaces them, --out "
+            f"kept, because they exist: {kept:,} transcripts; --overwrite replaces them, --out "
             "writes elsewhere"
         )
     return not waiting or _transcribe_files(request, waiting, turns, console)
 
 
+def _is_pipe(path: Path) -> bool:
+    return path == _STDIN or path.is_fifo() or path.is_char_device()
+
+
+def _read_pipe(path: Path) -> bytes:
+    return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
+
+
 def _missing(recording: Recording, formats: Sequence[str], request: Request) -> dict[str, Path]:
     """Return the transcripts to write, by format."""
     outputs = recording.transcripts(formats)
-    return {own: file for own, file in outputs.items() if request.overwrite or not file.exists()}
+    return {name: file for name, file in outputs.items() if request.overwrite or not file.exists()}
 
 
-def _read(recordings: Sequence[Recording], request: Request) -> list[Path]:
+def _inputs(recordings: Sequence[Recording], request: Request) -> list[Path]:
     """Return all that a transcription reads."""
-    read = [own.path for own in recordings] + files_of_model(request.model)
+    read = [recording.path for recording in recordings] + files_of_model(request.model)
     if request.text:
         read.append(request.text)
     if request.speakers and request.speakers.is_dir():
@@ -115,19 +129,24 @@ def _load(request: Request) -> Model:
 
 def _print(request: Request, audio: Audio, name: str, turns: Turns | None) -> None:
     """Print a transcript, the text of mixed channels while it is transcribed."""
-    model, options = _load(request), dict(request.options)
-    if name != "txt" or options.pop("channels") == "split":
-        transcript = model.transcribe(audio, **request.options)
-        sys.stdout.write(FORMATS[name](_with_speakers(transcript, turns, request)))
-        return
+    model = _load(request)
     spoken = False
-    for segment in model.stream(audio, **options):
-        spoken = True
-        transcript = _with_speakers(Transcript(0.0, [segment]), turns, request)
-        sys.stdout.write(to_txt(transcript))
+    for transcript in _printed(model, audio, name, request):
+        spoken = spoken or bool(transcript.segments)
+        sys.stdout.write(FORMATS[name](_with_speakers(transcript, turns, request)))
         sys.stdout.flush()
     if not spoken:
-        sys.stderr.write("no speech was found, or the model wrote no text\n")
+        sys.stderr.write(f"{model.why_empty(audio)}\n")
+
+
+def _printed(model: Model, audio: Audio, name: str, request: Request) -> Iterator[Transcript]:
+    """Yield the transcript, or a transcript of each segment where it can be printed as it ends."""
+    if name != "txt" or request.options["channels"] == "split":
+        yield model.transcribe(audio, **request.options)
+        return
+    options = {key: value for key, value in request.options.items() if key != "channels"}
+    for segment in model.stream(audio, **options):
+        yield Transcript(0.0, [segment])
 
 
 def _with_speakers(transcript: Transcript, turns: Turns | None, request: Request) -> Transcript:
@@ -148,7 +167,7 @@ def _transcribe_files(
 
     lines = read_text(request.text) if request.text else []
     model = _load(request)
-    silent: list[str] = []
+    empty: dict[str, list[str]] = defaultdict(list)  # by the reason
     begin, seconds = time.monotonic(), 0.0
 
     def write(recording: Recording, show: ShowProgress) -> None:
@@ -162,7 +181,7 @@ def _transcribe_files(
         for name, output in tasks[recording].items():
             publish_text(output, FORMATS[name](transcript))
         if not transcript.segments:
-            silent.append(str(path))
+            empty[model.why_empty(path)].append(str(path))
         seconds += transcript.duration
         if request.text:
             report_doubts(transcript, console)
@@ -174,8 +193,8 @@ def _transcribe_files(
             f"transcribed {succeeded:,} of {len(tasks):,} files: {_clock(seconds)} of audio in "
             f"{_clock(elapsed)}, real-time factor {elapsed / max(seconds, 1e-3):.3f}"
         )
-    if silent:
-        console.print("\n  ".join([f"no speech found: {len(silent):,}", *silent]))
+    for reason, files in empty.items():
+        console.print("\n  ".join([f"{reason}: {len(files):,}", *files]))
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
     return not failures

@@ -37,16 +37,16 @@ _SPEECH: Final = 0.5
 _SILENCE: Final = 0.35
 """Probability below which a chunk within speech is silence."""
 
-_PAUSE: Final = round(0.2 * SAMPLE_RATE)
+_WINDOW_PAUSE: Final = round(0.2 * SAMPLE_RATE)
 """Silence that ends a window. On recordings of real voices, 0.15 and 0.3 s gave no fewer errors."""
 
 _SHORTEST: Final = SAMPLE_RATE
 """Samples before which a pause ends no window, so that words keep their context."""
 
-_LONG_PAUSE: Final = round(0.6 * SAMPLE_RATE)
+_SEGMENT_PAUSE: Final = round(0.6 * SAMPLE_RATE)
 """Silence that ends speech, and with it a segment."""
 
-_MARGIN: Final = round(0.3 * SAMPLE_RATE)
+_SPEECH_MARGIN: Final = round(0.3 * SAMPLE_RATE)
 """Audio before and after speech."""
 
 _QUIET: Final = 0.01
@@ -87,7 +87,7 @@ class Cutter:
     """Takes a stream block by block; gives each window, of ``longest`` seconds at most."""
 
     def __init__(self, longest: float, activity: Callable[[Samples, bool], Samples]) -> None:
-        self._longest = round(longest * SAMPLE_RATE) - _MARGIN  # which may follow
+        self._longest = round(longest * SAMPLE_RATE) - _SPEECH_MARGIN  # which may follow
         self._activity = activity
         self._audio = np.empty(0, np.float32)  # what a window may still need, from `_base` on
         self._base = 0
@@ -105,8 +105,8 @@ class Cutter:
             self._heard += CHUNK
             yield from self._advance(float(probability))
         if last and self._begin is not None:
-            yield self._window(self._spoken + _MARGIN)
-        needed = self._begin if self._begin is not None else self._heard - _MARGIN - FRAME
+            yield self._window(self._spoken + _SPEECH_MARGIN)
+        needed = self._begin if self._begin is not None else self._heard - _SPEECH_MARGIN - FRAME
         needed = max(needed, self._base)
         self._audio = self._audio[needed - self._base :]
         self._base = needed
@@ -124,15 +124,15 @@ class Cutter:
         if self._begin is None:
             if not speaks:
                 return
-            self._begin = self._on_frame(self._heard - CHUNK - _MARGIN)
+            self._begin = self._on_frame(self._heard - CHUNK - _SPEECH_MARGIN)
             self._continues = False
-        elif speaks and silent >= _PAUSE:
+        elif speaks and silent >= _WINDOW_PAUSE:
             middle = self._on_frame(self._spoken + silent // 2)
             if middle - self._begin >= _SHORTEST:
                 yield self._window(middle)
                 self._begin = middle
-        elif not speaks and silent + CHUNK >= _LONG_PAUSE:
-            yield self._window(self._spoken + _MARGIN)
+        elif not speaks and silent + CHUNK >= _SEGMENT_PAUSE:
+            yield self._window(self._spoken + _SPEECH_MARGIN)
             self._begin = None
             return
         if speaks:

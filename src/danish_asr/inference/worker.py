@@ -1,7 +1,7 @@
 """The one thread that transcribes for `serve`: audio comes in, segments go out as they end.
 
-Recordings take turns. One that nobody waits for any more is given up: the thread reads that between
-its batches of speech, half a minute each on a CPU, and goes on with the next recording.
+Recordings take turns; a few may wait. One that nobody waits for any more is given up: the thread
+reads that before each window of speech, and goes on with the next recording.
 """
 
 import asyncio
@@ -14,6 +14,9 @@ from typing import Any, Final
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.decoding.transcript import Segment, Transcript
 
+MOST_WAITING: Final = 8
+"""Recordings that wait while one is transcribed; each is in memory."""
+
 _STOPPED: Final = "The server was stopped. Start it, and send the recording again."
 
 
@@ -21,16 +24,28 @@ class GivenUpError(DanishAsrError):
     """A transcription ended early: its client is gone, or the server was stopped."""
 
 
+class BusyError(DanishAsrError):
+    """Too many recordings wait."""
+
+
 class Transcription:
-    """One recording; what the thread finds arrives in the event loop that made this object."""
+    """One recording; what the thread finds arrives in the event loop that made this object.
+
+    Attributes:
+        why_empty: Why the transcript has no text, if it has none; known when it has ended.
+    """
 
     def __init__(self, model: Any, thread: ThreadPoolExecutor) -> None:
         self._model = model
         self._thread = thread
         self._loop = asyncio.get_running_loop()
-        self._arrived: asyncio.Queue[Segment | Transcript | Exception] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Segment | Exception | None] = asyncio.Queue()  # None: the end
         self._given_up = threading.Event()
         self._audio = b""
+        self._spoken: list[Segment] = []
+        self._seconds = 0.0
+        self._ended = False
+        self.why_empty = ""
 
     def start(self, audio: bytes) -> None:
         """Transcribe an encoded file when its turn comes."""
@@ -38,46 +53,50 @@ class Transcription:
         self._thread.submit(self._run)
 
     def give_up(self, reason: str) -> None:
-        """End `items` now, and the thread's work after its batch; to be called in the loop."""
+        """End `segments` now, and the thread's work after its window; to be called in the loop."""
         self._given_up.set()
         self._audio = b""  # it may have waited for its turn, in much memory
         self._arrived.put_nowait(GivenUpError(reason))
 
-    async def items(self) -> AsyncIterator[Segment | Transcript]:
-        """Yield segments as they end, then the transcript.
+    async def segments(self) -> AsyncIterator[Segment]:
+        """Yield segments as they end, once; raises GivenUpError, and what the model raises."""
+        while not self._ended:
+            arrived = await self._arrived.get()
+            if isinstance(arrived, Exception):
+                raise arrived
+            if arrived is None:
+                self._ended = True
+            else:
+                self._spoken.append(arrived)
+                yield arrived
 
-        Raises GivenUpError, and what the model raises.
-        """
-        while True:
-            item = await self._arrived.get()
-            if isinstance(item, Exception):
-                raise item
-            yield item
-            if isinstance(item, Transcript):
-                return
+    async def transcript(self) -> Transcript:
+        """Return all segments when the recording has ended; raises what `segments` does."""
+        async for _ in self.segments():
+            pass
+        return Transcript(self._seconds, self._spoken, about=dict(self._model.about))
 
     def _run(self) -> None:
-        spoken: list[Segment] = []
-        seconds = 0.0
-
-        def note(done: float, _: float | None) -> None:
-            nonlocal seconds
-            seconds = done
-            if self._given_up.is_set():
-                raise GivenUpError
-
         try:
-            note(0.0, None)
-            for segment in self._model.stream(self._audio, progress=note):
-                spoken.append(segment)
+            self._note(0.0, None)
+            audio, spoken = self._audio, False
+            for segment in self._model.stream(audio, progress=self._note):
+                spoken = True
                 self._send(segment)
-            self._send(Transcript(seconds, spoken, about=dict(self._model.about)))
-        except Exception as error:  # noqa: BLE001 - `items` raises it
+            if not spoken:
+                self.why_empty = self._model.why_empty(audio)
+            self._send(None)
+        except Exception as error:  # noqa: BLE001 - `segments` raises it
             self._send(error)
 
-    def _send(self, item: Segment | Transcript | Exception) -> None:
+    def _note(self, seconds: float, _: float | None) -> None:
+        self._seconds = seconds
+        if self._given_up.is_set():
+            raise GivenUpError
+
+    def _send(self, arrived: Segment | Exception | None) -> None:
         with suppress(RuntimeError):  # the loop has ended, and nobody waits
-            self._loop.call_soon_threadsafe(self._arrived.put_nowait, item)
+            self._loop.call_soon_threadsafe(self._arrived.put_nowait, arrived)
 
 
 class Worker:
@@ -90,7 +109,12 @@ class Worker:
 
     @contextmanager
     def transcription(self) -> Iterator[Transcription]:
-        """Make a transcription, to be started; it is given up when its context ends."""
+        """Make a transcription, to be started; it is given up when its context ends.
+
+        Raises BusyError if `MOST_WAITING` wait beside the one that is transcribed.
+        """
+        if len(self._awaited) > MOST_WAITING:
+            raise BusyError(f"The model is busy: {MOST_WAITING} recordings wait. Try again later.")
         transcription = Transcription(self._model, self._thread)
         self._awaited.add(transcription)
         try:
@@ -105,5 +129,5 @@ class Worker:
             transcription.give_up(_STOPPED)
 
     def join(self) -> None:
-        """Wait for the thread, which ends after its batch."""
+        """Wait for the thread, which ends after its window."""
         self._thread.shutdown()

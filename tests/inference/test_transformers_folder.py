@@ -7,8 +7,8 @@ import pytest
 import soundfile
 
 from danish_asr.base.errors import RunError
-from danish_asr.inference.hugging_face import symbol_names, write_hugging_face
 from danish_asr.inference.model import load_model
+from danish_asr.inference.transformers_folder import symbol_names, write_hugging_face
 from tests.random_models import CHARACTERS, build_model
 
 
