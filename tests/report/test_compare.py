@@ -61,7 +61,7 @@ def test_python_names_runs_as_the_command_does_and_both_know_their_evaluations(
     by_command, shown = _shown([str(a), f"new={b}"], by=[])
     assert shown.count(f"{a}: the predictions are partial: 4 of 5 rows") == 1
     assert "4 rows paired by id of 5 in the split test, where age > 9" in shown
-    assert not re.search("^p-values|^±:", shown, re.MULTILINE)  # of one difference, of one seed
+    assert not re.search("^p:.*Holm|^±:", shown, re.MULTILINE)  # of one difference, of one seed
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
@@ -95,7 +95,7 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
         "alike: no significant difference from A",
         "same: the difference from A is not resolvable: every speaker has the same value",
     ]
-    assert "p-values" in _shown([base, *files[:2]], by=[])[1]
+    assert "adjusted (Holm)" in _shown([base, *files[:2]], by=[])[1]
 
 
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
@@ -112,10 +112,11 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     assert f"{hostile}: better than A (p " in shown
     assert f" ±{100 * comparison.table['wer_deviation'][1]:.2f} " in shown
     assert comparison.table["wer_deviation"][1] > 0.02
-    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
+    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p: .*Holm", "^±:"))
     before = [path.read_bytes() for path in outputs]
     _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert [path.read_bytes() for path in outputs] == before
+    assert "t-test" in json.loads(before[0])["test"]
     assert json.loads(before[0])["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
     lines = list(csv.DictReader(before[1].decode().splitlines()))
     assert [line["run"] for line in lines[:2]] == ["A", hostile]

@@ -32,6 +32,8 @@ from danish_asr.report.score import (
 )
 from danish_asr.report.tables import (
     NOT_RESOLVABLE,
+    POOLED,
+    POOLED_NOTE,
     Terminal,
     bounds,
     count,
@@ -53,7 +55,7 @@ HEADINGS: Final = {
     "run": "run",
     "wer": "WER %",
     "wer_difference": "diff.",
-    "wer_interval": "95 % interval",
+    "wer_interval": "interval (Holm)",
     "wer_p": "p (Holm)",
     "cer": "CER %",
     "cer_difference": "diff. CER",
@@ -236,7 +238,10 @@ def _cells(line: Mapping[Hashable, Any]) -> dict[str, str]:
         if not isnan(difference):
             low, high = line[f"{name}_low"], line[f"{name}_high"]
             cells[f"{name}_difference"] = percent(difference, "+")
-            cells[f"{name}_interval"] = bounds(None if isnan(low) else Interval(low, high), "+")
+            interval = bounds(None if isnan(low) else Interval(low, high), "+")
+            cells[f"{name}_interval"] = (
+                f"{POOLED} {interval}" if line[f"{name}_pooled"] else interval
+            )
             cells[f"{name}_p"] = p_value(line[f"{name}_p_adjusted"])
     return cells | {"rows": count(line["rows"]), "speakers": count(line["speakers"])}
 
@@ -256,8 +261,14 @@ def _verdicts(comparison: Comparison) -> list[str]:
             better = "better" if run["wer_difference"] < 0 else "worse"
             verdict = f"{better} than {baseline['run']} (p {p_value(p)})"
         lines.append(f"{run['run']}: {verdict}")
-    if len(comparison.table) > 2:
-        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
+    several = len(comparison.table) > 2
+    adjusted = ", adjusted (Holm) over the runs and groups of each grouping" if several else ""
+    lines.append(
+        f"p: paired t-test over speakers{adjusted}; intervals of 95 % or more are adjusted "
+        f"alike, and exclude zero exactly if p is below {ALPHA}"
+    )
+    if comparison.table["wer_pooled"].any():
+        lines.append(POOLED_NOTE)
     if comparison.table["seeds"].max() > 1:
         lines.append(
             "±: standard deviation over the seeds of a run; intervals and p-values of two runs "

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
-from danish_asr.scoring.gap import Gap
+from danish_asr.scoring.gap import Gap, NotCompared, PairTest
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
 from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
@@ -25,10 +25,11 @@ INTERVAL_NOTE: Final = (
 
 POOLED: Final = "≈"
 POOLED_NOTE: Final = (
-    f"{POOLED}: too few speakers for an interval of their own; how much speakers differ is taken "
-    "from all groups"
+    f"{POOLED}: few speakers; the interval assumes that speakers differ equally in all groups, "
+    "and is that of the group alone if that is wider"
 )
 
+_LISTED: Final = 10  # groups of one reason
 _GAP: Final = 2  # characters between the columns of a light table
 
 
@@ -148,13 +149,38 @@ def summary(scores: Scores) -> str:
 
 
 def gap_sentence(name: str, gap: Gap | None) -> str:
-    """How far the worst group of a grouping is from the best; empty if nothing is compared."""
+    """Which group of a grouping is the worst, and whether groups differ; empty without groups."""
     if gap is None:
         return ""
-    verdict = "groups differ" if gap.resolved else "no groups differ more than by chance"
-    adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
+    parts = [f"{short(gap.worst, 40)} has the highest WER, {percent(gap.worst_wer)} %"]
+    if gap.why_none:
+        parts.append(f"nothing is compared: {gap.why_none}")
+    if gap.pair:
+        parts.append(_verdict(gap.pair, gap.compared))
+    if gap.not_compared:
+        parts.append(f"not compared: {_not_compared(gap.not_compared)}")
+    return f"{grouping_title(name)}: {'; '.join(parts)}"
+
+
+def _verdict(pair: PairTest, groups: int) -> str:
+    verdict = f"no difference is shown among {groups} groups"
+    if pair.resolved:
+        verdict = f"{groups} groups differ"
+    adjusted = ", adjusted for the number of pairs" if groups > 2 else ""
     return (
-        f"{grouping_title(name)}: {verdict} (p {p_value(gap.p)}); of {gap.groups} that can be "
-        f"compared, {short(gap.worst, 40)} is {percent(gap.difference)} points above "
-        f"{short(gap.best, 40)} (95 % interval {bounds(gap.interval)}{adjusted})"
+        f"{verdict} (p {p_value(pair.p)}, permutation of speakers): {short(pair.worst, 40)} is "
+        f"{percent(pair.difference)} points above {short(pair.best, 40)} "
+        f"(95 % interval {bounds(pair.interval)}{adjusted})"
     )
+
+
+def _not_compared(groups: Iterable[NotCompared]) -> str:
+    """Return labels by reason; of many with the same reason the first ones."""
+    labels: dict[str, list[str]] = {}
+    for label, reason in groups:
+        labels.setdefault(reason, []).append(short(label, 40))
+    parts: list[str] = []
+    for reason, own in labels.items():
+        more = f" and {count(len(own) - _LISTED)} more" if len(own) > _LISTED else ""
+        parts.append(f"{', '.join(own[:_LISTED])}{more} ({reason})")
+    return "; ".join(parts)
