@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr import compare
+from danish_asr import __version__, compare
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import sha256_of
 from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions
@@ -116,6 +117,11 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     before = [path.read_bytes() for path in outputs]
     _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert [path.read_bytes() for path in outputs] == before
+    own = sha256_of(a)
+    assert json.loads(before[0])["files"][0]["predictions_sha256"] == own
+    assert all(
+        own.encode() in content and __version__.encode() in content for content in before[:4]
+    )
     assert "t-test" in json.loads(before[0])["test"]
     assert json.loads(before[0])["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
     lines = list(csv.DictReader(before[1].decode().splitlines()))

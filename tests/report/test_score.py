@@ -13,8 +13,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from danish_asr import compare, score
+from danish_asr import __version__, compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import sha256_of
 from danish_asr.corpus.combine import combine
 from danish_asr.report.score import default_outputs, parse_columns, score_files
 from danish_asr.scoring.predictions import (
@@ -67,7 +68,7 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
     for name in ("scores.json", "scores.csv", "scores.txt"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         text = re.sub(r"\n {6,}", " ", text)  # a line per group of the JSON
-        text = text.replace(f"{tmp_path}/", "")
+        text = text.replace(f"{tmp_path}/", "").replace(__version__, "VERSION")
         if "UPDATE_GOLDEN" in os.environ:
             (GOLDEN / name).write_text(text, encoding="utf-8")
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
@@ -181,6 +182,18 @@ def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
 
+@pytest.mark.parametrize("name", ["s.json", "s.csv", "x.trn", "utterances.csv"])
+def test_every_file_says_what_its_numbers_are_of(
+    tmp_path: Path, predictions: Path, name: str
+) -> None:
+    about = {"model": "300m", "checkpoint": "best", "dataset": "mine"}
+    write_evaluation(predictions, rows_in_split={"test": 4}, **about)
+    _shown(predictions, outputs=[tmp_path / name], denominator="coral")
+    files = [path.read_text("utf-8") for path in tmp_path.glob(f"{name}*")]
+    known = [*about.values(), "test", sha256_of(predictions), __version__, "coral", "all"]
+    assert any(all(text in own for text in known) for own in files)
+
+
 def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:
     class Closed(io.StringIO):
         def write(self, text: str, /) -> int:
@@ -225,6 +238,7 @@ def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
         ["a.html", "b.html"],
         ["rows.txt"],
         ["run.json"],
+        ["of.trn"],  # beside which of.trn.json is written
         ["x.trn"],  # of which x.ref.trn, a link to the predictions, is written
         ["data/manifest.json"],
         ["data/cards/page.html"],
@@ -237,6 +251,7 @@ def test_an_output_replaces_neither_what_is_read_nor_another_output(
     """`score whisper.hyp.trn --out whisper.trn` replaced what it had read."""
     (tmp_path / "run.json").mkdir()
     (tmp_path / "x.ref.trn").symlink_to(predictions)
+    (tmp_path / "of.trn.json").symlink_to(predictions)
     (data := tmp_path / "data").mkdir()
     (data / "manifest.json").write_text("{}")
     own = {"dataset_root": str(data)} if known_by == "evaluation" else {}
@@ -244,7 +259,7 @@ def test_an_output_replaces_neither_what_is_read_nor_another_output(
     before = {*tmp_path.rglob("*")}
     outputs = [tmp_path / name for name in names]
     last = outputs[-1]
-    with pytest.raises(ConfigError, match=rf"{last.stem}(\.ref)?\{last.suffix}"):
+    with pytest.raises(ConfigError, match=rf"{last.stem}(\.ref)?\{last.suffix}(\.json)?"):
         _shown(predictions, outputs=outputs, dataset=None if own else data)
     assert {*tmp_path.rglob("*")} == before
 

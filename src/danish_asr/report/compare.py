@@ -16,6 +16,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
 from danish_asr.metrics import Denominator
 from danish_asr.report import COMPARE_OUTPUTS
+from danish_asr.report.origin import origin, origin_columns, origin_lines
 from danish_asr.report.score import (
     about_of,
     choices_of,
@@ -158,23 +159,35 @@ def compare_files(
     of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS)
     refuse_overwriting(of_ends.values(), inputs_of(files, dataset, choices))
     comparison = compare(runs, dataset=dataset, **options)
+    of_files = origin(files)
     for end, path in of_ends.items():
         if end == ".json":
-            publish_text(path, to_json(with_choices(comparison.to_dict(), choices)))
+            document = of_files | comparison.to_dict()
+            publish_text(path, to_json(with_choices(document, choices)))
         elif end == ".csv":
-            publish_text(path, to_csv(comparison.to_pandas()))
+            publish_text(path, to_csv(_with_origin(comparison)))
         elif end == ".tex":
-            publish_text(path, comparison_latex(comparison))
+            publish_text(path, comparison_latex(comparison, origin_lines(of_files)))
         else:
             from danish_asr.report.figures import save_forest_plot  # noqa: PLC0415 - slow
 
-            save_forest_plot(comparison, path)
+            description = "\n".join([_summary(comparison), *origin_lines(of_files)])
+            save_forest_plot(comparison, path, description)
     for choice in choices:
         say(choice.in_words(), console)
     print_comparison(comparison, console)
     for path in of_ends.values():
         say(f"wrote {path}", console)
     return comparison
+
+
+def _with_origin(comparison: Comparison) -> pd.DataFrame:
+    """Return the table, each line with what its run is of."""
+    of_runs = {
+        run: origin_columns(origin(map(Path, files))) for run, files in comparison.runs.items()
+    }
+    columns = pd.DataFrame([of_runs[run] for run in comparison.table["run"]])
+    return comparison.to_pandas().join(columns.drop(columns="file"))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -198,8 +211,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         say(line, console)
 
 
-def comparison_latex(comparison: Comparison) -> str:
-    """Return a table for LaTeX, which needs the package booktabs."""
+def comparison_latex(comparison: Comparison, origins: Sequence[str] = ()) -> str:
+    """Return a table for LaTeX, which needs the package booktabs; ``origins`` are comments."""
     rows = [
         [in_grouping(name, label), *cells]
         for name, lines in _tables(comparison, [*HEADINGS]).items()
@@ -207,7 +220,7 @@ def comparison_latex(comparison: Comparison) -> str:
     ]
     table = pd.DataFrame(rows, columns=[*HEADINGS.values()])
     alignment = "ll" + "r" * (len(HEADINGS) - 2)
-    notes = [_summary(comparison), *_verdicts(comparison)]
+    notes = [_summary(comparison), *origins, *_verdicts(comparison)]
     comments = "".join(f"% {note}\n" for note in notes)
     return comments + table.to_latex(index=False, escape=True, column_format=alignment)
 

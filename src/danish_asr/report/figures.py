@@ -9,9 +9,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish
-from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short
+from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short, summary
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.intervals import Estimate, Interval
 from danish_asr.scoring.scores import Scores
@@ -27,7 +28,7 @@ class _Line(NamedTuple):
 def plot_groups(scores: Scores, grouping: str) -> Figure:
     """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
 
-    Save it with ``figure.savefig("groups.pdf")``.
+    Save it with ``figure.savefig("groups.pdf")``. Below it stands what the numbers are of.
 
     Raises:
         ConfigError: The scores do not have the grouping.
@@ -44,7 +45,15 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
     axes.set_xlim(left=0)
     axes.set_xlabel("WER %")
     axes.set_title(f"{sentence(grouping_title(grouping))} (speakers)", fontsize=10)
+    figure.supxlabel(_caption(scores), fontsize=6, wrap=True, parse_math=False)
     return figure
+
+
+def _caption(scores: Scores) -> str:
+    """Return settings, rows and evaluation."""
+    keys = ("model", "checkpoint", "dataset", "predictions_sha256")
+    known = [f"{key} {scores.about[key]}" for key in keys if scores.about.get(key)]
+    return "\n".join([summary(scores), ", ".join([*known, f"danish-asr {__version__}"])])
 
 
 def forest_plot(comparison: Comparison) -> Figure:
@@ -68,12 +77,18 @@ def forest_plot(comparison: Comparison) -> Figure:
     return figure
 
 
-def save_forest_plot(comparison: Comparison, path: Path) -> None:
-    """Write the plot as PDF or SVG; the same comparison gives the same bytes."""
+def save_forest_plot(comparison: Comparison, path: Path, description: str) -> None:
+    """Write the plot as PDF or SVG; the same comparison gives the same bytes.
+
+    ``description`` says what the numbers are of, and is in the metadata of the file.
+    """
     kind = path.suffix.removeprefix(".").lower()
-    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    metadata = {
+        "pdf": {"CreationDate": None, "Subject": description},
+        "svg": {"Date": None, "Description": description},
+    }
     with mpl.rc_context(_STYLE), publish(path) as stream:
-        forest_plot(comparison).savefig(stream, format=kind, metadata=dates[kind])
+        forest_plot(comparison).savefig(stream, format=kind, metadata=metadata[kind])
 
 
 def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:

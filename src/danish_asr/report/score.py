@@ -33,6 +33,7 @@ from danish_asr.recipe.run.run_directory import (
     files_of_run,
 )
 from danish_asr.report import SCORE_OUTPUTS
+from danish_asr.report.origin import origin, origin_columns
 from danish_asr.report.tables import (
     POOLED_NOTE,
     Terminal,
@@ -328,8 +329,18 @@ def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
 
 
 def _written(outputs: Mapping[str, Path]) -> list[Path]:
-    """Return the outputs and all files that are written in their place."""
-    return [*outputs.values(), *(_trn_files(outputs[".trn"]) if ".trn" in outputs else ())]
+    """Return the outputs and all files that are written in their place and beside them."""
+    written = [*outputs.values()]
+    written += [beside(outputs[end]) for end in _WITH_ORIGIN if end in outputs]
+    return written + ([*_trn_files(outputs[".trn"])] if ".trn" in outputs else [])
+
+
+_WITH_ORIGIN: Final = ("utterances.csv", ".trn")  # ends of names that have a JSON file beside them
+
+
+def beside(path: Path) -> Path:
+    """Return the JSON file that says what the numbers in a file are of."""
+    return path.with_name(f"{path.name}.json")
 
 
 def _trn_files(path: Path) -> tuple[Path, Path]:
@@ -352,14 +363,16 @@ def _texts(
     """
     texts: dict[Path, str] = {}
     left_out: list[str] = []
+    of_files = origin(files)
     for end, path in outputs.items():
+        if end in _WITH_ORIGIN:
+            texts[beside(path)] = to_json(of_files | scores.only(()).to_dict())
         if end == "utterances.csv":
             texts[path] = to_csv(utterance_table(scores))
         elif end == ".json":
-            document = {"files": [*map(str, files)]} | scores.to_dict()
-            texts[path] = to_json(with_choices(document, choices))
+            texts[path] = to_json(with_choices(of_files | scores.to_dict(), choices))
         elif end == ".csv":
-            texts[path] = to_csv(scores.to_pandas())
+            texts[path] = to_csv(scores.to_pandas().assign(**origin_columns(of_files)))
         elif end == ".trn":
             references, hypotheses = _trn_files(path)
             texts[references] = trn_text(scores, "reference")
