@@ -17,6 +17,7 @@ from danish_asr import __version__, compare
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import sha256_of
 from danish_asr.report.compare import compare_files, parse_runs
+from danish_asr.report.request import Request
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from tests.score_rows import four_rows, random_rows, write_evaluation
@@ -27,7 +28,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 def _shown(runs: list[str], width: int = 200, **options: Any) -> tuple[Comparison, str]:
     terminal = {"force_terminal": True} if width < 100 else {}
     console = Console(record=True, width=width, file=io.StringIO(), **terminal)  # type: ignore[arg-type]
-    comparison = compare_files(parse_runs(runs), console=console, **options)
+    outputs = options.pop("outputs", ())
+    request = Request(**options)
+    comparison = compare_files(parse_runs(runs), request, outputs=outputs, console=console)
     return comparison, console.export_text()
 
 

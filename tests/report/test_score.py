@@ -17,6 +17,7 @@ from danish_asr import __version__, compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus.combine import combine
+from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
 from danish_asr.scoring.predictions import (
     Prediction,
@@ -51,7 +52,9 @@ def predictions(tmp_path: Path) -> Path:
 
 def _shown(*paths: Path, **options: Any) -> tuple[Scores, str]:
     console = Console(record=True, width=120, file=io.StringIO())
-    return score_files(paths, console=console, **options), console.export_text()
+    own = {key: options.pop(key) for key in ("outputs", "audio") if key in options}
+    scores = score_files(paths, Request(**options), console=console, **own)
+    return scores, console.export_text()
 
 
 def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
@@ -220,6 +223,19 @@ def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
 ) -> None:
     assert default_outputs([tmp_path / name]) == [tmp_path / file for file in expected]
     assert default_outputs([tmp_path / name, tmp_path / "b.csv"]) == []
+
+
+def test_an_option_for_a_page_is_refused_where_no_page_is_written(predictions: Path) -> None:
+    for outputs in ([predictions.with_name("s.json")], []):
+        with pytest.raises(ConfigError, match="--no-audio"):
+            _shown(predictions, outputs=outputs, audio=False)
+    assert [*predictions.parent.iterdir()] == [predictions]
+
+
+def test_a_companion_is_no_other_output(predictions: Path) -> None:
+    outputs = [predictions.with_name(name) for name in ("x.trn", "x.trn.json")]
+    with pytest.raises(ConfigError, match=r"x\.trn\.json"):
+        _shown(predictions, outputs=outputs)
 
 
 def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:

@@ -13,16 +13,17 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
+from danish_asr.base.files import AnyPath
 from danish_asr.metrics import Denominator
+from danish_asr.recipe.run.evaluations import Choice
 from danish_asr.report import COMPARE_OUTPUTS
 from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
+from danish_asr.report.request import Request, listed
 from danish_asr.report.score import (
     about_of,
     choices_of,
     inputs_of,
-    listed,
-    outputs_by_end,
     profile_of,
     rows_in_split,
     share_people,
@@ -48,8 +49,8 @@ from danish_asr.report.tables import (
 )
 from danish_asr.scoring.compare import Comparison, compare_runs
 from danish_asr.scoring.intervals import ALPHA, RATES, Interval
-from danish_asr.scoring.predictions import Source, load
-from danish_asr.scoring.settings import DEFAULT_BY, Settings
+from danish_asr.scoring.predictions import Source
+from danish_asr.scoring.settings import DEFAULT_BY
 
 HEADINGS: Final = {
     "group": "group",
@@ -94,32 +95,41 @@ def compare(
     named: Mapping[str, Source] = dict(zip(names, runs, strict=True))
     if len(runs) == 1 and isinstance(runs[0], Mapping):
         (named,) = runs
-    sources: dict[str, dict[str, Source]] = {}
-    for run, own in named.items():
-        seeds = sources_of(own)
-        sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
-    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
-    settings = Settings(
-        profile=profile or profile_of(abouts, abouts.values()),
+    request = Request(
+        by=listed(by),
+        dataset=dataset,
+        split=split,
+        columns=columns or {},
+        profile=profile,
         row_filter=row_filter,
         denominator=denominator,
     )
-    options: dict[str, Any] = {"columns": columns, "dataset": dataset, "split": split}
+    return compared(named, request)
+
+
+def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
+    """Return the comparison of runs by their names, as `compare` does."""
+    sources: dict[str, dict[str, Source]] = {}
+    for run, own in runs.items():
+        seeds = sources_of(own)
+        sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
+    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
+    settings = request.settings(request.profile or profile_of(abouts, abouts.values()))
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
     for run, own in sources.items():
         for name, source in own.items():
-            loaded = load([source], **options, normalize=settings.normalizer())
+            loaded = request.load([source], settings)
             predictions[run][name] = loaded.rows
             sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
     return compare_runs(
         predictions,
-        by=listed(by),
+        by=request.by,
         settings=settings,
         rows_in_split=sizes,
         where={name: about.get("where") for name, about in abouts.items()},
         splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
-        share_people=share_people(abouts.values(), dataset),
+        share_people=share_people(abouts.values(), request.dataset),
     )
 
 
@@ -143,42 +153,53 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
 
 def compare_files(
     runs: Mapping[str, Sequence[Path]],
+    request: Request | None = None,
     *,
     outputs: Sequence[AnyPath] = (),
-    dataset: AnyPath | None = None,
     console: Console | None = None,
-    **options: Any,
 ) -> Comparison:
     """Compare runs, each with a file per seed, with the first; write ``outputs`` and print.
 
-    ``options`` are those of `compare`, as is what is raised; then nothing was written.
+    Raises what `compare` does; then nothing was written.
     """
-    console = console or Terminal()
+    console, request = console or Terminal(), request or Request()
     choices = choices_of(path for own in runs.values() for path in own)
     files = [Path(file) for own in runs.values() for file in sources_of([*own])]
-    of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS)
-    refuse_overwriting(of_ends.values(), inputs_of(files, dataset, choices))
-    comparison = compare(runs, dataset=dataset, **options)
-    of_files = origin(files)
-    for end, path in of_ends.items():
-        if end == ".json":
-            document = of_files | comparison.to_dict()
-            publish_text(path, to_json(with_choices(document, choices)))
-        elif end == ".csv":
-            publish_text(path, to_csv(_with_origin(comparison)))
-        elif end == ".tex":
-            publish_text(path, comparison_latex(comparison, origin_lines(of_files)))
-        else:
-            from danish_asr.report.figures import save_forest_plot  # noqa: PLC0415 - slow
-
-            description = "\n".join([_summary(comparison), *origin_lines(of_files)])
-            save_forest_plot(comparison, path, description)
+    writes = [
+        (path, _write(end, files, choices))
+        for end, path in outputs_by_end(outputs, COMPARE_OUTPUTS).items()
+    ]
+    functions = declared(writes, inputs_of(files, request.dataset, choices))
+    comparison = compared(runs, request)
+    write_all(functions, comparison)
     for choice in choices:
         say(choice.in_words(), console)
     print_comparison(comparison, console)
-    for path in of_ends.values():
+    for path in functions:
         say(f"wrote {path}", console)
     return comparison
+
+
+def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[Comparison]:
+    """Return the function that makes the content of an output."""
+
+    def document(comparison: Comparison) -> Content:
+        whole = with_choices(origin(files) | comparison.to_dict(), choices)
+        return Content.of_text(to_json(whole))
+
+    def table(comparison: Comparison) -> Content:
+        return Content.of_text(to_csv(_with_origin(comparison)))
+
+    def latex(comparison: Comparison) -> Content:
+        return Content.of_text(comparison_latex(comparison, origin_lines(origin(files))))
+
+    def figure(comparison: Comparison) -> Content:
+        from danish_asr.report.figures import forest_file  # noqa: PLC0415 - slow
+
+        description = [_summary(comparison), *origin_lines(origin(files))]
+        return Content(forest_file(comparison, end.removeprefix("."), "\n".join(description)))
+
+    return {".json": document, ".csv": table, ".tex": latex}.get(end, figure)
 
 
 def _with_origin(comparison: Comparison) -> pd.DataFrame:

@@ -1,8 +1,8 @@
 """Figures for papers: rates and differences as dots with their intervals."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import isnan
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import publish
 from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short, summary
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.intervals import Estimate, Interval
@@ -77,18 +76,19 @@ def forest_plot(comparison: Comparison) -> Figure:
     return figure
 
 
-def save_forest_plot(comparison: Comparison, path: Path, description: str) -> None:
-    """Write the plot as PDF or SVG; the same comparison gives the same bytes.
+def forest_file(comparison: Comparison, kind: str, description: str) -> bytes:
+    """Return the plot as a file of ``pdf`` or ``svg``; the same comparison gives the same bytes.
 
     ``description`` says what the numbers are of, and is in the metadata of the file.
     """
-    kind = path.suffix.removeprefix(".").lower()
     metadata = {
         "pdf": {"CreationDate": None, "Subject": description},
         "svg": {"Date": None, "Description": description},
     }
-    with mpl.rc_context(_STYLE), publish(path) as stream:
+    stream = BytesIO()
+    with mpl.rc_context(_STYLE):
         forest_plot(comparison).savefig(stream, format=kind, metadata=metadata[kind])
+    return stream.getvalue()
 
 
 def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:
