@@ -131,6 +131,8 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     assert [line["run"] for line in lines[:2]] == ["A", hostile]
     assert lines[1]["files"] == f"{b}, {c}"
     latex, svg, pdf = before[2].decode(), before[3].decode(), before[4]
+    assert all(text in latex for text in ("$-$", r"$\pm$"))
+    assert not re.search(r"& -\d", latex)
     assert all(text in latex for text in (r"\toprule", r"@<b>|\&\_"))
     for text in (latex.replace(r"\_", "_"), svg):
         assert "dialect: Fynsk" in text

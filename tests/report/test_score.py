@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from danish_asr.base.files import sha256_of
 from danish_asr.corpus.combine import combine
 from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
+from danish_asr.report.tables import bounds
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -112,6 +114,16 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
         score(frame, split="test")
 
 
+def test_our_own_trn_is_read_back_with_its_dataset(tmp_path: Path) -> None:
+    build_part(tmp_path / "data", rows={"test": 3}, people="012")
+    rows = [row | {"pred": row["reference"]} for row in read_references(tmp_path / "data")]
+    written = pd.DataFrame(rows).to_json(orient="records", lines=True)
+    (file := tmp_path / "p.jsonl").write_text(written, encoding="utf-8")
+    _shown(file, outputs=[tmp_path / "x.trn"])
+    again = score(tmp_path / "x.hyp.trn", dataset=tmp_path / "data")
+    assert (again.overall.wer.value, again.rows.in_file, again.rows.in_split) == (0, 3, 3)
+
+
 def test_evaluations_say_which_corpora_share_people(tmp_path: Path) -> None:
     files = [
         _file(tmp_path / own, [prediction(own, "ja", "", corpus=name) for name in "abc"], **about)
@@ -185,7 +197,7 @@ def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
 
-@pytest.mark.parametrize("name", ["s.json", "s.csv", "x.trn", "utterances.csv"])
+@pytest.mark.parametrize("name", ["s.json", "s.csv", "s.tex", "x.trn", "utterances.csv"])
 def test_every_file_says_what_its_numbers_are_of(
     tmp_path: Path, predictions: Path, name: str
 ) -> None:
@@ -195,6 +207,21 @@ def test_every_file_says_what_its_numbers_are_of(
     files = [path.read_text("utf-8") for path in tmp_path.glob(f"{name}*")]
     known = [*about.values(), "test", sha256_of(predictions), __version__, "coral", "all"]
     assert any(all(text in own for text in known) for own in files)
+
+
+def test_a_table_for_latex_has_rates_with_intervals_and_escaped_labels(tmp_path: Path) -> None:
+    rows = [replace(row, dialect=f"A&{row.dialect}") for row in random_rows(600)]
+    file = _file(tmp_path, rows)
+    scores, _ = _shown(file, by=["dialect"], outputs=[tmp_path / "s.tex"])
+    text = (tmp_path / "s.tex").read_text("utf-8")
+    group = scores.groupings["dialect"].groups[0]
+    assert group.wer.interval
+    assert (
+        rf"dialect: A\&Bornholmsk & {100 * group.wer.value:.2f} & {bounds(group.wer.interval)}"
+        in text
+    )
+    assert r"\toprule" in text
+    assert "duration" not in text
 
 
 def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:

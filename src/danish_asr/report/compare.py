@@ -40,6 +40,7 @@ from danish_asr.report.tables import (
     bounds,
     count,
     in_grouping,
+    latex,
     light_table,
     p_value,
     percent,
@@ -190,7 +191,7 @@ def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[
     def table(comparison: Comparison) -> Content:
         return Content.of_text(to_csv(_with_origin(comparison)))
 
-    def latex(comparison: Comparison) -> Content:
+    def tex(comparison: Comparison) -> Content:
         return Content.of_text(comparison_latex(comparison, origin_lines(origin(files))))
 
     def figure(comparison: Comparison) -> Content:
@@ -199,7 +200,7 @@ def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[
         description = [_summary(comparison), *origin_lines(origin(files))]
         return Content(forest_file(comparison, end.removeprefix("."), "\n".join(description)))
 
-    return {".json": document, ".csv": table, ".tex": latex}.get(end, figure)
+    return {".json": document, ".csv": table, ".tex": tex}.get(end, figure)
 
 
 def _with_origin(comparison: Comparison) -> pd.DataFrame:
@@ -239,11 +240,8 @@ def comparison_latex(comparison: Comparison, origins: Sequence[str] = ()) -> str
         for name, lines in _tables(comparison, [*HEADINGS]).items()
         for label, *cells in lines
     ]
-    table = pd.DataFrame(rows, columns=[*HEADINGS.values()])
-    alignment = "ll" + "r" * (len(HEADINGS) - 2)
     notes = [_summary(comparison), *origins, *_verdicts(comparison)]
-    comments = "".join(f"% {note}\n" for note in notes)
-    return comments + table.to_latex(index=False, escape=True, column_format=alignment)
+    return latex([*HEADINGS.values()], rows, notes, texts=2)
 
 
 def _summary(comparison: Comparison) -> str:

@@ -34,15 +34,18 @@ from danish_asr.recipe.run.run_directory import (
     files_of_run,
 )
 from danish_asr.report import SCORE_OUTPUTS
-from danish_asr.report.origin import origin, origin_columns
+from danish_asr.report.origin import origin, origin_columns, origin_lines
 from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
 from danish_asr.report.request import Request, listed
 from danish_asr.report.tables import (
+    INTERVAL_NOTE,
     POOLED_NOTE,
     Terminal,
     count,
     gap_sentence,
+    in_grouping,
     interval_of,
+    latex,
     percent,
     print_table,
     say,
@@ -249,6 +252,21 @@ def score_files(
     return scores
 
 
+_HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
+
+
+def scores_latex(scores: Scores, origins: Sequence[str] = ()) -> str:
+    """Return a table for LaTeX, which needs the package booktabs; ``origins`` are comments."""
+    lines = [_cells(scores.overall)]
+    for name, part in scores.groupings.items():
+        for group in part.groups:
+            _, *cells = _cells(group)
+            lines.append([in_grouping(name, group.label), *cells])
+    gaps = [gap_sentence(name, part.gap) for name, part in scores.groupings.items()]
+    notes = [summary(scores), *origins, *filter(None, gaps), INTERVAL_NOTE, POOLED_NOTE]
+    return latex(_HEADINGS, lines, notes, texts=1)
+
+
 def print_scores(scores: Scores, console: Console) -> None:
     """Print warnings about the rows, one table of all groups, and the gaps."""
     for warning in scores.rows.warnings():
@@ -256,8 +274,7 @@ def print_scores(scores: Scores, console: Console) -> None:
     say(summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
     lines |= {name: [*map(_cells, part.groups)] for name, part in scores.groupings.items()}
-    headings = ["group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words"]
-    print_table(Table(*headings), lines, console)
+    print_table(Table(*_HEADINGS), lines, console)
     if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
         say(POOLED_NOTE, console)
     for name, part in scores.groupings.items():
@@ -341,6 +358,9 @@ def _writes(
         own = scores.to_pandas().assign(**origin_columns(origin(files)))
         return Content.of_text(to_csv(own))
 
+    def tex(scores: Scores) -> Content:
+        return Content.of_text(scores_latex(scores.only(request.by), origin_lines(origin(files))))
+
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 
@@ -359,7 +379,7 @@ def _writes(
         return [references, hypotheses, (beside(path), about)]
     if end == "utterances.csv":
         return [(path, utterances), (beside(path), about)]
-    return [(path, {".json": document, ".csv": table, ".html": page}[end])]
+    return [(path, {".json": document, ".csv": table, ".tex": tex, ".html": page}[end])]
 
 
 def to_json(document: Mapping[str, Any]) -> str:

@@ -1,10 +1,12 @@
 """Numbers and settings in words, and tables in the terminal: the same on pages and in papers."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isnan
 from typing import Final, NoReturn
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +15,7 @@ from typing_extensions import override
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
-from danish_asr.scoring.gap import Gap, NotCompared, PairTest
+from danish_asr.scoring.gap import Gap, PairTest
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
 from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
@@ -142,6 +144,21 @@ def in_grouping(name: str, label: str) -> str:
     return f"{grouping_title(name).removeprefix('by ')}: {label}" if name else label
 
 
+def latex(
+    headings: Sequence[str], lines: Iterable[Sequence[str]], notes: Iterable[str], texts: int
+) -> str:
+    """Return a table for LaTeX's booktabs, with minus signs; the first ``texts`` columns are text.
+
+    ``notes`` are comments above it.
+    """
+    comments = "".join(f"% {line}\n" for note in notes for line in note.splitlines())
+    table = pd.DataFrame([*lines], columns=[*headings])
+    alignment = "l" * texts + "r" * (len(headings) - texts)
+    escaped = table.to_latex(index=False, escape=True, column_format=alignment)
+    with_minus = re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
+    return comments + with_minus.replace(POOLED, r"$\approx$").replace("±", r"$\pm$")
+
+
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
@@ -158,7 +175,7 @@ def gap_sentence(name: str, gap: Gap | None) -> str:
     if gap.pair:
         parts.append(_verdict(gap.pair, gap.compared))
     if gap.not_compared:
-        parts.append(f"not compared: {_not_compared(gap.not_compared)}")
+        parts.append(f"not compared: {by_reason(gap.not_compared)}")
     return f"{grouping_title(name)}: {'; '.join(parts)}"
 
 
@@ -174,7 +191,13 @@ def _verdict(pair: PairTest, groups: int) -> str:
     )
 
 
-def _not_compared(groups: Iterable[NotCompared]) -> str:
+def without_interval(groups: Iterable[GroupScore]) -> str:
+    """Which groups have no interval of their own, and why; empty if all have one."""
+    lacking = [group for group in groups if group.wer.not_resolvable]
+    return by_reason((group.label, group.wer.not_resolvable or "") for group in lacking)
+
+
+def by_reason(groups: Iterable[tuple[str, str]]) -> str:
     """Return labels by reason; of many with the same reason the first ones."""
     labels: dict[str, list[str]] = {}
     for label, reason in groups:
