@@ -6,8 +6,12 @@ say more also have more errors (correlation 0.3 or 0.6 of the logarithms). A run
 on each speaker by a further 20 %, so that two equally good runs differ by speaker.
 
 The second table has groups: eight dialects from 10 to 24 % WER, with 8 or 12 speakers each or 35 in
-all; how often a gap is found there, and where all groups are equally good. The third has runs of
-three seeds, whose WER varies by 0.5 points with the seed. The fourth has pooled intervals.
+all; how often a gap is found there, and where all groups are equally good. The third has eight
+equal dialects of 2 to 40 speakers, whose words are as many in all groups, log-normal, or 12 to 25
+per speaker in every second group; and one group of 4 to 6 speakers with 60 to 100 words in all that
+is ten times worse. The fourth has runs of three seeds, whose WER varies by 0.5 points with the
+seed. The fifth has pooled intervals, the last lines of eight groups of 5 speakers, where the
+standard deviation of the speakers' rates is as large in all groups, or 2 or 3 times in the last.
 
 ::
 
@@ -33,10 +37,8 @@ from danish_asr.scoring.intervals import (
     COUNTS,
     FloatArray,
     IntArray,
-    logs_and_errors,
-    of_speakers,
+    pooled_intervals,
     spreads,
-    t_quantile,
 )
 from danish_asr.scoring.scores import PERSON
 from danish_asr.scoring.settings import Settings
@@ -52,6 +54,14 @@ GROUPS: Final[dict[str, Sequence[int]]] = {
     "8 dialects, 35 speakers in all": FEW,
 }
 
+UNEQUAL: Final = (2, 3, 5, 8, 12, 20, 30, 40)
+POOLED: Final = (
+    ("35 speakers, 10 to 24 %", FEW, DIALECTS, 1),
+    ("35 speakers, 12 %, the last 24 %", FEW, [0.12] * 7 + [0.24], 1),
+    *((f"40 speakers, spread of the last x {n}", [5] * 8, [WER] * 8, n) for n in (1, 2, 3)),
+)
+
+DrawGroups = Callable[[np.random.Generator], Sequence[pd.DataFrame]]
 Draw = Callable[[int, np.random.Generator], tuple[IntArray, IntArray, IntArray]]
 
 
@@ -78,9 +88,17 @@ def main() -> None:
     lines = [[str(n), *shares(seeds_differ(n, splits))] for n in track((12, 35), transient=True)]
     headings = ["speakers", "p < 0.05", "p < 0.05, of speakers only"]
     show(f"Equal runs of {SEEDS} seeds: {splits} splits per line", headings, lines)
-    rates = {"10 to 24 %": DIALECTS, "12 %, the last 24 %": [0.12] * 7 + [0.24]}
-    lines = [[name, *shares([pooled_holds(own, splits)])] for name, own in rates.items()]
-    show("Pooled intervals", ["rates of 8 groups, 35 speakers", "hold the rate"], lines)
+    lines = [
+        [name, *shares([found_in(draw_case, splits)])]
+        for name, draw_case in track(CASES.items(), transient=True)
+    ]
+    show(f"Unequal groups: {splits} splits per line", ["groups", "gap found"], lines)
+    lines = [
+        [name, *shares(pooled_holds(sizes, rates, splits, spread))]
+        for name, sizes, rates, spread in track(POOLED, transient=True)
+    ]
+    headings = ["8 groups", "hold the rate", "of the last group"]
+    show(f"Pooled intervals: {splits} splits per line", headings, lines)
 
 
 def show(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
@@ -131,17 +149,66 @@ def gaps_found(sizes: Sequence[int], splits: int) -> list[float]:
         resolved = 0
         for _ in range(splits):
             groups = draw_groups(sizes, truth, generator)
-            gap = estimate_gap([(f"{n}", group) for n, group in enumerate(groups)], "standard")
-            resolved += gap is not None and gap.resolved
+            resolved += is_found(groups)
         shares_of_splits.append(resolved / splits)
     return shares_of_splits
 
 
-def draw_groups(
-    sizes: Sequence[int], rates: Sequence[float], generator: np.random.Generator
+def is_found(groups: Sequence[pd.DataFrame]) -> bool:
+    """Whether the test says that groups differ."""
+    gap = estimate_gap([(f"{n}", group) for n, group in enumerate(groups)], "standard")
+    return bool(gap and gap.pair and gap.pair.resolved)
+
+
+def found_in(draw_case: DrawGroups, splits: int) -> float:
+    """Return how often a gap is found."""
+    generator = np.random.default_rng(5)
+    return sum(is_found(draw_case(generator)) for _ in range(splits)) / splits
+
+
+def equal_dialects(words: str, generator: np.random.Generator) -> list[pd.DataFrame]:
+    """Return eight equal dialects with 2 to 40 speakers."""
+    groups: list[pd.DataFrame] = []
+    for number, size in enumerate(generator.permutation(UNEQUAL)):
+        own: IntArray = generator.integers(200, 600, size)
+        if words == "lognormal":
+            amounts = 300 * np.exp(generator.normal(size=size))
+            own = np.maximum(amounts, 12).astype(np.int64)
+        elif words == "few in some" and number % 2:
+            own = generator.integers(12, 25, size)
+        groups.append(said(own, WER, generator, f"{number}-"))
+    return groups
+
+
+def one_worse(
+    rate: float, sizes: Sequence[int], generator: np.random.Generator
 ) -> list[pd.DataFrame]:
-    """Return groups of different speakers."""
-    factors = [speaker_factors(size, generator) for size in sizes]
+    """Return groups of a rate, and a small one that is ten times worse."""
+    speakers = int(generator.integers(4, 7))
+    total = int(generator.integers(60, 101))
+    few = np.maximum(generator.multinomial(total, [1 / speakers] * speakers), 1)
+    others = [
+        said(generator.integers(200, 600, size), rate, generator, f"{number}-")
+        for number, size in enumerate(sizes)
+    ]
+    return [said(few, 10 * rate, generator, "few-"), *others]
+
+
+def said(words: IntArray, rate: float, generator: np.random.Generator, prefix: str) -> pd.DataFrame:
+    """Return a group whose speakers vary around a rate."""
+    own = np.minimum(rate * speaker_factors(len(words), generator), 1)
+    return as_group(words, generator.binomial(words, own), prefix)
+
+
+def draw_groups(
+    sizes: Sequence[int],
+    rates: Sequence[float],
+    generator: np.random.Generator,
+    spread_of_last: float = 1,
+) -> list[pd.DataFrame]:
+    """Return groups of different speakers, of whom those of the last may spread more."""
+    factors = [speaker_factors(size, generator) for size in sizes[:-1]]
+    factors.append(speaker_factors(sizes[-1], generator, spread_of_last))
     groups: list[pd.DataFrame] = []
     for number, (factor, rate) in enumerate(zip(factors, rates, strict=True)):
         words = generator.integers(200, 600, len(factor))
@@ -150,9 +217,13 @@ def draw_groups(
     return groups
 
 
-def speaker_factors(speakers: int, generator: np.random.Generator) -> FloatArray:
-    """Return what multiplies the rate of each speaker, 1 on average."""
-    logs = generator.normal(-(BETWEEN_SPEAKERS**2) / 2, BETWEEN_SPEAKERS, speakers)
+def speaker_factors(speakers: int, generator: np.random.Generator, times: float = 1) -> FloatArray:
+    """Return what multiplies the rate of each speaker, 1 on average.
+
+    Their standard deviation is ``times`` as large as usual.
+    """
+    variance = np.log1p(times**2 * np.expm1(BETWEEN_SPEAKERS**2))
+    logs = generator.normal(-variance / 2, np.sqrt(variance), speakers)
     return np.asarray(np.exp(logs), np.float64)
 
 
@@ -181,16 +252,23 @@ def of_seed(words: IntArray, rates: FloatArray, generator: np.random.Generator) 
     return as_group(words, generator.binomial(words, rate)).to_numpy()
 
 
-def pooled_holds(rates: Sequence[float], splits: int) -> float:
-    """Return how often pooled intervals hold the rates of small groups."""
+def pooled_holds(
+    sizes: Sequence[int], rates: Sequence[float], splits: int, spread_of_last: float
+) -> list[float]:
+    """Return how often pooled intervals hold the rates, of all groups but the last, and of it."""
     generator = np.random.default_rng(0)
-    reach = t_quantile(1 - ALPHA / 2, sum(FEW) - len(FEW))
-    truth, held = np.log(rates), 0.0
+    many = speaker_factors(2_000_000, generator, spread_of_last)
+    truth = np.array([*rates[:-1], np.minimum(rates[-1] * many, 1).mean()])
+    held = np.zeros(2)
     for _ in range(splits):
-        values, starts = of_speakers(draw_groups(FEW, rates, generator), "standard")
-        (logs,), (errors,) = logs_and_errors(values[:, None, :], starts)
-        held += float(np.mean(np.abs(logs - truth) <= reach * errors))
-    return held / splits
+        groups = draw_groups(sizes, rates, generator, spread_of_last)
+        intervals = pooled_intervals(groups, "standard")
+        holds = [
+            own is not None and own.low <= rate <= own.high
+            for own, rate in zip(intervals, truth, strict=True)
+        ]
+        held += [np.mean(holds[:-1]), holds[-1]]
+    return [*(held / splits)]
 
 
 def as_group(words: IntArray, errors: IntArray, prefix: str = "") -> pd.DataFrame:
@@ -235,6 +313,16 @@ def errors_of(
         for factor in generator.normal(-BETWEEN_RUNS / 2, 1, size=(2, len(words)))
     )
     return one, other
+
+
+CASES: Final[dict[str, DrawGroups]] = {
+    "8 equal, 2 to 40 speakers": partial(equal_dialects, "even"),
+    "... words log-normal": partial(equal_dialects, "lognormal"),
+    "... few words in some": partial(equal_dialects, "few in some"),
+    "2 of 17, one small: 2.5 and 25 %": partial(one_worse, 0.025, (17, 17)),
+    "7 of 5, one small: 2.5 and 25 %": partial(one_worse, 0.025, [5] * 7),
+    "7 of 12, one small: 8 and 80 %": partial(one_worse, 0.08, [12] * 7),
+}
 
 
 if __name__ == "__main__":

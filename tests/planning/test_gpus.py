@@ -1,24 +1,37 @@
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.planning.gpus import CARDS, Card, card_of, here, preset_for
+from danish_asr.planning.memory import half_precision
 from tests.plans import GIB, planned, preset
 
 
-@pytest.mark.parametrize("name", ["12GB", "rtx3090", "a100-40", "a100-80"])
+@pytest.mark.parametrize("name", ["t4", "12GB", "24GB", "rtx3090", "v100-32", "a100-40", "a100-80"])
 def test_the_preset_of_a_card_fits_it(name: str) -> None:
     files, _ = preset_for(card_of(name))
-    assert planned(preset(*(file.stem for file in files)), card=name).fits
+    plan = planned(preset(*(file.stem for file in files)), card=name)
+    assert plan.fits
+    assert (half_precision(plan.config) == "bfloat16") is card_of(name).bfloat16
+
+
+def test_a_card_that_is_too_small_for_every_preset_is_told_what_fits_it() -> None:
+    files, reason = preset_for(CARDS["rtx3060ti"])
+    (elements,) = re.findall(r"max_num_elements=([\d_]+)", reason)
+    smaller = {"dataset": {"asr_task_config": {"max_num_elements": int(elements)}}}
+    tree = preset(*(file.stem for file in files))
+    assert not planned(tree, card="rtx3060ti").fits
+    assert planned(tree, smaller, card="rtx3060ti").fits
 
 
 @pytest.mark.parametrize(
     ("gib", "names"),
     [
         (None, ["demo"]),
-        (23.4, ["standard", "lean"]),
-        (23.5, ["standard"]),
+        (23.0, ["standard", "lean"]),
+        (23.2, ["standard"]),
         (37.9, ["standard"]),
         (38, ["standard", "a100"]),
         (69.9, ["standard", "a100"]),

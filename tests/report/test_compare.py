@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from danish_asr import compare
+from danish_asr import __version__, compare
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import sha256_of
 from danish_asr.report.compare import compare_files, parse_runs
+from danish_asr.report.request import Request
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.predictions import Prediction, write_predictions
 from tests.score_rows import four_rows, random_rows, write_evaluation
@@ -26,7 +28,9 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 def _shown(runs: list[str], width: int = 200, **options: Any) -> tuple[Comparison, str]:
     terminal = {"force_terminal": True} if width < 100 else {}
     console = Console(record=True, width=width, file=io.StringIO(), **terminal)  # type: ignore[arg-type]
-    comparison = compare_files(parse_runs(runs), console=console, **options)
+    outputs = options.pop("outputs", ())
+    request = Request(**options)
+    comparison = compare_files(parse_runs(runs), request, outputs=outputs, console=console)
     return comparison, console.export_text()
 
 
@@ -61,7 +65,7 @@ def test_python_names_runs_as_the_command_does_and_both_know_their_evaluations(
     by_command, shown = _shown([str(a), f"new={b}"], by=[])
     assert shown.count(f"{a}: the predictions are partial: 4 of 5 rows") == 1
     assert "4 rows paired by id of 5 in the split test, where age > 9" in shown
-    assert not re.search("^p-values|^±:", shown, re.MULTILINE)  # of one difference, of one seed
+    assert not re.search("^p:.*Holm|^±:", shown, re.MULTILINE)  # of one difference, of one seed
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
@@ -95,7 +99,7 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
         "alike: no significant difference from A",
         "same: the difference from A is not resolvable: every speaker has the same value",
     ]
-    assert "p-values" in _shown([base, *files[:2]], by=[])[1]
+    assert "adjusted (Holm)" in _shown([base, *files[:2]], by=[])[1]
 
 
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
@@ -112,15 +116,23 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     assert f"{hostile}: better than A (p " in shown
     assert f" ±{100 * comparison.table['wer_deviation'][1]:.2f} " in shown
     assert comparison.table["wer_deviation"][1] > 0.02
-    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p-values", "^±:"))
+    assert all(re.search(note, shown, re.MULTILINE) for note in ("p CER", "^p: .*Holm", "^±:"))
     before = [path.read_bytes() for path in outputs]
     _shown(runs, by=["dialect", "gender,age_group"], outputs=outputs)
     assert [path.read_bytes() for path in outputs] == before
+    own = sha256_of(a)
+    assert json.loads(before[0])["files"][0]["predictions_sha256"] == own
+    assert all(
+        own.encode() in content and __version__.encode() in content for content in before[:4]
+    )
+    assert "t-test" in json.loads(before[0])["test"]
     assert json.loads(before[0])["runs"] == {"A": [str(a)], hostile: [str(b), str(c)]}
     lines = list(csv.DictReader(before[1].decode().splitlines()))
     assert [line["run"] for line in lines[:2]] == ["A", hostile]
     assert lines[1]["files"] == f"{b}, {c}"
     latex, svg, pdf = before[2].decode(), before[3].decode(), before[4]
+    assert all(text in latex for text in ("$-$", r"$\pm$"))
+    assert not re.search(r"& -\d", latex)
     assert all(text in latex for text in (r"\toprule", r"@<b>|\&\_"))
     for text in (latex.replace(r"\_", "_"), svg):
         assert "dialect: Fynsk" in text

@@ -1,14 +1,13 @@
 """Figures of groups and of differences, for papers."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from danish_asr import plot_groups
+from danish_asr import __version__, plot_groups
 from danish_asr.base.errors import ConfigError
-from danish_asr.report.figures import forest_plot, save_forest_plot
+from danish_asr.report.figures import forest_file, forest_plot
 from danish_asr.scoring.compare import compare_runs
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import DIALECTS, prediction, random_rows
@@ -37,11 +36,15 @@ def test_each_group_has_a_dot_at_its_rate_an_interval_if_any_and_all_rows_a_line
     assert axes.get_xlabel() == "WER %"
     assert axes.get_title() == "By dialect (speakers)"
     assert axes.get_xlim()[0] == 0
+    about = {"model": "m", "predictions_sha256": "abc"}
+    figure = plot_groups(replace(scores, about=about), "dialect")
+    caption = figure.get_supxlabel()
+    assert all(text in caption for text in ("profile coral", "model m", "abc", __version__))
 
 
 @pytest.mark.parametrize("others", ["B", "BC"])
 def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_bytes_each_time(
-    tmp_path: Path, others: str
+    others: str,
 ) -> None:
     rows = list(random_rows(300))
     better = [replace(row, hypothesis=row.reference) for row in rows]
@@ -60,10 +63,9 @@ def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_byt
     assert figure.get_size_inches()[1] == pytest.approx(1 + 0.3 * len(table))
     assert axes.get_xlabel().startswith("difference of WER")
     for end in ("svg", "pdf"):
-        files = [tmp_path / f"{number}.{end}" for number in range(2)]
-        for file in files:
-            save_forest_plot(comparison, file)
-        assert files[0].read_bytes() == files[1].read_bytes()
+        written = forest_file(comparison, end, "of <model> x")
+        assert written == forest_file(comparison, end, "of <model> x")
+        assert b"of &lt;model&gt; x" in written or b"/Subject (of <model> x)" in written
 
 
 def test_a_figure_of_groups_that_were_not_scored_is_refused_with_those_that_were() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from danish_asr import compare, score
+from danish_asr import __version__, compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.files import sha256_of
 from danish_asr.corpus.combine import combine
+from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
+from danish_asr.report.tables import bounds
 from danish_asr.scoring.predictions import (
     Prediction,
     read_predictions,
@@ -50,7 +54,9 @@ def predictions(tmp_path: Path) -> Path:
 
 def _shown(*paths: Path, **options: Any) -> tuple[Scores, str]:
     console = Console(record=True, width=120, file=io.StringIO())
-    return score_files(paths, console=console, **options), console.export_text()
+    own = {key: options.pop(key) for key in ("outputs", "audio") if key in options}
+    scores = score_files(paths, Request(**options), console=console, **own)
+    return scores, console.export_text()
 
 
 def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
@@ -67,7 +73,7 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
     for name in ("scores.json", "scores.csv", "scores.txt"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         text = re.sub(r"\n {6,}", " ", text)  # a line per group of the JSON
-        text = text.replace(f"{tmp_path}/", "")
+        text = text.replace(f"{tmp_path}/", "").replace(__version__, "VERSION")
         if "UPDATE_GOLDEN" in os.environ:
             (GOLDEN / name).write_text(text, encoding="utf-8")
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
@@ -106,6 +112,16 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
     assert comparison.table[["rows", "speakers"]].to_numpy().tolist() == [[9, 6], [9, 6]]
     with pytest.raises(ConfigError, match="name that too"):
         score(frame, split="test")
+
+
+def test_our_own_trn_is_read_back_with_its_dataset(tmp_path: Path) -> None:
+    build_part(tmp_path / "data", rows={"test": 3}, people="012")
+    rows = [row | {"pred": row["reference"]} for row in read_references(tmp_path / "data")]
+    written = pd.DataFrame(rows).to_json(orient="records", lines=True)
+    (file := tmp_path / "p.jsonl").write_text(written, encoding="utf-8")
+    _shown(file, outputs=[tmp_path / "x.trn"])
+    again = score(tmp_path / "x.hyp.trn", dataset=tmp_path / "data")
+    assert (again.overall.wer.value, again.rows.in_file, again.rows.in_split) == (0, 3, 3)
 
 
 def test_evaluations_say_which_corpora_share_people(tmp_path: Path) -> None:
@@ -181,6 +197,33 @@ def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions
     assert json.loads(document.read_text("utf-8"))["rows"]["where"] == "age < 20"
 
 
+@pytest.mark.parametrize("name", ["s.json", "s.csv", "s.tex", "x.trn", "utterances.csv"])
+def test_every_file_says_what_its_numbers_are_of(
+    tmp_path: Path, predictions: Path, name: str
+) -> None:
+    about = {"model": "300m", "checkpoint": "best", "dataset": "mine"}
+    write_evaluation(predictions, rows_in_split={"test": 4}, **about)
+    _shown(predictions, outputs=[tmp_path / name], denominator="coral")
+    files = [path.read_text("utf-8") for path in tmp_path.glob(f"{name}*")]
+    known = [*about.values(), "test", sha256_of(predictions), __version__, "coral", "all"]
+    assert any(all(text in own for text in known) for own in files)
+
+
+def test_a_table_for_latex_has_rates_with_intervals_and_escaped_labels(tmp_path: Path) -> None:
+    rows = [replace(row, dialect=f"A&{row.dialect}") for row in random_rows(600)]
+    file = _file(tmp_path, rows)
+    scores, _ = _shown(file, by=["dialect"], outputs=[tmp_path / "s.tex"])
+    text = (tmp_path / "s.tex").read_text("utf-8")
+    group = scores.groupings["dialect"].groups[0]
+    assert group.wer.interval
+    assert (
+        rf"dialect: A\&Bornholmsk & {100 * group.wer.value:.2f} & {bounds(group.wer.interval)}"
+        in text
+    )
+    assert r"\toprule" in text
+    assert "duration" not in text
+
+
 def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:
     class Closed(io.StringIO):
         def write(self, text: str, /) -> int:
@@ -209,6 +252,19 @@ def test_outputs_of_several_systems_in_a_folder_have_names_of_their_own(
     assert default_outputs([tmp_path / name, tmp_path / "b.csv"]) == []
 
 
+def test_an_option_for_a_page_is_refused_where_no_page_is_written(predictions: Path) -> None:
+    for outputs in ([predictions.with_name("s.json")], []):
+        with pytest.raises(ConfigError, match="--no-audio"):
+            _shown(predictions, outputs=outputs, audio=False)
+    assert [*predictions.parent.iterdir()] == [predictions]
+
+
+def test_a_companion_is_no_other_output(predictions: Path) -> None:
+    outputs = [predictions.with_name(name) for name in ("x.trn", "x.trn.json")]
+    with pytest.raises(ConfigError, match=r"x\.trn\.json"):
+        _shown(predictions, outputs=outputs)
+
+
 def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
     names = {"reference": "ord", "hypothesis": "w=1"}
     assert parse_columns(["reference=ord, hypothesis=w=1,"]) == names
@@ -225,6 +281,7 @@ def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
         ["a.html", "b.html"],
         ["rows.txt"],
         ["run.json"],
+        ["of.trn"],  # beside which of.trn.json is written
         ["x.trn"],  # of which x.ref.trn, a link to the predictions, is written
         ["data/manifest.json"],
         ["data/cards/page.html"],
@@ -237,6 +294,7 @@ def test_an_output_replaces_neither_what_is_read_nor_another_output(
     """`score whisper.hyp.trn --out whisper.trn` replaced what it had read."""
     (tmp_path / "run.json").mkdir()
     (tmp_path / "x.ref.trn").symlink_to(predictions)
+    (tmp_path / "of.trn.json").symlink_to(predictions)
     (data := tmp_path / "data").mkdir()
     (data / "manifest.json").write_text("{}")
     own = {"dataset_root": str(data)} if known_by == "evaluation" else {}
@@ -244,7 +302,7 @@ def test_an_output_replaces_neither_what_is_read_nor_another_output(
     before = {*tmp_path.rglob("*")}
     outputs = [tmp_path / name for name in names]
     last = outputs[-1]
-    with pytest.raises(ConfigError, match=rf"{last.stem}(\.ref)?\{last.suffix}"):
+    with pytest.raises(ConfigError, match=rf"{last.stem}(\.ref)?\{last.suffix}(\.json)?"):
         _shown(predictions, outputs=outputs, dataset=None if own else data)
     assert {*tmp_path.rglob("*")} == before
 

@@ -23,7 +23,7 @@ from danish_asr.report.tables import (
     short,
     summary,
 )
-from danish_asr.scoring.gap import Gap
+from danish_asr.scoring.gap import Gap, NotCompared, PairTest
 from danish_asr.scoring.intervals import Estimate, Interval
 from danish_asr.scoring.scores import score_predictions
 from tests.score_rows import four_rows
@@ -85,15 +85,21 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
 
 @pytest.mark.parametrize(
     ("p", "groups", "verdict", "adjusted"),
-    [(0.01, 3, "groups differ", True), (0.2, 2, "no groups differ", False)],
+    [(0.01, 3, "3 groups differ", True), (0.2, 2, "no difference is shown among 2 groups", False)],
 )
-def test_a_gap_names_the_worse_group_first_and_whether_chance_explains_it(
+def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compared(
     p: float, groups: int, verdict: str, adjusted: bool
 ) -> None:
-    gap = Gap("Bornholmsk", "Fynsk", groups, 0.125, Interval(-0.01, 0.25), p)
-    said = gap_sentence("dialect", gap)
-    assert said.startswith(f"by dialect: {verdict}")
-    assert f"of {groups} that" in said
+    pair = PairTest("Bornholmsk", "Fynsk", 0.125, Interval(-0.01, 0.25), p)
+    absent = [NotCompared(f"{number}", "1 speaker, 2 needed") for number in range(11)]
+    said = gap_sentence("dialect", Gap("0", 0.9, groups, absent, pair, None))
+    assert said.startswith("by dialect: 0 has the highest WER, 90.00 %")
+    assert f"{verdict} (p {p:.4f}, permutation" in said
     assert "Bornholmsk is 12.50 points above Fynsk (95 % interval -1.00 to 25.00" in said
     assert ("adjusted" in said) is adjusted
+    assert "8, 9 and 1 more (1 speaker, 2 needed)" in said
+    nothing = gap_sentence(
+        "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed")
+    )
+    assert "nothing is compared: 1 group can be" in nothing
     assert not gap_sentence("dialect", None)

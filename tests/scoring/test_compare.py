@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.compare import Comparison, compare_runs, holm, with_seeds
+from danish_asr.scoring.compare import Comparison, compare_runs, holm, holm_alphas, with_seeds
 from danish_asr.scoring.intervals import Spread
 from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_predictions
@@ -118,6 +118,45 @@ def test_holm_of_worked_examples(p_values: list[float], adjusted: list[float]) -
     assert values == pytest.approx(adjusted, nan_ok=True)
 
 
+@pytest.mark.parametrize(
+    ("p_values", "divisors"),
+    [
+        ([0.01, 0.04, 0.03, 0.005], [3, 2, 2, 4]),
+        ([0.9, nan, 0.02, 0.001], [1, nan, 2, 3]),
+        ([0.9, 0.8], [2, 2]),
+        ([0.01, 0.02], [2, 1]),
+    ],
+)
+def test_intervals_have_the_level_of_holms_step_so_that_they_agree_with_the_adjusted_p(
+    p_values: list[float], divisors: list[float]
+) -> None:
+    p = pd.Series(p_values, dtype=float)
+    alphas = holm_alphas(p)
+    assert alphas.tolist() == pytest.approx([0.05 / own for own in divisors], nan_ok=True)
+    assert (p < alphas).tolist() == (holm(p) < 0.05).tolist()
+
+
+def test_in_each_line_of_a_comparison_interval_and_p_say_the_same_small_groups_included() -> None:
+    """An interval without zero stood beside a p of 0.12 in seven rows of one comparison."""
+    rows = [*random_rows(1200, speakers=26)]
+    others = [
+        replace(row, hypothesis=row.reference) if number % 9 == 0 else row
+        for number, row in enumerate(rows)
+    ]
+    table = _compared(rows, others, "dialect", "age_group", "gender").table
+    tested = table[table["wer_p_adjusted"].notna()]
+    for name in ("wer", "cer"):
+        significant = tested[f"{name}_p_adjusted"] < 0.05
+        without_zero = tested[f"{name}_low"] * tested[f"{name}_high"] > 0
+        assert significant.tolist() == without_zero.tolist()
+        assert {*significant} == {True, False}
+    dialects = tested[tested["grouping"] == "dialect"]
+    assert dialects["speakers"].max() < 8
+    assert dialects["wer_pooled"].all()
+    assert not tested[tested["grouping"] != "dialect"]["wer_pooled"].any()
+    assert tested["wer_level"].min() < tested["wer_level"].max()
+
+
 def _rows(seed: int, *, better: bool = False) -> list[Prediction]:
     """The same references in every run, with errors by the seed."""
     references = [row.reference for row in random_rows(400, speakers=20)]
@@ -175,9 +214,8 @@ def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:
     overall = compared.table[:3]
     for rows, line in zip((one, two), overall[1:].to_dict("records"), strict=True):
         alone = _compared(base, rows).table.iloc[1]
-        assert [line[f"wer_{name}"] for name in ("low", "high", "p")] == [
-            alone[f"wer_{name}"] for name in ("low", "high", "p")
-        ]
+        assert line["wer_p"] == alone["wer_p"]
+        assert line["wer_high"] - line["wer_low"] >= alone["wer_high"] - alone["wer_low"]
     for _, lines in compared.table.groupby("grouping"):
         assert lines["wer_p_adjusted"].equals(holm(lines["wer_p"]).rename("wer_p_adjusted"))
     document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))

@@ -12,10 +12,13 @@ from danish_asr.scoring.intervals import (
     estimate_rates,
     logs_and_errors,
     of_speakers,
+    pooled_differences,
     pooled_intervals,
     rates,
     spreads,
+    t_quantile,
     takes_part,
+    words_of,
 )
 from tests.score_groups import dialects, group
 
@@ -91,7 +94,7 @@ def test_a_small_group_has_a_pooled_interval_unless_its_speakers_are_alike() -> 
 @pytest.mark.parametrize(
     ("shares", "takes"), [([34, 33, 33], True), ([33] * 3, False), ([50] * 2, False)]
 )
-def test_a_group_is_compared_from_three_named_speakers_and_a_hundred_words_on(
+def test_a_group_is_pooled_from_three_named_speakers_and_a_hundred_words_on(
     shares: list[int], takes: bool
 ) -> None:
     own = group(shares, [1] * len(shares))
@@ -110,11 +113,66 @@ def test_a_pooled_interval_has_the_relative_deviations_of_all_speakers() -> None
     rates_of = [own.sum() / of.sum() for own, of in zip(errors, words, strict=True)]
     parts = [*zip(errors, words, rates_of, strict=True)]
     squares = sum(((own / rate - of) ** 2).sum() for own, of, rate in parts)
-    # 13 speakers, 4 groups
-    variance = squares / sum((of**2).sum() for of in words) * 13 / 9
-    for (_, of, rate), interval in zip(parts, pooled_intervals(groups, "standard"), strict=True):
-        factor = np.exp(2.262157 * np.sqrt(variance * (of**2).sum()) / of.sum())
-        assert interval == pytest.approx(Interval(rate / factor, rate * factor))
+    # 13 speakers, 4 groups; what counting errors explains is not of the speakers
+    counting = [of.sum() / rate for _, of, rate in parts]
+    squared = [(of**2).sum() for of in words]
+    variance = (squares * 13 / 9 - sum(counting)) / sum(squared)
+    intervals = pooled_intervals(groups, "standard")
+    for place, (own, of, rate) in enumerate(parts):
+        reach = 2.262157 * np.sqrt(variance * squared[place] + counting[place]) / of.sum()
+        alone, _ = spreads(groups[place], "standard")
+        alone_reach = t_quantile(0.975, len(own) - 1) * alone.deviation / rate
+        factor = np.exp(max(reach, alone_reach))
+        assert intervals[place] == pytest.approx(Interval(rate / factor, rate * factor))
+
+
+def test_a_group_that_spreads_more_than_the_others_has_the_wider_interval_of_its_own() -> None:
+    groups = [*dialects([5] * 4, [0.2] * 4, 0).values()]
+    groups[0][["word_hits", "word_substitutions"]] = [
+        [397, 3],
+        [390, 10],
+        [396, 4],
+        [80, 320],
+        [99, 1],
+    ]
+    interval = pooled_intervals(groups, "standard")[0]
+    own, _ = spreads(groups[0], "standard")
+    assert interval
+    assert interval.high == pytest.approx(own._replace(freedom=4).limits().high)
+
+
+@pytest.mark.parametrize("denominator", get_args(Denominator))
+def test_differences_of_small_groups_have_a_pooled_spread_and_their_own(
+    denominator: Denominator,
+) -> None:
+    bases = [*dialects([5, 4, 9], [0.2] * 3, 0).values()]
+    others = [own.copy() for own in bases]
+    for number, own in enumerate(others):
+        fewer = np.arange(len(own)) + number
+        own["word_substitutions"] -= fewer
+        own["word_hits"] += fewer
+    found = pooled_differences([*zip(bases, others, strict=True)], denominator)
+    assert [len(wer) for wer, _ in found] == [2, 2, 0]
+    assert [len(cer) for _, cer in found] == [0, 0, 0]  # without characters
+    shared, alone = found[0][0]
+    spread, _ = spreads(others[0], denominator, bases[0])
+    assert alone == spread._replace(freedom=4)
+    assert shared.freedom == 15
+    squares, weights = 0.0, 0.0
+    for base, other in zip(bases, others, strict=True):
+        words = words_of(base)
+        fewer = np.array(base["word_substitutions"]) - np.array(other["word_substitutions"])
+        scale = (base["word_substitutions"].sum() + other["word_substitutions"].sum()) / 2
+        squares += (((fewer - fewer.sum() / words.sum() * words) / scale * words.sum()) ** 2).sum()
+        weights += (words**2).sum()
+    words, errors = (
+        words_of(bases[0]),
+        [own["word_substitutions"].sum() for own in (bases[0], others[0])],
+    )
+    expected = (
+        np.sqrt(squares / weights * 18 / 15 * (words**2).sum()) * np.mean(errors) / words.sum() ** 2
+    )
+    assert shared.deviation == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +198,9 @@ def test_one_of_twenty_speakers_in_three_groups_does_not_switch_off_what_is_pool
     found = [interval is not None for interval in pooled_intervals(groups, "standard")]
     assert found == [False, pooled, pooled]
     labelled = [(str(place), own) for place, own in enumerate(groups)]
-    assert (estimate_gap(labelled, "standard") is not None) is pooled
+    gap = estimate_gap(labelled, "standard")
+    assert gap
+    assert (gap.pair is not None) is pooled
 
 
 def test_insertions_count_in_the_denominator_of_coral() -> None:
@@ -149,9 +209,11 @@ def test_insertions_count_in_the_denominator_of_coral() -> None:
         own["word_insertions"] = 20
     gap = estimate_gap(groups.items(), "coral")
     assert gap
+    assert gap.pair
     totals = [Counts(*own.sum().tolist()[:4]) for own in groups.values()]
     best, worst = sorted(total.rate("coral") for total in totals)
-    assert gap.difference == pytest.approx(worst - best)
+    assert gap.pair.difference == pytest.approx(worst - best)
+    assert gap.worst_wer == pytest.approx(worst)
 
 
 def test_no_error_counts_as_half_of_one_in_a_logarithm() -> None:

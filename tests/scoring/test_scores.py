@@ -107,7 +107,7 @@ def test_pooled_intervals_belong_to_named_groups_and_not_to_their_labels() -> No
     assert len({group.wer_pooled for group in part.groups[:4]} - {None}) == 4
     assert [group.wer_pooled for group in part.groups[4:]] == [None]
     assert part.gap
-    assert part.gap.groups == 4
+    assert part.gap.compared == 4
 
 
 def test_the_profile_of_the_page_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

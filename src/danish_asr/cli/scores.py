@@ -66,11 +66,10 @@ def score(
     no_audio: NoAudio = False,
 ) -> None:
     """Report WER and CER with confidence intervals, overall and per group."""
+    from danish_asr.report.request import Request
     from danish_asr.report.score import parse_columns, score_files
 
-    score_files(
-        predictions,
-        outputs=out,
+    request = Request(
         by=by,
         profile=profile,
         row_filter=row_filter,
@@ -78,8 +77,8 @@ def score(
         dataset=dataset,
         split=split,
         columns=parse_columns(columns or ()),
-        audio=not no_audio,
     )
+    score_files(predictions, request, outputs=out, audio=not no_audio)
     why = "compare with another run or system"
     say_next("compare", predictions[0], "OTHER", why=why)
 
@@ -113,11 +112,10 @@ def compare(
 ) -> None:
     """Compare runs on the same rows: differences, intervals and a test over speakers."""
     from danish_asr.report.compare import compare_files, parse_runs
+    from danish_asr.report.request import Request
     from danish_asr.report.score import parse_columns
 
-    compare_files(
-        parse_runs(runs),
-        outputs=out or (),
+    request = Request(
         by=by,
         profile=profile,
         row_filter=row_filter,
@@ -126,6 +124,7 @@ def compare(
         split=split,
         columns=parse_columns(columns or ()),
     )
+    compare_files(parse_runs(runs), request, outputs=out or ())
 
 
 @app.command(examples=["report outputs/300m", "report outputs --csv runs.csv"])

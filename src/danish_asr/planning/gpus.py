@@ -65,8 +65,16 @@ def here() -> Card | None:
     return Card(device.name, device.total_memory / 2**30, bfloat16=bfloat16)
 
 
+_STANDARD_GIB: Final = 23.1
+_LEAN_GIB: Final = 9.9
+"""What the presets need, as `plan` says (docs/howto/presets.md), and a tenth."""
+
+
 def preset_for(card: Card | None) -> tuple[list[Path], str]:
-    """Return the files for a card, or for a machine without one, and why they are chosen."""
+    """Return the files for a card, or for a machine without one, and why they are chosen.
+
+    Where even the smallest preset does not fit, the reason says what does.
+    """
     if card is None:
         return [Path("configs/demo.yaml")], "no GPU is here: a tiny model, to try each step"
     names = ["standard"]
@@ -74,7 +82,12 @@ def preset_for(card: Card | None) -> tuple[list[Path], str]:
         names.append("a100-80")
     elif card.gib >= 38:
         names.append("a100")
-    elif card.gib < 23.5:
+    elif card.gib < _STANDARD_GIB:
         names.append("lean")
-    files = [Path("configs", f"{name}.yaml") for name in names]
-    return files, f"for {card.name} with {card.gib:.1f} GiB"
+    if not card.bfloat16:
+        names.append("float16")
+    reason = f"for {card.name} with {card.gib:.1f} GiB"
+    if card.gib < _LEAN_GIB:
+        halved = "dataset.asr_task_config.max_num_elements=1_920_000"
+        reason += f", which it exceeds ({_LEAN_GIB} GiB): add {halved}, batches half as large"
+    return [Path("configs", f"{name}.yaml") for name in names], reason

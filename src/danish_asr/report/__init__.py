@@ -11,8 +11,9 @@ from typing import Final
 SCORE_OUTPUTS: Final[Mapping[str, str]] = {
     "utterances.csv": "a line per scored utterance: all keys of the predictions, both texts "
     "normalised, WER and CER, the counts in words and characters, the alignment",
-    ".json": "all counts, rates, intervals and settings, and the names of the input files",
+    ".json": "all counts, rates, intervals and settings",
     ".csv": "a line per group, rates as fractions, with all settings and the numbers of rows",
+    ".tex": "a table for LaTeX (package booktabs): rates with their intervals",
     ".html": "the page: one file that needs no network",
     ".trn": "NAME.ref.trn and NAME.hyp.trn: the normalised texts, for NIST's sclite",
 }

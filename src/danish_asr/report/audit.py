@@ -8,18 +8,18 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.metrics import align_words, split_words
 from danish_asr.recipe.run.evaluations import BEST, PREDICTIONS
 from danish_asr.recipe.run.run import Run
 from danish_asr.report.components import render_template
 from danish_asr.report.dataset import Clips, Rows, read_rows
+from danish_asr.report.outputs import Content, Write, declared, write_all
 from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
 from danish_asr.report.tables import light_table, print_table, say, warn
 from danish_asr.scoring.contradictions import KINDS, Judgement, judge
@@ -27,6 +27,11 @@ from danish_asr.scoring.predictions import Prediction, read_predictions
 from danish_asr.scoring.settings import Settings
 
 _ON_PAGE: Final = 300  # rows of the page; the table has all
+
+
+class _Audited(NamedTuple):
+    judgement: Judgement
+    clips: Clips
 
 
 def audit(
@@ -61,15 +66,18 @@ def audit(
         raise ConfigError([fault], where="audit")
     table = out.with_suffix(".csv")
     files = [file for model in models for file in _files(model)]
-    refuse_overwriting([out, table], inputs_of(files, root))
+    writes: list[tuple[Path, Write[_Audited]]] = [
+        (out, lambda own: Content.of_text(_page(root, names, own.judgement, own.clips))),
+        (table, lambda own: Content.of_text(to_csv(_table(own.judgement)))),
+    ]
+    functions = declared(writes, inputs_of(files, root))
     names = ", ".join(map(str, models))
     settings = Settings(profile=profile or profile_of(files, map(about_of, files)))
     with console.status("reading the dataset and the predictions"):
         rows = read_rows(root)
         judgement = judge(_of_dataset(files, rows, root), names, settings)
         clips = Clips(rows, audio=audio)
-        publish_text(out, _page(root, names, judgement, clips))
-        publish_text(table, to_csv(_table(judgement)))
+        write_all(functions, _Audited(judgement, clips))
     if absent := len(rows.table) - judgement.judged:
         warn(f"{absent:,} rows of the dataset have no prediction and are not judged", console)
     for line in clips.left_out:

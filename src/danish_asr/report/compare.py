@@ -13,15 +13,17 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
+from danish_asr.base.files import AnyPath
 from danish_asr.metrics import Denominator
+from danish_asr.recipe.run.evaluations import Choice
 from danish_asr.report import COMPARE_OUTPUTS
+from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
+from danish_asr.report.request import Request, listed
 from danish_asr.report.score import (
     about_of,
     choices_of,
     inputs_of,
-    listed,
-    outputs_by_end,
     profile_of,
     rows_in_split,
     share_people,
@@ -32,10 +34,13 @@ from danish_asr.report.score import (
 )
 from danish_asr.report.tables import (
     NOT_RESOLVABLE,
+    POOLED,
+    POOLED_NOTE,
     Terminal,
     bounds,
     count,
     in_grouping,
+    latex,
     light_table,
     p_value,
     percent,
@@ -45,15 +50,15 @@ from danish_asr.report.tables import (
 )
 from danish_asr.scoring.compare import Comparison, compare_runs
 from danish_asr.scoring.intervals import ALPHA, RATES, Interval
-from danish_asr.scoring.predictions import Source, load
-from danish_asr.scoring.settings import DEFAULT_BY, Settings
+from danish_asr.scoring.predictions import Source
+from danish_asr.scoring.settings import DEFAULT_BY
 
 HEADINGS: Final = {
     "group": "group",
     "run": "run",
     "wer": "WER %",
     "wer_difference": "diff.",
-    "wer_interval": "95 % interval",
+    "wer_interval": "interval (Holm)",
     "wer_p": "p (Holm)",
     "cer": "CER %",
     "cer_difference": "diff. CER",
@@ -91,32 +96,41 @@ def compare(
     named: Mapping[str, Source] = dict(zip(names, runs, strict=True))
     if len(runs) == 1 and isinstance(runs[0], Mapping):
         (named,) = runs
-    sources: dict[str, dict[str, Source]] = {}
-    for run, own in named.items():
-        seeds = sources_of(own)
-        sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
-    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
-    settings = Settings(
-        profile=profile or profile_of(abouts, abouts.values()),
+    request = Request(
+        by=listed(by),
+        dataset=dataset,
+        split=split,
+        columns=columns or {},
+        profile=profile,
         row_filter=row_filter,
         denominator=denominator,
     )
-    options: dict[str, Any] = {"columns": columns, "dataset": dataset, "split": split}
+    return compared(named, request)
+
+
+def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
+    """Return the comparison of runs by their names, as `compare` does."""
+    sources: dict[str, dict[str, Source]] = {}
+    for run, own in runs.items():
+        seeds = sources_of(own)
+        sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
+    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
+    settings = request.settings(request.profile or profile_of(abouts, abouts.values()))
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
     for run, own in sources.items():
         for name, source in own.items():
-            loaded = load([source], **options, normalize=settings.normalizer())
+            loaded = request.load([source], settings)
             predictions[run][name] = loaded.rows
             sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
     return compare_runs(
         predictions,
-        by=listed(by),
+        by=request.by,
         settings=settings,
         rows_in_split=sizes,
         where={name: about.get("where") for name, about in abouts.items()},
         splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
-        share_people=share_people(abouts.values(), dataset),
+        share_people=share_people(abouts.values(), request.dataset),
     )
 
 
@@ -140,39 +154,62 @@ def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
 
 def compare_files(
     runs: Mapping[str, Sequence[Path]],
+    request: Request | None = None,
     *,
     outputs: Sequence[AnyPath] = (),
-    dataset: AnyPath | None = None,
     console: Console | None = None,
-    **options: Any,
 ) -> Comparison:
     """Compare runs, each with a file per seed, with the first; write ``outputs`` and print.
 
-    ``options`` are those of `compare`, as is what is raised; then nothing was written.
+    Raises what `compare` does; then nothing was written.
     """
-    console = console or Terminal()
+    console, request = console or Terminal(), request or Request()
     choices = choices_of(path for own in runs.values() for path in own)
     files = [Path(file) for own in runs.values() for file in sources_of([*own])]
-    of_ends = outputs_by_end(outputs, COMPARE_OUTPUTS)
-    refuse_overwriting(of_ends.values(), inputs_of(files, dataset, choices))
-    comparison = compare(runs, dataset=dataset, **options)
-    for end, path in of_ends.items():
-        if end == ".json":
-            publish_text(path, to_json(with_choices(comparison.to_dict(), choices)))
-        elif end == ".csv":
-            publish_text(path, to_csv(comparison.to_pandas()))
-        elif end == ".tex":
-            publish_text(path, comparison_latex(comparison))
-        else:
-            from danish_asr.report.figures import save_forest_plot  # noqa: PLC0415 - slow
-
-            save_forest_plot(comparison, path)
+    writes = [
+        (path, _write(end, files, choices))
+        for end, path in outputs_by_end(outputs, COMPARE_OUTPUTS).items()
+    ]
+    functions = declared(writes, inputs_of(files, request.dataset, choices))
+    comparison = compared(runs, request)
+    write_all(functions, comparison)
     for choice in choices:
         say(choice.in_words(), console)
     print_comparison(comparison, console)
-    for path in of_ends.values():
+    for path in functions:
         say(f"wrote {path}", console)
     return comparison
+
+
+def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[Comparison]:
+    """Return the function that makes the content of an output."""
+
+    def document(comparison: Comparison) -> Content:
+        whole = with_choices(origin(files) | comparison.to_dict(), choices)
+        return Content.of_text(to_json(whole))
+
+    def table(comparison: Comparison) -> Content:
+        return Content.of_text(to_csv(_with_origin(comparison)))
+
+    def tex(comparison: Comparison) -> Content:
+        return Content.of_text(comparison_latex(comparison, origin_lines(origin(files))))
+
+    def figure(comparison: Comparison) -> Content:
+        from danish_asr.report.figures import forest_file  # noqa: PLC0415 - slow
+
+        description = [_summary(comparison), *origin_lines(origin(files))]
+        return Content(forest_file(comparison, end.removeprefix("."), "\n".join(description)))
+
+    return {".json": document, ".csv": table, ".tex": tex}.get(end, figure)
+
+
+def _with_origin(comparison: Comparison) -> pd.DataFrame:
+    """Return the table, each line with what its run is of."""
+    of_runs = {
+        run: origin_columns(origin(map(Path, files))) for run, files in comparison.runs.items()
+    }
+    columns = pd.DataFrame([of_runs[run] for run in comparison.table["run"]])
+    return comparison.to_pandas().join(columns.drop(columns="file"))
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
@@ -196,18 +233,15 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
         say(line, console)
 
 
-def comparison_latex(comparison: Comparison) -> str:
-    """Return a table for LaTeX, which needs the package booktabs."""
+def comparison_latex(comparison: Comparison, origins: Sequence[str] = ()) -> str:
+    """Return a table for LaTeX, which needs the package booktabs; ``origins`` are comments."""
     rows = [
         [in_grouping(name, label), *cells]
         for name, lines in _tables(comparison, [*HEADINGS]).items()
         for label, *cells in lines
     ]
-    table = pd.DataFrame(rows, columns=[*HEADINGS.values()])
-    alignment = "ll" + "r" * (len(HEADINGS) - 2)
-    notes = [_summary(comparison), *_verdicts(comparison)]
-    comments = "".join(f"% {note}\n" for note in notes)
-    return comments + table.to_latex(index=False, escape=True, column_format=alignment)
+    notes = [_summary(comparison), *origins, *_verdicts(comparison)]
+    return latex([*HEADINGS.values()], rows, notes, texts=2)
 
 
 def _summary(comparison: Comparison) -> str:
@@ -236,7 +270,10 @@ def _cells(line: Mapping[Hashable, Any]) -> dict[str, str]:
         if not isnan(difference):
             low, high = line[f"{name}_low"], line[f"{name}_high"]
             cells[f"{name}_difference"] = percent(difference, "+")
-            cells[f"{name}_interval"] = bounds(None if isnan(low) else Interval(low, high), "+")
+            interval = bounds(None if isnan(low) else Interval(low, high), "+")
+            cells[f"{name}_interval"] = (
+                f"{POOLED} {interval}" if line[f"{name}_pooled"] else interval
+            )
             cells[f"{name}_p"] = p_value(line[f"{name}_p_adjusted"])
     return cells | {"rows": count(line["rows"]), "speakers": count(line["speakers"])}
 
@@ -256,8 +293,14 @@ def _verdicts(comparison: Comparison) -> list[str]:
             better = "better" if run["wer_difference"] < 0 else "worse"
             verdict = f"{better} than {baseline['run']} (p {p_value(p)})"
         lines.append(f"{run['run']}: {verdict}")
-    if len(comparison.table) > 2:
-        lines.append("p-values are adjusted (Holm) over the runs and groups of each grouping")
+    several = len(comparison.table) > 2
+    adjusted = ", adjusted (Holm) over the runs and groups of each grouping" if several else ""
+    lines.append(
+        f"p: paired t-test over speakers{adjusted}; intervals of 95 % or more are adjusted "
+        f"alike, and exclude zero exactly if p is below {ALPHA}"
+    )
+    if comparison.table["wer_pooled"].any():
+        lines.append(POOLED_NOTE)
     if comparison.table["seeds"].max() > 1:
         lines.append(
             "±: standard deviation over the seeds of a run; intervals and p-values of two runs "

@@ -1,17 +1,17 @@
 """Figures for papers: rates and differences as dots with their intervals."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import isnan
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import publish
-from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short
+from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short, summary
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.intervals import Estimate, Interval
 from danish_asr.scoring.scores import Scores
@@ -27,7 +27,7 @@ class _Line(NamedTuple):
 def plot_groups(scores: Scores, grouping: str) -> Figure:
     """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
 
-    Save it with ``figure.savefig("groups.pdf")``.
+    Save it with ``figure.savefig("groups.pdf")``. Below it stands what the numbers are of.
 
     Raises:
         ConfigError: The scores do not have the grouping.
@@ -44,7 +44,15 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
     axes.set_xlim(left=0)
     axes.set_xlabel("WER %")
     axes.set_title(f"{sentence(grouping_title(grouping))} (speakers)", fontsize=10)
+    figure.supxlabel(_caption(scores), fontsize=6, wrap=True, parse_math=False)
     return figure
+
+
+def _caption(scores: Scores) -> str:
+    """Return settings, rows and evaluation."""
+    keys = ("model", "checkpoint", "dataset", "predictions_sha256")
+    known = [f"{key} {scores.about[key]}" for key in keys if scores.about.get(key)]
+    return "\n".join([summary(scores), ", ".join([*known, f"danish-asr {__version__}"])])
 
 
 def forest_plot(comparison: Comparison) -> Figure:
@@ -62,16 +70,25 @@ def forest_plot(comparison: Comparison) -> Figure:
         lines.append(_Line(label, Estimate(line["wer_difference"], resolved)))
     figure, axes = _dots(lines)
     axes.axvline(0, color="0.3", lw=1)
-    axes.set_xlabel("difference of WER in points,\n95 % intervals over speakers")
+    axes.set_xlabel(
+        "difference of WER in points, intervals\nover speakers, adjusted (Holm) as the p-values"
+    )
     return figure
 
 
-def save_forest_plot(comparison: Comparison, path: Path) -> None:
-    """Write the plot as PDF or SVG; the same comparison gives the same bytes."""
-    kind = path.suffix.removeprefix(".").lower()
-    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-    with mpl.rc_context(_STYLE), publish(path) as stream:
-        forest_plot(comparison).savefig(stream, format=kind, metadata=dates[kind])
+def forest_file(comparison: Comparison, kind: str, description: str) -> bytes:
+    """Return the plot as a file of ``pdf`` or ``svg``; the same comparison gives the same bytes.
+
+    ``description`` says what the numbers are of, and is in the metadata of the file.
+    """
+    metadata = {
+        "pdf": {"CreationDate": None, "Subject": description},
+        "svg": {"Date": None, "Description": description},
+    }
+    stream = BytesIO()
+    with mpl.rc_context(_STYLE):
+        forest_plot(comparison).savefig(stream, format=kind, metadata=metadata[kind])
+    return stream.getvalue()
 
 
 def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:

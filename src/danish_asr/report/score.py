@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from os import PathLike
 from os.path import realpath
 from pathlib import Path
@@ -21,7 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath, publish_text, refuse_overwriting
+from danish_asr.base.files import AnyPath
 from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.corpus.inventory import content_of, share_people_of
 from danish_asr.metrics import Denominator, align_words, split_words
@@ -34,12 +35,18 @@ from danish_asr.recipe.run.evaluations import (
 )
 from danish_asr.recipe.run.run import Run, choice_of, predictions_of
 from danish_asr.report import SCORE_OUTPUTS
+from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
+from danish_asr.report.request import Request, listed
 from danish_asr.report.tables import (
+    INTERVAL_NOTE,
     POOLED_NOTE,
     Terminal,
     count,
     gap_sentence,
+    in_grouping,
     interval_of,
+    latex,
     percent,
     print_table,
     say,
@@ -47,9 +54,9 @@ from danish_asr.report.tables import (
     warn,
 )
 from danish_asr.scoring.intervals import COUNTS, rates
-from danish_asr.scoring.predictions import COLUMNS, Source, load
+from danish_asr.scoring.predictions import COLUMNS, Source
 from danish_asr.scoring.scores import BANDS, PERSON, GroupScore, Scores, score_predictions
-from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE, Settings
+from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
 
 
@@ -91,23 +98,30 @@ def score(
             run has no evaluation of its test split.
         DatasetError: There is no such dataset or split.
     """
-    sources = sources_of(predictions)
-    abouts = [about_of(source) for source in sources]
-    settings = Settings(
-        profile=profile or profile_of(sources, abouts),
+    request = Request(
+        by=listed(by),
+        dataset=dataset,
+        split=split,
+        columns=columns or {},
+        profile=profile,
         row_filter=row_filter,
         denominator=denominator,
     )
-    loaded = load(
-        sources, columns=columns, dataset=dataset, split=split, normalize=settings.normalizer()
-    )
+    return scored(sources_of(predictions), request)
+
+
+def scored(sources: Sequence[Source], request: Request) -> Scores:
+    """Return the scores of sources, as `score` does."""
+    abouts = [about_of(source) for source in sources]
+    settings = request.settings(request.profile or profile_of(sources, abouts))
+    loaded = request.load(sources, settings)
     return score_predictions(
         loaded.rows,
-        by=listed(by),
+        by=request.by,
         settings=settings,
         rows_in_split=rows_in_split(abouts, loaded.in_dataset),
         about=_common(abouts),
-        share_people=share_people(abouts, dataset),
+        share_people=share_people(abouts, request.dataset),
     )
 
 
@@ -188,55 +202,70 @@ def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def listed(by: str | Sequence[str] | None) -> list[str]:
-    """Return the groupings of an argument."""
-    return [by] if isinstance(by, str) else [*(by or ())]
-
-
 def score_files(
     paths: Sequence[Path],
+    request: Request | None = None,
     *,
-    by: Sequence[str] = DEFAULT_BY,
     shown: Sequence[str] | None = None,
     outputs: Sequence[AnyPath] | None = None,
-    dataset: AnyPath | None = None,
     audio: bool = True,
     console: Console | None = None,
-    **options: Any,
 ) -> Scores:
-    """Score files as one, write ``outputs`` and print the table; ``options`` are those of `score`.
+    """Score files as one, write ``outputs`` and print the table.
 
     JSON, CSV and page also hold the scores by duration and by words per second; ``shown`` are the
-    groupings that are printed, None is all of ``by``. Without ``outputs`` scores.json and
+    groupings that are printed, None is all of the request. Without ``outputs`` scores.json and
     report.html are written beside a single input, after its name if it is not
     ``predictions.jsonl``. Without ``audio`` the page holds no speech.
 
     Raises:
-        ConfigError, PredictionsError, DatasetError: As `score`; nothing was written.
+        ConfigError, PredictionsError, DatasetError: As `score`; nothing was written. Or ``audio``
+            is False, and no page is written.
     """
-    console = console or Terminal()
+    console, request = console or Terminal(), request or Request()
     choices = choices_of(paths)
     files = [*map(Path, sources_of([*paths]))]
     chosen = default_outputs(files) if outputs is None else outputs
     of_ends = outputs_by_end(chosen, SCORE_OUTPUTS)
-    refuse_overwriting(_written(of_ends), inputs_of(files, dataset, choices))
+    if not audio and ".html" not in of_ends:
+        fault = "--no-audio is for a page, and none is written; name one (--out NAME.html)"
+        raise ConfigError([fault], where="the command line")
+    writes = [
+        write
+        for end, path in of_ends.items()
+        for write in _writes(end, path, files, request, choices, audio=audio)
+    ]
+    functions = declared(writes, inputs_of(files, request.dataset, choices))
     status = console.status(f"scoring {escape(str(files[0]))}")
     with status if console.is_terminal else nullcontext():
-        groupings = dict.fromkeys([*by, *BANDS])
-        scores = score(files, by=[*groupings], dataset=dataset, **options)
-        texts, left_out = _texts(scores, of_ends, files, dataset, choices, audio=audio)
-    for path, text in texts.items():
-        publish_text(path, text)
+        groupings = dict.fromkeys([*request.by, *BANDS])
+        scores = scored(files, replace(request, by=[*groupings]))
+        notes = write_all(functions, scores)
     # Files first: whatever reads what is printed, such as `head`, may end at any line.
-    scores = scores.only(by)
+    scores = scores.only(request.by)
     for choice in choices:
         say(choice.in_words(), console)
-    print_scores(scores.only(by if shown is None else shown), console)
-    for line in left_out:
-        warn(line, console)
-    for path in texts:
+    print_scores(scores.only(request.by if shown is None else shown), console)
+    for note in notes:
+        warn(note, console)
+    for path in functions:
         say(f"wrote {path}", console)
     return scores
+
+
+_HEADINGS: Final = ("group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words")
+
+
+def scores_latex(scores: Scores, origins: Sequence[str] = ()) -> str:
+    """Return a table for LaTeX, which needs the package booktabs; ``origins`` are comments."""
+    lines = [_cells(scores.overall)]
+    for name, part in scores.groupings.items():
+        for group in part.groups:
+            _, *cells = _cells(group)
+            lines.append([in_grouping(name, group.label), *cells])
+    gaps = [gap_sentence(name, part.gap) for name, part in scores.groupings.items()]
+    notes = [summary(scores), *origins, *filter(None, gaps), INTERVAL_NOTE, POOLED_NOTE]
+    return latex(_HEADINGS, lines, notes, texts=1)
 
 
 def print_scores(scores: Scores, console: Console) -> None:
@@ -246,8 +275,7 @@ def print_scores(scores: Scores, console: Console) -> None:
     say(summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
     lines |= {name: [*map(_cells, part.groups)] for name, part in scores.groupings.items()}
-    headings = ["group", "WER %", "95 % interval", "CER %", "rows", "speakers", "words"]
-    print_table(Table(*headings), lines, console)
+    print_table(Table(*_HEADINGS), lines, console)
     if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
         say(POOLED_NOTE, console)
     for name, part in scores.groupings.items():
@@ -287,30 +315,6 @@ def inputs_of(
     return inputs if dataset is None else inputs + content_of(dataset)
 
 
-def outputs_by_end(paths: Iterable[AnyPath], ends: Iterable[str]) -> dict[str, Path]:
-    """Return each output by the end of its name.
-
-    Raises:
-        ConfigError: A name has another end, two names have the same, or it is a directory.
-    """
-    endings = list(ends)
-    outputs: dict[str, Path] = {}
-    faults: list[str] = []
-    for path in map(Path, paths):
-        end = next((end for end in endings if path.name.endswith(end)), None)
-        if end is None:
-            faults.append(f"{path}: expected a name that ends in {', '.join(endings)}")
-        elif end in outputs:
-            faults.append(f"{path}: one file can end in {end}, and {outputs[end]} does")
-        elif path.is_dir():
-            faults.append(f"{path} is a directory; choose another file")
-        else:
-            outputs[end] = path
-    if faults:
-        raise ConfigError(faults, where="the list of outputs")
-    return outputs
-
-
 def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
     """Parse ``reference=text,hypothesis=pred_text`` into the file's names by ours.
 
@@ -328,50 +332,55 @@ def parse_columns(arguments: Iterable[str]) -> dict[str, str]:
     return columns
 
 
-def _written(outputs: Mapping[str, Path]) -> list[Path]:
-    """Return the outputs and all files that are written in their place."""
-    return [*outputs.values(), *(_trn_files(outputs[".trn"]) if ".trn" in outputs else ())]
+def beside(path: Path) -> Path:
+    """Return the JSON file that says what the numbers in a file are of."""
+    return path.with_name(f"{path.name}.json")
 
 
-def _trn_files(path: Path) -> tuple[Path, Path]:
-    """Return the files of references and hypotheses that ``NAME.trn`` stands for."""
-    return path.with_suffix(".ref.trn"), path.with_suffix(".hyp.trn")
-
-
-def _texts(
-    scores: Scores,
-    outputs: Mapping[str, Path],
+def _writes(
+    end: str,
+    path: Path,
     files: Sequence[Path],
-    dataset: AnyPath | None,
+    request: Request,
     choices: Sequence[Choice],
     *,
     audio: bool,
-) -> tuple[dict[Path, str], list[str]]:
-    """Return the content of each file, so that a fault leaves no half report.
+) -> list[tuple[Path, Write[Scores]]]:
+    """Return all paths that an output stands for, each with its function."""
 
-    The second value says which audio the page lacks.
-    """
-    texts: dict[Path, str] = {}
-    left_out: list[str] = []
-    for end, path in outputs.items():
-        if end == "utterances.csv":
-            texts[path] = to_csv(utterance_table(scores))
-        elif end == ".json":
-            document = {"files": [*map(str, files)]} | scores.to_dict()
-            texts[path] = to_json(with_choices(document, choices))
-        elif end == ".csv":
-            texts[path] = to_csv(scores.to_pandas())
-        elif end == ".trn":
-            references, hypotheses = _trn_files(path)
-            texts[references] = trn_text(scores, "reference")
-            texts[hypotheses] = trn_text(scores, "hypothesis")
-        else:
-            from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
+    def about(scores: Scores) -> Content:
+        return Content.of_text(to_json(origin(files) | scores.only(()).to_dict()))
 
-            page = score_page(scores, files[0], dataset, audio=audio)
-            texts[path] = page.html
-            left_out = page.left_out
-    return texts, left_out
+    def document(scores: Scores) -> Content:
+        whole = with_choices(origin(files) | scores.to_dict(), choices)
+        return Content.of_text(to_json(whole))
+
+    def table(scores: Scores) -> Content:
+        own = scores.to_pandas().assign(**origin_columns(origin(files)))
+        return Content.of_text(to_csv(own))
+
+    def tex(scores: Scores) -> Content:
+        return Content.of_text(scores_latex(scores.only(request.by), origin_lines(origin(files))))
+
+    def page(scores: Scores) -> Content:
+        from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
+
+        own = score_page(scores, files[0], request.dataset, audio=audio)
+        return Content(own.html.encode(), own.left_out)
+
+    def utterances(scores: Scores) -> Content:
+        return Content.of_text(to_csv(utterance_table(scores)))
+
+    def trn(side: str) -> Write[Scores]:
+        return lambda scores: Content.of_text(trn_text(scores, side))
+
+    if end == ".trn":
+        references = (path.with_suffix(".ref.trn"), trn("reference"))
+        hypotheses = (path.with_suffix(".hyp.trn"), trn("hypothesis"))
+        return [references, hypotheses, (beside(path), about)]
+    if end == "utterances.csv":
+        return [(path, utterances), (beside(path), about)]
+    return [(path, {".json": document, ".csv": table, ".tex": tex, ".html": page}[end])]
 
 
 def to_json(document: Mapping[str, Any]) -> str:

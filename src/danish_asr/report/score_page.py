@@ -1,6 +1,7 @@
 """The page of scores: groups with dots and intervals, errors, worst utterances with audio."""
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
@@ -82,14 +83,13 @@ def _name(about: Mapping[str, Any]) -> str:
 
 
 def _ordered(name: str, part: Grouping) -> list[GroupScore]:
-    """Return bands by size, and other groups from the worst; those without an interval last."""
+    """Return bands by size, and other groups from the worst; those without a rate last."""
     if name in BANDS:
         return [*part.groups]
 
-    def worst_first(group: GroupScore) -> tuple[bool, float]:
+    def worst_first(group: GroupScore) -> float:
         # Without a word in the references there is no rate.
-        rate = group.wer.value if group.words.reference_length else 0
-        return group.wer.interval is None, -rate
+        return -group.wer.value if group.words.reference_length else 1
 
     return sorted(part.groups, key=worst_first)
 
@@ -97,16 +97,17 @@ def _ordered(name: str, part: Grouping) -> list[GroupScore]:
 class RateAxis:
     """The axis of WER that all groups of a page share, from 0 to ``ticks[-1]`` per cent.
 
-    It ends at the highest bound of an interval that is at most four times the overall rate, so
-    that one extreme group does not compress the others. Rates beyond it get an arrow.
+    It reaches the worst group, up to 100 %, and all bounds of intervals up to four times the
+    overall rate. Bounds beyond it get an arrow.
     """
 
     def __init__(self, scores: Scores) -> None:
         overall = scores.overall.wer
         rates = [group.wer for part in scores.groupings.values() for group in part.groups]
         ends = [wer.interval.high for wer in rates if wer.interval]
-        near = [end for end in ends or [wer.value for wer in rates] if end <= 4 * overall.value]
-        most = 100 * max([overall.value, 0.01, *near])
+        near = [end for end in ends if end <= 4 * overall.value]
+        worst = [min(wer.value, 1) for wer in rates if not isnan(wer.value)]
+        most = 100 * max([overall.value, 0.01, *near, *worst])
         self.ticks = [*MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(0, most)]
 
     def x(self, rate: float) -> float:

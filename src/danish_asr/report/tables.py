@@ -1,10 +1,12 @@
 """Numbers and settings in words, and tables in the terminal: the same on pages and in papers."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import isnan
 from typing import Final, NoReturn
 
+import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
@@ -13,7 +15,7 @@ from typing_extensions import override
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
-from danish_asr.scoring.gap import Gap
+from danish_asr.scoring.gap import Gap, PairTest
 from danish_asr.scoring.intervals import MIN_WORDS, Interval
 from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
@@ -25,10 +27,11 @@ INTERVAL_NOTE: Final = (
 
 POOLED: Final = "≈"
 POOLED_NOTE: Final = (
-    f"{POOLED}: too few speakers for an interval of their own; how much speakers differ is taken "
-    "from all groups"
+    f"{POOLED}: few speakers; the interval assumes that speakers differ equally in all groups, "
+    "and is that of the group alone if that is wider"
 )
 
+_LISTED: Final = 10  # groups of one reason
 _GAP: Final = 2  # characters between the columns of a light table
 
 
@@ -141,6 +144,21 @@ def in_grouping(name: str, label: str) -> str:
     return f"{grouping_title(name).removeprefix('by ')}: {label}" if name else label
 
 
+def latex(
+    headings: Sequence[str], lines: Iterable[Sequence[str]], notes: Iterable[str], texts: int
+) -> str:
+    """Return a table for LaTeX's booktabs, with minus signs; the first ``texts`` columns are text.
+
+    ``notes`` are comments above it.
+    """
+    comments = "".join(f"% {line}\n" for note in notes for line in note.splitlines())
+    table = pd.DataFrame([*lines], columns=[*headings])
+    alignment = "l" * texts + "r" * (len(headings) - texts)
+    escaped = table.to_latex(index=False, escape=True, column_format=alignment)
+    with_minus = re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
+    return comments + with_minus.replace(POOLED, r"$\approx$").replace("±", r"$\pm$")
+
+
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
@@ -148,13 +166,44 @@ def summary(scores: Scores) -> str:
 
 
 def gap_sentence(name: str, gap: Gap | None) -> str:
-    """How far the worst group of a grouping is from the best; empty if nothing is compared."""
+    """Which group of a grouping is the worst, and whether groups differ; empty without groups."""
     if gap is None:
         return ""
-    verdict = "groups differ" if gap.resolved else "no groups differ more than by chance"
-    adjusted = ", adjusted for the number of pairs" if gap.groups > 2 else ""
+    parts = [f"{short(gap.worst, 40)} has the highest WER, {percent(gap.worst_wer)} %"]
+    if gap.why_none:
+        parts.append(f"nothing is compared: {gap.why_none}")
+    if gap.pair:
+        parts.append(_verdict(gap.pair, gap.compared))
+    if gap.not_compared:
+        parts.append(f"not compared: {by_reason(gap.not_compared)}")
+    return f"{grouping_title(name)}: {'; '.join(parts)}"
+
+
+def _verdict(pair: PairTest, groups: int) -> str:
+    verdict = f"no difference is shown among {groups} groups"
+    if pair.resolved:
+        verdict = f"{groups} groups differ"
+    adjusted = ", adjusted for the number of pairs" if groups > 2 else ""
     return (
-        f"{grouping_title(name)}: {verdict} (p {p_value(gap.p)}); of {gap.groups} that can be "
-        f"compared, {short(gap.worst, 40)} is {percent(gap.difference)} points above "
-        f"{short(gap.best, 40)} (95 % interval {bounds(gap.interval)}{adjusted})"
+        f"{verdict} (p {p_value(pair.p)}, permutation of speakers): {short(pair.worst, 40)} is "
+        f"{percent(pair.difference)} points above {short(pair.best, 40)} "
+        f"(95 % interval {bounds(pair.interval)}{adjusted})"
     )
+
+
+def without_interval(groups: Iterable[GroupScore]) -> str:
+    """Which groups have no interval of their own, and why; empty if all have one."""
+    lacking = [group for group in groups if group.wer.not_resolvable]
+    return by_reason((group.label, group.wer.not_resolvable or "") for group in lacking)
+
+
+def by_reason(groups: Iterable[tuple[str, str]]) -> str:
+    """Return labels by reason; of many with the same reason the first ones."""
+    labels: dict[str, list[str]] = {}
+    for label, reason in groups:
+        labels.setdefault(reason, []).append(short(label, 40))
+    parts: list[str] = []
+    for reason, own in labels.items():
+        more = f" and {count(len(own) - _LISTED)} more" if len(own) > _LISTED else ""
+        parts.append(f"{', '.join(own[:_LISTED])}{more} ({reason})")
+    return "; ".join(parts)

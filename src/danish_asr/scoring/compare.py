@@ -2,26 +2,50 @@
 
 In: predictions of each run. Out: per group the difference of each run from the baseline. Interval
 and p-value come from the differences of the speakers (`danish_asr.scoring.intervals`); the p-value
-is also adjusted over the runs and groups of a grouping (Holm, Scandinavian Journal of Statistics 6,
-1979). Where both runs have several seeds, the variance over seeds is added, and the result holds
-for other seeds too; the degrees of freedom are Satterthwaite's (Biometrics Bulletin 2, 1946).
+is adjusted over the runs and groups of a grouping (Holm, Scandinavian Journal of Statistics 6,
+1979). An interval has the level at which Holm's procedure tests its difference, so that it excludes
+zero exactly if the adjusted p-value is below 0.05. Where both runs have several seeds, the variance
+over seeds is added, and the result holds for other seeds too; the degrees of freedom are
+Satterthwaite's (Biometrics Bulletin 2, 1946).
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any
+from typing import Any, Final
 from unicodedata import normalize as unicode_form
 
 import numpy as np
 import pandas as pd
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.intervals import COUNTS, RATES, FloatArray, IntArray, Spread, rates, spreads
+from danish_asr.scoring.intervals import (
+    ALPHA,
+    COUNTS,
+    RATES,
+    FloatArray,
+    IntArray,
+    Interval,
+    Spread,
+    pooled_differences,
+    rates,
+    spreads,
+)
 from danish_asr.scoring.predictions import Prediction, refuse
-from danish_asr.scoring.scores import PERSON, RowsUsed, groups_of, kept, plain_lines, score_table
+from danish_asr.scoring.scores import (
+    PERSON,
+    Group,
+    RowsUsed,
+    groups_of,
+    kept,
+    plain_lines,
+    score_table,
+)
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
+
+TEST: Final = "paired t-test over speakers (jackknife), adjusted by Holm in each grouping"
+"""What the p-values of a comparison are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +62,7 @@ class Comparison:
         """Return plain data."""
         return {
             "settings": self.settings.to_dict(),
+            "test": TEST,
             "runs": {name: list(files) for name, files in self.runs.items()},
             "rows": {name: asdict(used) for name, used in self.rows.items()},
             "groups": plain_lines(self.table.to_dict("records")),
@@ -147,26 +172,35 @@ def compare_counts(
         A line per group and run; NaN is what the baseline lacks or cannot be computed. ``wer`` and
         ``cer`` are those of all seeds together, with standard deviation over the seeds
         (``_deviation``) and ``_difference`` from the baseline (negative: fewer errors), the latter
-        with ``_low`` and ``_high`` or why there is no interval (``_not_resolvable``), ``_p``, and
-        ``_p_adjusted`` over all lines. ``over_seeds``: they hold for other seeds too.
+        with ``_p``, ``_p_adjusted`` over all lines, ``_low`` and ``_high``, and the ``_level`` of
+        these, which is at least 0.95. ``_not_resolvable`` is why the group has no interval of its
+        own, ``_pooled`` whether it has one with the spread of all groups. ``over_seeds``: all hold
+        for other seeds too.
     """
     baseline = next(iter(runs))
-    lines = []
-    for group in groups_of(first, grouping):
+    groups = groups_of(first, grouping)
+    differences_of = {
+        run: _differences(first, groups, runs[baseline], counts, settings)
+        for run, counts in runs.items()
+        if run != baseline
+    }
+    lines: list[dict[str, Any]] = []
+    differences: list[Mapping[str, Difference]] = []
+    for number, group in enumerate(groups):
         places = first.index.get_indexer(group.rows.index)
-        speakers = group.rows[PERSON]
+        speakers = group.rows[PERSON].nunique()
         for run, counts in runs.items():
             own = counts[:, places]
             line: dict[str, Any] = {"grouping": grouping or "all", "group": group.label, "run": run}
-            line |= {"seeds": len(own), "rows": len(places), "speakers": speakers.nunique()}
+            line |= {"seeds": len(own), "rows": len(places), "speakers": speakers}
             line |= _rates(own, settings)
             if run != baseline:
-                line |= _differences(runs[baseline][:, places], own, speakers, settings)
+                line["over_seeds"] = _over_seeds(runs[baseline], counts)
             lines.append(line)
+            differences.append({} if run == baseline else differences_of[run][number])
     table = pd.DataFrame(lines)
-    for name in RATES:
-        table[f"{name}_p_adjusted"] = holm(table[f"{name}_p"].astype(float))
-    return table
+    tested = [_tested([own.get(name) for own in differences], name) for name in RATES]
+    return pd.concat([table, *tested], axis="columns")
 
 
 def _rates(counts: FloatArray | IntArray, settings: Settings) -> dict[str, float]:
@@ -180,33 +214,89 @@ def _rates(counts: FloatArray | IntArray, settings: Settings) -> dict[str, float
     return line
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a rate of a group differs from the baseline's; with several spreads the widest holds."""
+
+    value: float
+    spreads: Sequence[Spread]  # none if it is not resolvable
+    pooled: bool
+    not_resolvable: str | None  # why there is no interval of the group's own speakers
+
+    def p_value(self) -> float:
+        """Return the two-sided p-value of no difference; NaN without a spread."""
+        return max((spread.p_value() for spread in self.spreads), default=np.nan)
+
+    def interval(self, alpha: float) -> Interval:
+        """Return the interval of the level 1 - ``alpha``, which goes with the p-value."""
+        intervals = [spread.around(alpha) for spread in self.spreads]
+        if not intervals:
+            return Interval(np.nan, np.nan)
+        return Interval(min(own.low for own in intervals), max(own.high for own in intervals))
+
+
+def _over_seeds(a: FloatArray | IntArray, b: FloatArray | IntArray) -> bool:
+    return min(len(a), len(b)) > 1
+
+
 def _differences(
+    first: pd.DataFrame,
+    groups: Sequence[Group],
     a: FloatArray | IntArray,
     b: FloatArray | IntArray,
-    speakers: "pd.Series[str]",
     settings: Settings,
-) -> dict[str, Any]:
-    """Return how B differs from the baseline A, both (seeds, rows, 8)."""
-    sums = [
-        pd.DataFrame(counts.mean(axis=0), columns=[*COUNTS])
-        .groupby(speakers.to_numpy(), dropna=False)
-        .sum()
-        for counts in (a, b)
-    ]
-    over_seeds = min(len(a), len(b)) > 1
-    line: dict[str, Any] = {"over_seeds": over_seeds}
-    of_seeds = [rates(counts.sum(axis=1), settings.denominator) for counts in (a, b)]
-    over_speakers = spreads(sums[1], settings.denominator, sums[0])
-    for number, (name, spread) in enumerate(zip(RATES, over_speakers, strict=True)):
-        resolvable = not spread.not_resolvable
-        total = spread
-        if over_seeds and resolvable:
-            total = with_seeds(spread, [seeds[number] for seeds in of_seeds])
-        low, high = total.around() if resolvable else (np.nan, np.nan)
-        line |= {f"{name}_difference": total.value, f"{name}_low": low, f"{name}_high": high}
-        line[f"{name}_p"] = total.p_value() if resolvable else np.nan
-        line[f"{name}_not_resolvable"] = spread.not_resolvable
-    return line
+) -> list[dict[str, Difference]]:
+    """Return per group how WER and CER of B differ from the baseline A, both (seeds, rows, 8)."""
+    means = [pd.DataFrame(counts.mean(axis=0), first.index, [*COUNTS]) for counts in (a, b)]
+    sums: list[tuple[pd.DataFrame, pd.DataFrame]] = []
+    seeds: list[list[FloatArray]] = []
+    for group in groups:
+        rows = group.rows.index
+        of_a, of_b = (
+            mean.loc[rows].groupby(group.rows[PERSON].to_numpy(), dropna=False).sum()
+            for mean in means
+        )
+        sums.append((of_a, of_b))
+        places = first.index.get_indexer(rows)
+        of_seeds = [counts[:, places].sum(axis=1) for counts in (a, b)]
+        seeds.append([rates(own, settings.denominator) for own in of_seeds])
+    named = [place for place, group in enumerate(groups) if None not in group.names.values()]
+    pooled = pooled_differences([sums[place] for place in named], settings.denominator)
+    pooled_of = dict(zip(named, pooled, strict=True))
+    found: list[dict[str, Difference]] = []
+    for place, (of_a, of_b) in enumerate(sums):
+        own = spreads(of_b, settings.denominator, of_a)
+        of_rates: dict[str, Difference] = {}
+        for number, (name, spread) in enumerate(zip(RATES, own, strict=True)):
+            used: Sequence[Spread] = (spread,)
+            if spread.not_resolvable:
+                used = pooled_of[place][number] if place in pooled_of else ()
+            if _over_seeds(a, b):
+                used = [with_seeds(one, [both[number] for both in seeds[place]]) for one in used]
+            is_pooled = bool(spread.not_resolvable and used)
+            of_rates[name] = Difference(spread.value, used, is_pooled, spread.not_resolvable)
+        found.append(of_rates)
+    return found
+
+
+def _tested(differences: Sequence[Difference | None], name: str) -> pd.DataFrame:
+    """Return the columns of a rate for all lines of a grouping; the baseline has no difference."""
+    none = Difference(np.nan, (), pooled=False, not_resolvable=None)
+    own = [difference or none for difference in differences]
+    p_values = pd.Series([difference.p_value() for difference in own], dtype=float)
+    alphas = holm_alphas(p_values)
+    intervals = [one.interval(alpha) for one, alpha in zip(own, alphas, strict=True)]
+    columns: dict[str, Any] = {
+        "difference": [difference.value for difference in own],
+        "low": [interval.low for interval in intervals],
+        "high": [interval.high for interval in intervals],
+        "level": 1 - alphas,
+        "p": p_values,
+        "p_adjusted": holm(p_values),
+        "pooled": [difference.pooled for difference in own],
+        "not_resolvable": [difference.not_resolvable for difference in own],
+    }
+    return pd.DataFrame(columns).add_prefix(f"{name}_")
 
 
 def with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
@@ -219,6 +309,20 @@ def with_seeds(spread: Spread, seeds_of_both: Sequence[FloatArray]) -> Spread:
     parts = zip(variances, freedoms, strict=True)
     freedom = total**2 / sum(variance**2 / own for variance, own in parts)
     return spread._replace(deviation=sqrt(total), freedom=freedom)
+
+
+def holm_alphas(p_values: "pd.Series[float]") -> "pd.Series[float]":
+    """Return the level at which Holm's procedure tests each p-value; NaN where there is none.
+
+    The k-th smallest of m is tested at 0.05 / (m - k + 1). All from the first on that is not
+    significant are tested at the level of that one. So an adjusted p-value is below 0.05 exactly if
+    the p-value is below this level.
+    """
+    ordered = p_values.dropna().sort_values()
+    steps = pd.Series(np.arange(len(ordered), 0, -1), ordered.index)
+    significant = holm(p_values).reindex(ordered.index) < ALPHA
+    steps = steps.where(significant, steps[~significant].max())
+    return (ALPHA / steps).reindex(p_values.index)
 
 
 def holm(p_values: "pd.Series[float]") -> "pd.Series[float]":

@@ -8,8 +8,9 @@ skewed. Its degrees of freedom are those of the effective number of speakers, (s
 of (words^2) (Kish, Survey Sampling, 1965), minus one: a speaker with more words counts for more.
 
 Groups of 3 to 7 speakers have a pooled interval: a speaker's relative deviation from the rate of
-the group is assumed to vary equally in all groups. The rate is the group's own: shrinking it
-towards the others' narrows the interval, but hides the one group that differs
+the group is assumed to vary equally in all groups. A group that spreads more than the others would
+be covered too rarely, so its own interval is taken if that is wider. The rate is the group's own:
+shrinking it towards the others' narrows the interval, but hides the one group that differs
 (``benchmarks/intervals.py``).
 """
 
@@ -44,7 +45,7 @@ MIN_WORDS: Final = 100
 """Words below which there is no interval (``benchmarks/intervals.py``)."""
 
 FEWEST: Final = 3
-"""Speakers of a group from which on it has a pooled interval and is compared with others."""
+"""Speakers of a group from which on it has a pooled interval."""
 
 RATES: Final = ("wer", "cer")
 _SHARED: Final = 0.05  # of the speakers may be in a second group, by a wrong label perhaps
@@ -68,12 +69,22 @@ class Estimate:
 
 def rates(counts: FloatArray | IntArray, denominator: Denominator) -> FloatArray:
     """Return WER and CER, (2, ...), of counts (..., 8); NaN without a unit in the reference."""
-    parts = counts.reshape(*counts.shape[:-1], len(RATES), 4)
-    hits, substitutions, deletions, insertions = np.moveaxis(parts, (-1, -2), (0, 1))
-    reference = hits + substitutions + deletions
-    length = reference + (insertions if denominator == "coral" else 0)
-    errors = substitutions + deletions + insertions
-    return np.where(reference > 0, errors / np.maximum(length, 1), np.nan)
+    numbers = counts.astype(np.float64)
+    parts = np.moveaxis(numbers.reshape(*counts.shape[:-1], len(RATES), 4), -2, 0)
+    errors, lengths = _errors_and_lengths(parts, denominator)
+    references = parts[..., :3].sum(axis=-1)
+    return np.where(references > 0, errors / np.maximum(lengths, 1), np.nan)
+
+
+def _errors_and_lengths(
+    counts: FloatArray, denominator: Denominator
+) -> tuple[FloatArray, FloatArray]:
+    """Return errors and what they are divided by, (...), of counts (..., 4) as in `Counts`."""
+    hits, substitutions, deletions, insertions = np.moveaxis(counts, -1, 0)
+    lengths = hits + substitutions + deletions
+    if denominator == "coral":
+        lengths = lengths + insertions
+    return substitutions + deletions + insertions, lengths
 
 
 class Spread(NamedTuple):
@@ -89,13 +100,13 @@ class Spread(NamedTuple):
         factor = exp(self._reach() / self.value)
         return Interval(self.value / factor, self.value * factor)
 
-    def around(self) -> Interval:
-        """Return the interval of a difference."""
-        reach = self._reach()
+    def around(self, alpha: float = ALPHA) -> Interval:
+        """Return the interval of a difference, of the level 1 - ``alpha``."""
+        reach = self._reach(alpha)
         return Interval(self.value - reach, self.value + reach)
 
-    def _reach(self) -> float:
-        return t_quantile(1 - ALPHA / 2, self.freedom) * self.deviation
+    def _reach(self, alpha: float = ALPHA) -> float:
+        return t_quantile(1 - alpha / 2, self.freedom) * self.deviation
 
     def p_value(self) -> float:
         """Return the two-sided p-value of no difference."""
@@ -175,25 +186,105 @@ def pooled_intervals(
 ) -> list[Interval | None]:
     """Return 95 % intervals of WER of the groups that are too small for their own.
 
-    A group whose speakers are all alike has none, and there are none without a shared spread.
+    Each is the wider of two around the logarithm of the rate: with the spread of the speakers of
+    all groups, which is assumed to be the same, and with that of the group alone. A group whose
+    speakers are all alike has none, and there are none without a shared spread.
     """
     intervals: list[Interval | None] = [None] * len(groups)
-    places = [place for place, group in enumerate(groups) if takes_part(group)]
-    chosen = [groups[place] for place in places]
-    freedom = sum(map(len, chosen)) - len(chosen)
-    if len(chosen) < 2 or freedom < MIN_SPEAKERS or share_speakers(chosen):
+    places = _pooled_places(groups)
+    if not places:
         return intervals
+    chosen = [groups[place] for place in places]
     values, starts = of_speakers(chosen, denominator)
     logs, errors = logs_and_errors(values[:, None, :], starts)
-    if not errors.all():
-        return intervals
-    reach = t_quantile(1 - ALPHA / 2, freedom)
+    freedom = _pooled_freedom(chosen)
     for place, group, log, error in zip(places, chosen, logs[0], errors[0], strict=True):
-        own_errors, lengths = errors_and_lengths(group, denominator)
-        alike = np.allclose(own_errors * lengths.sum(), lengths * own_errors.sum())
-        if len(group) < MIN_SPEAKERS and not alike:
-            intervals[place] = Interval(exp(log - reach * error), exp(log + reach * error))
+        own = _own_spread(group, denominator)[0]
+        if own is not None:
+            reach = t_quantile(1 - ALPHA / 2, freedom) * error
+            alone = t_quantile(1 - ALPHA / 2, own.freedom) * own.deviation / own.value
+            widest = max(reach, alone)
+            intervals[place] = Interval(exp(log - widest), exp(log + widest))
     return intervals
+
+
+def pooled_differences(
+    groups: Sequence[tuple[pd.DataFrame, pd.DataFrame]], denominator: Denominator
+) -> list[list[tuple[Spread, ...]]]:
+    """Return spreads of the differences of WER and of CER of groups that are too small.
+
+    ``groups`` are sums of the baseline and of a run over the same speakers. A speaker's deviation
+    from the difference of the group, relative to the group's rate in both runs, is assumed to vary
+    equally in all groups. Each group has two spreads per rate, with that of all groups and with its
+    own; the wider holds. There is none for other groups, as in `pooled_intervals`.
+    """
+    found: list[list[tuple[Spread, ...]]] = [[() for _ in RATES] for _ in groups]
+    references = [baseline for baseline, _ in groups]
+    places = _pooled_places(references)
+    freedom = _pooled_freedom([references[place] for place in places])
+    for number in range(len(RATES)):
+        squares, weights = 0.0, 0.0
+        scales: dict[int, float] = {}
+        for place in places:
+            deviations, words = _deviations(groups[place], number, denominator)
+            both = sum(
+                rates(own[[*COUNTS]].to_numpy().sum(axis=0), denominator)[number]
+                for own in groups[place]
+            )
+            scale = max(both / 2, 1e-12)
+            squares += float(((deviations / scale) ** 2).sum())
+            weights += float((words**2).sum())
+            scales[place] = scale * sqrt(float((words**2).sum())) / float(words.sum())
+        for place, scale in scales.items():
+            own = _own_spread(groups[place][1], denominator, groups[place][0])[number]
+            if own is None:
+                continue
+            correction = (freedom + len(places)) / freedom
+            deviation = sqrt(squares / weights * correction) * scale
+            found[place][number] = (own._replace(deviation=deviation, freedom=freedom), own)
+    return found
+
+
+def _deviations(
+    group: tuple[pd.DataFrame, pd.DataFrame], number: int, denominator: Denominator
+) -> tuple[FloatArray, FloatArray]:
+    """Return each speaker's deviation from the group's difference, in errors, and the words."""
+    words = words_of(group[0])
+    deviations = np.zeros(len(words))
+    for sign, sums in zip((-1, 1), group, strict=True):
+        counts = sums[[*COUNTS]].to_numpy(float).reshape(len(sums), len(RATES), 4)[:, number]
+        errors, lengths = _errors_and_lengths(counts, denominator)
+        rate = errors.sum() / max(lengths.sum(), 1)
+        # In words of the reference, so that both runs have the same unit.
+        deviations += sign * (errors - rate * lengths) * words.sum() / max(lengths.sum(), 1)
+    return deviations, words
+
+
+def _pooled_places(groups: Sequence[pd.DataFrame]) -> list[int]:
+    """Return the places of groups whose spread is shared; none if there are too few speakers."""
+    places = [place for place, group in enumerate(groups) if takes_part(group)]
+    chosen = [groups[place] for place in places]
+    if len(chosen) < 2 or _pooled_freedom(chosen) < MIN_SPEAKERS or share_speakers(chosen):
+        return []
+    return places
+
+
+def _pooled_freedom(groups: Sequence[pd.DataFrame]) -> int:
+    return sum(map(len, groups)) - len(groups)
+
+
+def _own_spread(
+    sums: pd.DataFrame, denominator: Denominator, baseline: pd.DataFrame | None = None
+) -> list[Spread | None]:
+    """Return the spreads of a group alone, for intervals of few speakers; None if it needs none.
+
+    That is a group of 8 speakers or more, or whose speakers are all alike.
+    """
+    own: list[Spread | None] = []
+    for spread in spreads(sums, denominator, baseline):
+        usable = len(sums) < MIN_SPEAKERS and spread.deviation > 1e-12
+        own.append(spread._replace(freedom=len(sums) - 1) if usable else None)
+    return own
 
 
 def share_speakers(groups: Sequence[pd.DataFrame]) -> bool:
@@ -203,17 +294,13 @@ def share_speakers(groups: Sequence[pd.DataFrame]) -> bool:
 
 
 def takes_part(group: pd.DataFrame) -> bool:
-    """Whether a group has enough speakers and words to be compared."""
+    """Whether a group has enough speakers and words for a pooled interval."""
     return named_speakers(group) >= FEWEST and bool(words_of(group).sum() >= MIN_WORDS)
 
 
 def errors_and_lengths(sums: pd.DataFrame, denominator: Denominator) -> tuple[FloatArray, ...]:
     """Return the word errors of each speaker, and what they are divided by."""
-    hits, substitutions, deletions, insertions = sums[[*WORD_COUNTS]].to_numpy(float).T
-    lengths = hits + substitutions + deletions
-    if denominator == "coral":
-        lengths = lengths + insertions
-    return substitutions + deletions + insertions, lengths
+    return _errors_and_lengths(sums[[*WORD_COUNTS]].to_numpy(float), denominator)
 
 
 def of_speakers(
@@ -231,14 +318,16 @@ def logs_and_errors(values: FloatArray, starts: IntArray) -> tuple[FloatArray, F
 
     ``values`` are errors, lengths, errors squared, errors times lengths, lengths squared, each
     (draws, speakers). No error counts as half of one, so that the logarithm is finite. A speaker's
-    relative deviation from the group's rate has the same variance in all groups. Standard errors
-    are 0 where all speakers of each group are equal.
+    relative deviation from the group's rate has two variances: one of the speakers, which is the
+    same in all groups, and one of counting errors, which is that of Poisson's distribution.
     """
     errors, lengths, squares, products, squared_lengths = np.add.reduceat(values, starts, axis=-1)
     rates_of_groups = np.maximum(errors, 0.5) / lengths
     residuals = squares / rates_of_groups**2 - 2 * products / rates_of_groups + squared_lengths
+    counting = lengths / rates_of_groups
     speakers, groups = values.shape[-1], len(starts)
     correction = speakers / max(speakers - groups, 1)
-    pooled = residuals.sum(axis=-1) / squared_lengths.sum(axis=-1) * correction
-    pooled = np.where(pooled > 1e-12, pooled, 0)
-    return np.log(rates_of_groups), np.sqrt(pooled[:, None] * squared_lengths) / lengths
+    beyond_counting = residuals.sum(axis=-1) * correction - counting.sum(axis=-1)
+    pooled = np.maximum(beyond_counting, 0) / squared_lengths.sum(axis=-1)
+    variances = (pooled[:, None] * squared_lengths + counting) / lengths**2
+    return np.log(rates_of_groups), np.sqrt(variances)

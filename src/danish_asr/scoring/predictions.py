@@ -77,6 +77,9 @@ class Loaded(NamedTuple):
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
+_UTTERANCE: Final = "_utterance"
+"""The id of a trn row without its speaker, as our own trn files have it."""
+
 _Located = tuple[str, Row]  # file and line of a row, and the row
 
 
@@ -157,7 +160,8 @@ def _rows_of(
         if dataset is not None:  # which may have the other columns, and knows the speaker
             names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
             if is_trn:
-                row.pop("speaker_id", None)
+                speaker = row.pop("speaker_id", "")
+                row[_UTTERANCE] = str(row["id"]).removeprefix(speaker)[1:]
         _rename(row, location, names)
         yield location, row
     if is_file and not count:
@@ -247,6 +251,9 @@ def _completed(
     for location, row in located:
         _require(row, ("id", "hypothesis"), location)
         named = f"{location}: id {row['id']!r:.80}"
+        utterance = unicode_form("NFC", str(row.pop(_UTTERANCE, "")))
+        if unicode_form("NFC", str(row["id"])) not in by_id and utterance in by_id:
+            row["id"] = utterance
         same_id = by_id.get(unicode_form("NFC", str(row["id"])), [])
         corpus = row.get("corpus")
         matching = [own for own in same_id if corpus in (None, "", own["corpus"])]

@@ -17,6 +17,7 @@ STACKS = {
     "standard": ["standard"],
     "fast": ["standard", "fast"],
     "lean": ["standard", "lean"],
+    "float16": ["standard", "float16"],
     "a100": ["standard", "a100"],
     "a100-80": ["standard", "a100-80"],
     "8xa100": ["standard", "a100", "8xa100"],
