@@ -17,6 +17,7 @@ import torch
 from danish_asr.base.config_tree import read_yaml, value_of
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.inventory import share_people_of
 from danish_asr.recipe.config.keys import defaults
 from danish_asr.recipe.data.index import DanishAsrDataset, Index
 from danish_asr.recipe.data.sampler import RandomStream
@@ -233,7 +234,8 @@ HELD: dict[str, Callable[[Runs], Any]] = {
         {*r.order.train["id"]} == ids(r.index_of().subset(40), above=8_000)
     ),
     "dataset.train_share": lambda r: (
-        {*r.mixture.train["id"]} <= ids(r.index_of(where=READ_OR_MEN).share(0.8, 2))
+        {*r.mixture.train["id"]}
+        <= ids(r.index_of(where=READ_OR_MEN).share(0.8, 2, share_people_of(r.dataset.path)))
     ),
     "dataset.weights": lambda r: (times(r, "Bornholmsk"), times(r, "Københavnsk")) == ({3}, {1}),
     "dataset.valid_split": lambda r: {*r.rows.valid["split"]} == {"dev", "test_coral_read_aloud"},
