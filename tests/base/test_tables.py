@@ -1,6 +1,7 @@
 """Rows of tables in each of their forms."""
 
 import gzip
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -109,15 +110,9 @@ def test_a_row_that_a_line_break_cut_is_malformed_and_its_neighbours_are_not(
     assert [row.values and row.values["file"] for row in rows] == ["a.wav", None, None, "c.wav"]
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("a b.csv", "iconv -f CP850 -t UTF-8 '{0}/a b.csv' > '{0}/a b-utf8.csv'"),
-        ("a.csv.gz", "gzip -dc {0}/a.csv.gz | iconv -f CP850 -t UTF-8 > {0}/a-utf8.csv"),
-    ],
-)
+@pytest.mark.parametrize("name", ["a b.csv", "a.csv.gz"])
 def test_a_table_in_a_code_page_is_refused_with_the_command_that_converts_it(
-    tmp_path: Path, name: str, command: str
+    tmp_path: Path, name: str
 ) -> None:
     content = "id;text\n" + "1;ja\n" * 9 + "2;på Ærø\n3;rød grød\n4;Åse\n"
     data = content.encode("cp850")
@@ -127,7 +122,9 @@ def test_a_table_in_a_code_page_is_refused_with_the_command_that_converts_it(
     message = str(error.value)
     assert f"{name}:11: " in message
     assert "'2;på Ærø', '3;rød grød', '4;Åse'" in message
-    assert message.endswith(command.format(tmp_path))
+    subprocess.run(["bash", "-c", message.partition("right: ")[2]], check=True)
+    assert (tmp_path / name.removesuffix(".gz")).read_text() == content
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == [".CP850", ".csv"]
 
 
 @pytest.mark.parametrize(

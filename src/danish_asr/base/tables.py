@@ -145,13 +145,13 @@ def _decoded_lines(path: Path, file: Iterable[bytes], error: type[DanishAsrError
 
 
 def _conversion(path: Path, page: str) -> str:
-    """The command that writes a file in UTF-8 beside another."""
-    whole = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    new = shlex.quote(str(whole.with_stem(f"{whole.stem}-utf8")))
-    old = shlex.quote(str(path))
-    if whole is path:
-        return f"iconv -f {page} -t UTF-8 {old} > {new}"
-    return f"gzip -dc {old} | iconv -f {page} -t UTF-8 > {new}"
+    """The command that writes a file in UTF-8 in the place of another, which gets another name."""
+    kept, new = shlex.quote(f"{path}.{page}"), shlex.quote(str(path))
+    text = f"iconv -f {page} -t UTF-8 {kept}"
+    if path.suffix.lower() == ".gz":
+        new = shlex.quote(str(path.with_suffix("")))
+        text = f"gzip -dc < {kept} | iconv -f {page} -t UTF-8"
+    return f"mv {shlex.quote(str(path))} {kept} && {text} > {new}"
 
 
 def _to_new_file(page: str) -> str:
