@@ -80,6 +80,8 @@ def combine(
     gone = rows.filter(is_listed(rows, listed))
     reason = f"{LISTED} {without.name}" if without else ""
     suspects = pa.concat_tables(pq.read_table(part.root / SUSPECTS_FILE) for part in sources)
+    # Before anything is removed: it refuses names of no row.
+    summary = names_of_no_row(rows, listed, without) if without else []
     with claimed(out, f"combine {name}"):
         for path in content_of(out):
             if path.is_dir():
@@ -95,7 +97,7 @@ def combine(
             ledger=pa.concat_tables([*map(_ledger, sources), _dropped(gone, reason)]),
             suspects=suspects.filter(pc.invert(is_listed(suspects, listed))),
             characters=set().union(*map(_characters, sources)),
-            summary=names_of_no_row(rows, listed, without) if without else [],
+            summary=summary,
             share_people=[own for part in sources for own in part.inventory.share_people],
         )
 
