@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 
 from rich.console import Console
 from rich.table import Table
@@ -49,7 +50,7 @@ def _check_rows(inventory: Inventory, out: Path) -> None:
     if not inventory.rows:
         raise DatasetError(
             f"{out}: no row was written. Mend what the ledger names, and delete the directory "
-            f"(rm -r '{out}') before you run the command again"
+            f"(rm -r {quote(str(out))}) before you run the command again"
         )
 
 

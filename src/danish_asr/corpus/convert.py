@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 import pyarrow as pa
@@ -232,7 +233,7 @@ def claimed(out: Path, key: str, *, begun: str = "") -> Iterator[Inventory | Non
 
 def _other_content(out: Path, key: str, begun: str, inventory: Inventory | None) -> str:
     """What a directory holds that is not of the work with these keys; empty if it is nothing."""
-    anew = f" (rm -r '{out}' removes it)"
+    anew = f" (rm -r {quote(str(out))} removes it)"
     if inventory:
         other = (
             f"the finished dataset '{inventory.name}' of other rows, of recordings that have "
