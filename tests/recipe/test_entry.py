@@ -3,6 +3,7 @@
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -106,8 +107,31 @@ def test_keys_are_checked_before_the_recipe_is_imported(
         assert overrides[0].partition("=")[0] in capsys.readouterr().err
     else:
         assert entry.run(recipe, request) == results
-    assert len(imported) == (status == 0)
+    assert bool(imported) == (status == 0)
     assert ("PYTORCH_CUDA_ALLOC_CONF" in os.environ) == (allocator is None)
+
+
+@pytest.mark.parametrize(
+    ("enabled", "hidden"), [("false", {"transformers", "wandb"}), ("true", {"transformers"})]
+)
+def test_fairseq2_does_not_find_what_the_run_does_not_use_which_comes_back(
+    monkeypatch: pytest.MonkeyPatch, enabled: str, hidden: set[str]
+) -> None:
+    packages = {"transformers", "wandb"}
+    for name in packages:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    absent: list[set[str]] = []
+
+    def import_module(_: str) -> SimpleNamespace:
+        absent.append({name for name in packages if sys.modules.get(name, "there") is None})
+        return SimpleNamespace(run=lambda *_: Path("eval"))
+
+    monkeypatch.setattr(entry, "import_module", import_module)
+    overrides = ["dataset.name=d", "model.name=m"]
+    overrides.append(f"common.metric_recorders.wandb.enabled={enabled}")
+    entry.run(entry.TRAIN, Request(output_dir=Path("run"), overrides=overrides))
+    assert absent == [hidden, hidden]
+    assert not packages & sys.modules.keys()
 
 
 CODE = {
