@@ -1,9 +1,11 @@
 # setup | demo | test | lint | docs | bench | voices | lock. Every target sets up .venv first.
 PYTHON ?= python3.11
-UV := $(shell command -v uv)
 VENV := .venv
-LOCK := requirements.lock
 BIN := $(VENV)/bin
+UV := $(or $(shell command -v uv),$(BIN)/uv)
+LOCK := requirements.lock
+# Set in many containers; each process would then compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test lint docs bench voices lock
 .DEFAULT_GOAL := demo
@@ -11,22 +13,28 @@ BIN := $(VENV)/bin
 setup: $(VENV)/.installed
 
 # --no-deps: the lock is complete, and what it leaves out (kenlm, which upstream names and never
-# imports) would need a compiler. uv is faster than pip, and brings Python 3.11 where it is missing;
-# `make setup UV=` takes pip.
+# imports) would need a compiler. uv takes a third of pip's time; where it is missing, pip installs
+# it first. `make setup UV=` takes pip for everything.
 ifdef UV
 INSTALL = $(UV) pip install --quiet --python $(BIN)/python --no-deps
 else
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 endif
+# Its files become links into .venv: no second copy, and nothing in the home directory.
+ifeq ($(UV),$(BIN)/uv)
+export UV_CACHE_DIR := $(VENV)/.cache
+endif
 
 $(VENV)/.installed: $(LOCK) pyproject.toml | $(BIN)/pip
 	@echo "make: installing 9 GB into $(abspath $(VENV)); this takes minutes"
+	$(if $(filter $(BIN)/uv,$(UV)),$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9')
 	$(INSTALL) --requirement $(LOCK)
 	$(INSTALL) --no-build-isolation --editable .
+	rm -rf $(VENV)/.cache
 	touch $@
 
 $(BIN)/pip:
-ifdef UV
+ifneq ($(filter-out $(BIN)/uv,$(UV)),)
 	$(UV) venv --quiet --seed --allow-existing --python $(or $(shell command -v $(PYTHON)),3.11) $(VENV)
 else
 	@command -v $(PYTHON) >/dev/null || { echo "make: no $(PYTHON); install it, or uv, which brings it (https://docs.astral.sh/uv), or name yours: make PYTHON=..." >&2; exit 1; }
@@ -66,7 +74,6 @@ voices: setup
 # Writes requirements.lock from the ranges in pyproject.toml. A version stays where its range allows
 # it; `make lock UPGRADE=--upgrade` takes the newest.
 lock: setup
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
-	UV_CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/uv pip compile --quiet --all-extras --no-annotate \
+	UV_CUSTOM_COMPILE_COMMAND='make lock' $(UV) pip compile --quiet --all-extras --no-annotate \
 	  --python-version 3.11 --python-platform linux --no-emit-package kenlm \
 	  --no-emit-package danish-asr $(UPGRADE) --output-file $(LOCK) pyproject.toml

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sys
@@ -29,10 +28,6 @@ settings.load_profile("any machine")
 # A shell that starts the tests in the background lets them and their processes ignore Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-# The processes that tests start read compiled modules, which saves each of them a second.
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 LONGEST = ("commands", "recipe", "planning", "inference")
