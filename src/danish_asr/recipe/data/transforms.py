@@ -17,7 +17,6 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias
 import numpy as np
 import scipy.fft
 import soxr
-import torch
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from pydantic import ConfigDict
@@ -41,6 +40,7 @@ _N_FFT: Final = 400
 _HOP: Final = 200
 _LEAST_LEVEL: Final = 1e-12
 _LEAST_BLOCK: Final = 1 << 12
+_SAMPLES_AT_ONCE: Final = 1 << 17  # which stay in a processor's cache
 _RESPONSES: Final = 256  # with a second of echo each, 40 MB
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
@@ -105,8 +105,9 @@ def at_speed(waveform: Waveform, factor: float, samples: int) -> Waveform:
 class SpecAugment(Transform):
     """Masks a band of frequencies and a stretch of time (arXiv:1904.08779).
 
-    The short-time transform (400 samples, hop 200) and the ranges of the masks are upstream's,
-    which masks time in place of frequency; here each mask acts on its own axis.
+    The ranges of the masks are upstream's, in bins and frames of a short-time transform (400
+    samples, hop 200), which masks time in place of frequency; here each mask acts on its own axis.
+    A filter takes out the band, and the stretch fades to silence.
 
     Attributes:
         probability: That an utterance is augmented.
@@ -124,20 +125,39 @@ class SpecAugment(Transform):
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
         if rng.random() >= self.probability or len(waveform) <= _N_FFT:
             return waveform
-        window = torch.hann_window(_N_FFT)
-        spectrum = torch.stft(
-            torch.from_numpy(waveform), _N_FFT, _HOP, window=window, return_complex=True
-        )
-        bins, frames = spectrum.shape
+        bins, frames = _N_FFT // 2 + 1, len(waveform) // _HOP + 1
         most = min(self.max_frequency, bins)
         width = int(rng.integers(min(_LEAST_FREQUENCY_MASK, most), most + 1))
         low = int(rng.integers(0, bins - width + 1))
-        spectrum[low : low + width] = 0
+        if width:
+            waveform = _Response.of(_band_stop(low, low + width)).convolved(waveform, delay=_N_FFT)
         width = int(rng.integers(0, min(self.max_time, _MOST_TIME_MASK, frames // 4) + 1))
         first = int(rng.integers(0, frames - width + 1))
-        spectrum[:, first : first + width] = 0
-        masked = torch.istft(spectrum, _N_FFT, _HOP, window=window, length=len(waveform))
-        return np.asarray(masked.numpy(), np.float32)
+        if width:
+            _silence(waveform, first * _HOP, (first + width - 1) * _HOP)
+        return waveform
+
+
+def _band_stop(low: int, high: int) -> Waveform:
+    """A filter that takes out the bins from ``low`` to ``high - 1``; its middle is at `_N_FFT`.
+
+    It is the ideal one under a Hann window (Oppenheim and Schafer, "Discrete-Time Signal
+    Processing", 7.5).
+    """
+    times = np.arange(-_N_FFT, _N_FFT + 1)
+    below, above = (max(0.0, edge - 0.5) / _N_FFT for edge in (low, high))
+    band = 2 * above * np.sinc(2 * above * times) - 2 * below * np.sinc(2 * below * times)
+    return np.asarray((times == 0) - band * np.hanning(len(times)), np.float32)
+
+
+def _silence(waveform: Waveform, first: int, end: int) -> None:
+    """Silence a stretch in place; the hop before it fades out, the one after it fades in."""
+    rising = np.hanning(2 * _HOP)[:_HOP].astype(np.float32)
+    before = waveform[max(0, first - _HOP) : first]
+    before *= rising[: len(before)][::-1]
+    after = waveform[end : end + _HOP]
+    after *= rising[: len(after)]
+    waveform[first:end] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,20 +225,29 @@ class _Response(NamedTuple):
     """An impulse response, for the overlap-add method in blocks of ``step`` samples."""
 
     spectrum: NDArray[np.complex64]  # of a block and its echo
-    size: int  # samples of a block and its echo, at most two blocks
+    size: int  # samples of a block and its echo
     step: int
 
-    def convolved(self, waveform: Waveform) -> Waveform:
-        """The waveform with its echo, cut to the waveform's length."""
-        count = -(-len(waveform) // self.step)
-        blocks = np.zeros((count, self.step), np.float32)
-        blocks.reshape(-1)[: len(waveform)] = waveform
-        spectra = scipy.fft.rfft(blocks, self.size, axis=1)
-        spectra *= self.spectrum
-        echoed = scipy.fft.irfft(spectra, self.size, axis=1)
-        blocks[:] = echoed[:, : self.step]
-        blocks[1:, : self.size - self.step] += echoed[:-1, self.step :]
-        return blocks.reshape(-1)[: len(waveform)]
+    @classmethod
+    def of(cls, response: Waveform) -> "_Response":
+        """The response of these samples; a block is at least as long."""
+        size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
+        return cls(scipy.fft.rfft(response, size), size, size - len(response) + 1)
+
+    def convolved(self, waveform: Waveform, delay: int = 0) -> Waveform:
+        """The waveform with its echo, ``delay`` samples earlier, cut to the waveform's length."""
+        echoed = np.zeros(len(waveform) + self.size, np.float32)
+        at_once = max(1, _SAMPLES_AT_ONCE // self.size) * self.step
+        for first in range(0, len(waveform), at_once):
+            part = waveform[first : first + at_once]
+            blocks = np.zeros((-(-len(part) // self.step), self.step), np.float32)
+            blocks.reshape(-1)[: len(part)] = part
+            spectra = scipy.fft.rfft(blocks, self.size, axis=1)
+            spectra *= self.spectrum
+            for number, block in enumerate(scipy.fft.irfft(spectra, self.size, axis=1)):
+                start = first + number * self.step
+                echoed[start : start + self.size] += block
+        return echoed[delay : delay + len(waveform)]
 
 
 @lru_cache(_RESPONSES)
@@ -226,9 +255,7 @@ def _response(file: Path) -> _Response:
     """Read the response of a room from its direct sound on."""
     with _opened(file) as sound:
         recording = _mono_at_16_khz(sound)
-    response = recording[int(np.abs(recording).argmax()) :]
-    size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
-    return _Response(scipy.fft.rfft(response, size), size, size - len(response) + 1)
+    return _Response.of(recording[int(np.abs(recording).argmax()) :])
 
 
 def _part(file: Path, place: float, samples: int) -> Waveform:
