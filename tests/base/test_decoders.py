@@ -13,7 +13,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import Recording, decode
-from danish_asr.base.decoders import ForwardDecoder, open_audio
+from danish_asr.base.decoders import ForwardDecoder
 from danish_asr.base.errors import AudioError
 from tests.builders import encode
 from tests.media import lags, noise, openings, recording
@@ -152,7 +152,7 @@ def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
     first, second = noise(2, cell.rate), noise(2, cell.rate, 2)
     joined = made(cell, (0, first)) + made(cell, (0, second))
     if cell.joined == REFUSED:
-        with pytest.raises(AudioError):
+        with pytest.raises(AudioError, match="more audio than its header says"):
             decode(joined)
     else:
         check(joined, cell, first, second, lag=float(cell.joined))
@@ -237,10 +237,37 @@ def test_flac_behind_an_id3_tag_is_read() -> None:
 def test_what_is_read_in_blocks_stays_in_bounds(tmp_path: Path) -> None:
     file = tmp_path / "long.mka"
     file.write_bytes(recording("matroska", "flac", (0, noise(60, 16_000)), rate=16_000))
-    with open_audio(file) as opened:
-        assert isinstance(opened, ForwardDecoder)
-        while len(opened.read(16_000)):
-            assert len(opened._ahead) + sum(map(len, opened._behind)) < 3 * 16_000
+    place, opened = 0, ForwardDecoder(file)
+    while count := len(opened.read(place, 16_000)):
+        assert sum(map(len, opened._held)) < 3 * 16_000
+        place += count
+    assert place == 60 * 16_000
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype", "rate"),
+    [
+        *(("OGG", subtype, 48_000) for subtype in ("VORBIS", "OPUS")),
+        *(("MP3", None, rate) for rate in (8_000, 24_000, 44_100)),
+    ],
+)
+def test_sound_that_ends_without_a_mark_or_in_a_frame_may_be_cut(
+    container: str, subtype: str | None, rate: int
+) -> None:
+    file = encode(noise(4, rate), rate, format=container, subtype=subtype)
+    if container == "OGG":
+        page = file.index(b"OggS", len(file) // 2)
+        ends = [file[:page], file[: page + 20], file[:-1]]
+    else:
+        file = without_tag(file)
+        ends = [file[:-1], file[:-30]]
+    for audio in (file, *ends):
+        with Recording(audio) as opened:
+            opened.part()
+            assert opened.may_be_cut == (audio != file)
+            opened.part(0, 0.5)
+            assert not opened.may_be_cut
 
 
 def test_amr_is_decoded() -> None:
