@@ -264,8 +264,9 @@ def test_sound_that_ends_without_a_mark_or_in_a_frame_may_be_cut(
         ends = [file[:-1], file[:-30]]
     for audio in (file, *ends):
         with Recording(audio) as opened:
-            opened.part()
+            mono, _ = opened.part()
             assert opened.may_be_cut == (audio != file)
+            assert len(mono) / rate == pytest.approx(4, abs=0.3) or container == "OGG"
             opened.part(0, 0.5)
             assert not opened.may_be_cut
 
@@ -276,26 +277,10 @@ def test_amr_is_decoded() -> None:
     assert (rate, len(mono)) == (8_000, 25 * 160)
 
 
-def test_a_damaged_or_long_media_file_is_refused_like_any_other() -> None:
+def test_a_long_media_file_is_refused_like_any_other() -> None:
     content = recording("ipod", "aac", (0, noise(1, 44_100)), rate=44_100)
-    with pytest.raises(AudioError, match=r"^undecodable audio$"):
-        decode(content[:40])
     with pytest.raises(AudioError, match=r"^longer than 0\.5 s$"):
         decode(content, max_seconds=0.5)
-    with pytest.raises(AudioError, match="past the end"):
-        decode(content, start=0.9, seconds=1.0)
-
-
-SECONDS = 6.0
-
-
-def mp3(rate: int, *, channels: int = 1, mode: str = "VARIABLE") -> bytes:
-    """An MP3 of 2 s of noise and 4 s of silence."""
-    wave = np.random.default_rng(1).standard_normal((round(SECONDS * rate), channels)) * 0.2
-    wave[len(wave) // 3 :] = 0
-    file = io.BytesIO()
-    soundfile.write(file, wave, rate, format="MP3", bitrate_mode=mode, compression_level=0.3)
-    return file.getvalue()
 
 
 def without_tag(data: bytes) -> bytes:
@@ -303,20 +288,8 @@ def without_tag(data: bytes) -> bytes:
     return data[data.index(data[:2], 100) :]
 
 
-@pytest.mark.parametrize(
-    ("rate", "channels", "mode"),
-    [(8_000, 1, "VARIABLE"), (16_000, 2, "CONSTANT"), (44_100, 1, "CONSTANT")],
-)
-def test_an_mp3_without_a_length_tag_is_decoded_to_its_end(
-    rate: int, channels: int, mode: str
-) -> None:
-    wave, found = decode(without_tag(mp3(rate, channels=channels, mode=mode)))
-    assert found == rate
-    assert len(wave) / rate == pytest.approx(SECONDS, abs=0.3)
-
-
 def test_a_tagged_mp3_has_libsndfiles_samples_within_one_step_of_16_bits() -> None:
-    data = mp3(48_000)
+    data = encode(noise(6, 48_000), 48_000, format="MP3")
     expected, _ = soundfile.read(io.BytesIO(data), dtype="float32")
     wave, _ = decode(data)
     assert wave == pytest.approx(expected, abs=2 / 32768)
@@ -328,9 +301,10 @@ def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """libsndfile prints an error, and decodes 1.7 s."""
-    (tmp_path / "a.mp3").write_bytes(bytes(500) + mp3(16_000)[500:])
+    file = encode(noise(6, 16_000), 16_000, format="MP3")
+    (tmp_path / "a.mp3").write_bytes(bytes(500) + file[500:])
     wave, rate = decode(tmp_path / "a.mp3")
-    assert len(wave) / rate == pytest.approx(SECONDS, abs=0.3)
+    assert len(wave) / rate == pytest.approx(6, abs=0.3)
     (tmp_path / "b.mp3").write_bytes(b"<html>" * 500)
     with pytest.raises(AudioError, match="undecodable audio"):
         decode(tmp_path / "b.mp3")

@@ -95,15 +95,11 @@ def test_what_is_no_audio_is_refused(tmp_path: Path) -> None:
     text.write_text("only text, no audio at all")
     truncated = tmp_path / "half.flac"
     truncated.write_bytes(tone(20, rate=RATE, format="FLAC")[:-1_000])
-    (tmp_path / "gone.wav").symlink_to("nowhere.wav")
     cases: list[tuple[Any, Any, str]] = [
         (text, None, "notes.wav: undecodable audio"),
         (tmp_path / "none.wav", None, "none.wav: audio file missing"),
-        (tmp_path / "gone.wav", None, "gone.wav: audio file missing"),
-        (tmp_path, None, "audio file missing"),
         (truncated, None, "half.flac: undecodable audio after 10 s"),
         (tone(20, format="MP3")[:80_000], None, "the audio: truncated audio"),
-        (b"no audio", None, "the audio: undecodable audio"),
         (tone(0), None, "zero samples"),
         (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
         (np.zeros(0), RATE, "zero samples"),

@@ -27,17 +27,6 @@ _BLOCK: Final = 1 << 20
 """Samples of all channels that are processed at a time."""
 
 
-def to_flac(audio: bytes | Path, **part: Any) -> tuple[bytes, int]:
-    """Return a file as FLAC, and its number of samples; ``part`` and errors as of `decode`."""
-    mono = to_mono(audio, **part)
-    return encode_flac(mono), len(mono)
-
-
-def to_mono(audio: bytes | Path, **part: Any) -> Samples:
-    """Return an audio file as one channel of 16 kHz; ``part`` and errors are those of `decode`."""
-    return resampled(*decode(audio, **part))
-
-
 def resampled(mono: Samples, rate: int) -> Samples:
     """Samples at 16 kHz. Raises `AudioError` if there are none, or if they are not finite."""
     if rate != SAMPLE_RATE:
@@ -170,8 +159,6 @@ def encode_flac(mono: Samples) -> bytes:
     if max(scaled.max(), -scaled.min()) > 32767:  # rarely; clipping takes longer than looking
         np.clip(scaled, -32768, 32767, out=scaled)
     samples = scaled.astype(np.int16)
-    file, level = io.BytesIO(), FLAC_COMPRESSION
-    soundfile.write(
-        file, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16", compression_level=level
-    )
+    file = io.BytesIO()
+    soundfile.write(file, samples, SAMPLE_RATE, format="FLAC", compression_level=FLAC_COMPRESSION)
     return file.getvalue()

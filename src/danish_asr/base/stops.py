@@ -116,7 +116,7 @@ def _leave_terminal(number: int) -> None:
     """Write nowhere what would go to a terminal that was closed: writing there is an error."""
     if number == signal.SIGHUP:
         for stream in _TERMINALS:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            discard_output(stream)
 
 
 def _say(text: str) -> None:
@@ -124,9 +124,9 @@ def _say(text: str) -> None:
         os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
 
 
-def discard_output() -> None:
-    """Write the standard output nowhere from now on: no one reads it, or its device is full."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def discard_output(stream: int = 1) -> None:
+    """Write a standard stream nowhere from now on: no one reads it, or its device is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def ends_in_time(call: Callable[[], object], seconds: float) -> bool:
