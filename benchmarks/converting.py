@@ -39,7 +39,7 @@ import soundfile
 from rich.console import Console
 from rich.table import Table
 
-from danish_asr.base.audio import to_flac
+from danish_asr.base.audio import decode, encode_flac, resampled
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.files import sha256_of
 from danish_asr.corpus import ConvertOptions
@@ -88,7 +88,7 @@ def write_corpus(folder: Path, rows: int) -> list[bytes]:
 def run_chain(audio: list[bytes]) -> None:
     """The chain as conversion does it, which no bookkeeping can be faster than."""
     for data in audio:
-        to_flac(data)
+        encode_flac(resampled(*decode(data)))
 
 
 def run_through_parquet(source: Path, out: Path) -> None:
@@ -106,8 +106,8 @@ def run_through_parquet(source: Path, out: Path) -> None:
                         rows = []
                         for batch in parquet.iter_batches(16, [group], use_threads=False):
                             for text, audio in zip(batch["text"], batch["audio"], strict=True):
-                                flac, samples = to_flac(audio["bytes"].as_py())
-                                rows.append((text.as_py(), flac, samples))
+                                mono = resampled(*decode(audio["bytes"].as_py()))
+                                rows.append((text.as_py(), encode_flac(mono), len(mono)))
                         columns = map(pa.array, zip(*rows, strict=True), schema.types)
                         writer.write_table(pa.Table.from_arrays([*columns], schema=schema))
                 os.fsync(stream.fileno())

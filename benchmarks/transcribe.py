@@ -73,11 +73,11 @@ def main() -> None:
     parser.add_argument("--arch", default="300m")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
-    from danish_asr.base.audio import to_mono
+    from danish_asr.base.audio import decode, resampled
     from danish_asr.inference.recordings import find_recordings
 
     files = [recording.path for recording in find_recordings(args.audio)]
-    utterances = [Utterance(to_mono(file), file.with_suffix(".txt")) for file in files]
+    utterances = [Utterance(resampled(*decode(file)), file.with_suffix(".txt")) for file in files]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         if args.model:

@@ -35,7 +35,7 @@ class KnowsTwoWords:
         if audio == b"RIFF silent":
             return
         if not audio.startswith(b"RIFF"):
-            raise TranscriptionError("the audio: cannot be decoded as audio; convert it to WAV")
+            raise TranscriptionError("the audio: undecodable audio; convert it to WAV")
         progress(2.0, 2.0)
         yield Segment(0.25, 1.5, WORDS)
         yield Segment(59.6, 59.9, [Word("hej", 59.6, 59.9, 0.5)])

@@ -65,7 +65,7 @@ def test_a_process_is_the_first_of_one_unless_torchrun_says_otherwise(
 
 PARENT = """
 import subprocess, time
-from danish_asr.base.cluster import stop_with_parent
+from danish_asr.base.stops import stop_with_parent
 print(subprocess.Popen(["sleep", "60"], preexec_fn=stop_with_parent).pid, flush=True)
 time.sleep(60)
 """

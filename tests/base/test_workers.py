@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from danish_asr.base.audio import to_flac
+from danish_asr.base.audio import decode, encode_flac
 from danish_asr.base.errors import ConfigError, DanishAsrError, MissingExtraError, SourceError
 from danish_asr.base.workers import run_in_processes, run_on_ray, uninterrupted
 from danish_asr.corpus.convert import convert
@@ -79,7 +79,7 @@ def convert_until(stopped: list[int], audio: bytes, timer: threading.Timer) -> N
     timer.start()
     while not stopped:
         with uninterrupted():
-            to_flac(audio)
+            encode_flac(decode(audio)[0])
 
 
 def test_a_signal_while_processes_work_never_arrives_within_their_pool() -> None:

@@ -18,6 +18,7 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.inventory import read_inventory
 from danish_asr.corpus.rows import Audio, table_of, understood
 from danish_asr.corpus.task import (
+    CUT,
     FILLED,
     Record,
     Task,
@@ -181,6 +182,20 @@ def test_a_recording_is_opened_once_whatever_the_order_of_its_rows(
     suspects = table_in(tmp_path / "out", "suspects")
     filled = [(one["id"], one["value"]) for one in suspects if one["reason"] == FILLED]
     assert filled == [(table["id"][3].as_py(), 2.0)]
+
+
+def test_a_whole_recording_without_a_mark_of_its_end_is_suspected(tmp_path: Path) -> None:
+    whole = encode(noise(4, SECOND), SECOND, format="OGG")
+    (tmp_path / "whole.ogg").write_bytes(whole)
+    (tmp_path / "cut.ogg").write_bytes(whole[: whole.rindex(b"OggS")])
+    rows = ["path,start,duration,text", "whole.ogg,,,ja tak", "cut.ogg,,,ja tak", "cut.ogg,1,1,nej"]
+    (tmp_path / "rows.csv").write_text("\n".join(rows))
+    convert(tmp_path / "rows.csv", tmp_path / "out", options(split="train", workers=1))
+    suspects = table_in(tmp_path / "out", "suspects")
+    (found,) = (one for one in suspects if one["reason"] == CUT)
+    table = pq.ParquetFile(shards(tmp_path / "out")[0]).read()
+    assert found["id"] == table["id"][1].as_py()
+    assert found["value"] == pytest.approx(table["audio_size"][1].as_py() / SECOND, abs=1e-3)
 
 
 SECOND = 16_000

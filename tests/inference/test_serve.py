@@ -124,7 +124,7 @@ def test_the_model_is_listed_and_other_addresses_are_refused_as_clients_read_it(
     [
         ([("response_format", "xml")], b"RIFF", 400, "response_format"),
         ([("model", "m")], b"", 400, "file"),
-        ([("model", "m")], b"no audio", 400, "cannot be decoded"),
+        ([("model", "m")], b"no audio", 400, "undecodable"),
         ([("model", "m")], b"RIFF" + bytes(1_011_000), 413, "--max-mb"),
     ],
 )

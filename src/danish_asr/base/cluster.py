@@ -9,7 +9,6 @@ ends with the status of the process that failed first; ``torchrun`` itself ends 
 nobody sees whether a run was refused (2) or has stopped and can be continued (75).
 """
 
-import ctypes
 import math
 import os
 import signal
@@ -22,7 +21,7 @@ from threading import Thread
 from typing import NamedTuple
 
 from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED
-from danish_asr.base.stops import STOP_SIGNALS
+from danish_asr.base.stops import STOP_SIGNALS, stop_with_parent
 
 
 class RankInfo(NamedTuple):
@@ -35,13 +34,6 @@ class RankInfo(NamedTuple):
 def rank_info() -> RankInfo:
     """Return the rank that ``torchrun`` gave this process; without it, the process is alone."""
     return RankInfo(int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1))
-
-
-def stop_with_parent() -> None:
-    """Let this process receive SIGTERM when the one that started it ends (on Linux)."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM, 0, 0, 0)
 
 
 def stop_with_launcher() -> None:

@@ -15,10 +15,9 @@ import io
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import nullcontext
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO, Final, Self, TypeAlias, cast
+from typing import IO, Any, Final, TypeAlias, cast
 
 import av
 import numpy as np
@@ -39,6 +38,23 @@ UNKNOWN_LENGTH: Final = 1 << 62
 
 _LONGEST_GAP: Final = 60  # seconds
 _LAST_PICTURE: Final = 1  # seconds that it may be shown for
+_OGG_PAGE: Final = 65_307  # bytes, at most
+_KBITS: Final = (
+    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
+    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
+)
+"""Of MP3, at rates from 32 kHz on and below, by four bits in a frame's third byte."""
+
+_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
+"""How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
+
+_WAV: Final = {"WAV", "WAVEX", "RF64"}
+_STREAMED: Final = 0x7F00_0000
+"""Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
+_CORRECTED: Final = re.compile(
+    r"(?:data|Data Size|SSND|riff|Riff size) *: (\d+) \(should be (\d+)\)"
+)
+"""Lengths in libsndfile's log, of WAV, AU, AIFF, W64 and RF64, and what they should be."""
 
 av.logging.set_level(av.logging.PANIC)  # what is wrong with a file is said by an error
 
@@ -47,84 +63,104 @@ Samples: TypeAlias = NDArray[np.float32]
 
 
 class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
-    """A file that libsndfile reads."""
+    """A file that libsndfile reads, used as a `ForwardDecoder`."""
 
     filled: Sequence[tuple[int, int]] = ()
+    may_be_cut = False
+
+    @property
+    def expected(self) -> float | None:
+        return self.frames / self.samplerate if self.frames < UNKNOWN_LENGTH else None
 
     def seekable(self) -> bool:
         """False without a known length: soundfile would seek after each read, which fails."""
         return bool(super().seekable()) and self.frames < UNKNOWN_LENGTH
 
+    def read(self, first: int, frames: int, **_: Any) -> Samples:
+        try:
+            if self.tell() != first:
+                self.seek(first)
+            samples: Samples = super().read(frames, dtype="float32", always_2d=True)
+        except soundfile.LibsndfileError:
+            self.close()  # its place is unknown
+            raise AudioError("undecodable audio") from None
+        return samples
+
+    @property
+    def header_fault(self) -> str:
+        """What is wrong with the length in the header; empty if nothing is.
+
+        libsndfile reads the samples that are there, and refuses a FLAC or CAF that is cut itself.
+        Its log has the length in the header, that which it should be, and where something begins
+        behind the samples that is no chunk of a WAV.
+        """
+        length = self._noted("Length", 0)
+        slack = SLACK * self.samplerate * length / max(1, self.frames)
+        for stated, there in _CORRECTED.findall(self.extra_info):
+            if int(there) + slack < int(stated) < _STREAMED:
+                return "truncated audio"
+        if self.format in _WAV and self._noted("position", length) + slack < length:
+            return "more audio than its header says"
+        return ""
+
+    def _noted(self, name: str, default: int) -> int:
+        """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
+        match = re.search(rf"{name}\W+(\d+)", self.extra_info)
+        return int(match[1]) if match else default
+
 
 class ForwardDecoder:
-    """The first audio stream of a file, through PyAV, used as a `soundfile.SoundFile`.
+    """The first audio stream of a file, through PyAV.
 
-    It seeks by decoding, because FFmpeg's own way is not exact. Opening, seeking and reading raise
-    `RuntimeError` for a file that cannot be decoded, and `AudioError` for one that is refused.
+    It seeks by decoding, because FFmpeg's own way is not exact. Opening and reading raise
+    `AudioError` for a file that cannot be decoded or is refused.
     """
 
-    frames = UNKNOWN_LENGTH
+    frames, header_fault, closed = UNKNOWN_LENGTH, "", False
 
     def __init__(self, audio: bytes | Path) -> None:
         self._audio = audio
         self.samplerate, self.channels = 1, 1  # of the first frame
         self.expected: float | None = None  # seconds; FFmpeg's estimate, if it has one
-        self._last = 0.0  # second at which the last packet of all streams ends
-        self.keeps = False  # what was read since the last seek, for a seek back to it
         self._open()
 
     def _open(self) -> None:
         self.filled: list[tuple[int, int]] = []  # first frames and lengths of silence put in
-        self._blocks, self._decoded, self._place, self._first = self._decode(), 0, 0, 0
-        self._error: Exception | None = None  # that ended the file, for whoever reads on
-        self._behind: list[Samples] = []  # what was read, from `_first` on, if it is kept
+        self._decoded = 0  # frames
+        self._last = 0.0  # second at which the last packet of all streams ends
+        self._packet = b""  # the last one of the sound
+        self.may_be_cut = False  # known at the end: no mark of it, or half a frame before it
+        self._blocks = self._decode()
+        self._error: AudioError | None = None  # that ended the file, for whoever reads on
         block = self._next()
-        self._ahead = np.empty((0, 1), np.float32) if block is None else block
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._begin = 0  # of what was decoded and is not forgotten
+        self._held = [np.empty((0, 1), np.float32) if block is None else block]
 
     def close(self) -> None:
         """Close the file."""
         self._blocks.close()
 
-    def tell(self) -> int:
-        """Return the frame that is read next."""
-        return self._place
+    def read(self, first: int, frames: int, *, again: int | None = None) -> Samples:
+        """Decode up to ``frames`` frames from ``first`` on to ``(frames, channels)``.
 
-    def seek(self, frame: int) -> None:
-        """Continue at a frame."""
-        if frame < self._first:
+        What is before ``again`` (else ``first``) is forgotten: to read it means to decode the file
+        from its start.
+        """
+        if first < self._begin:
             self.close()
             self._open()
-        self._ahead = np.concatenate([*self._behind, self._ahead])
-        while self._first + len(self._ahead) < frame:
-            block = self._next()
-            if block is None:
-                break
-            self._first, self._ahead = self._first + len(self._ahead), block
-        self._place = min(frame, self._first + len(self._ahead))
-        self._ahead = self._ahead[self._place - self._first :]
-        self._behind, self._first = [], self._place
-
-    def read(self, frames: int, **_: object) -> Samples:
-        """Decode up to ``frames`` frames to ``(frames, channels)``."""
-        blocks, count = [self._ahead], len(self._ahead)
-        while count < frames and (block := self._next()) is not None:
-            blocks.append(block)
-            count += len(block)
-        joined = np.concatenate(blocks)
-        read: Samples = joined[:frames]
-        self._ahead = joined[frames:]
-        self._place += len(read)
-        if self.keeps:
-            self._behind.append(read)
-        else:
-            self._behind, self._first = [], self._place
-        return read
+        kept = first if again is None else again
+        end = self._begin + sum(map(len, self._held))
+        while end < first + frames and (block := self._next()) is not None:
+            if end <= kept:
+                self._begin, self._held = end, []
+            self._held.append(block)
+            end += len(block)
+        held = np.concatenate(self._held)
+        samples: Samples = held[max(0, first - self._begin) :][:frames]
+        forgotten = min(max(0, kept - self._begin), len(held))
+        self._begin, self._held = self._begin + forgotten, [held[forgotten:]]
+        return samples
 
     def _next(self) -> Samples | None:
         """The next block, None at the end; the error that ended the file is raised again."""
@@ -132,21 +168,22 @@ class ForwardDecoder:
             raise self._error
         try:
             return next(self._blocks, None)
-        except (AudioError, RuntimeError) as error:
+        except AudioError as error:
             self._error = error
             raise
 
     def _decode(self) -> Generator[Samples]:
         """Yield the blocks of the file; its rate and channels are known with the first one."""
-        audio = self._audio
-        source = nullcontext(io.BytesIO(audio)) if isinstance(audio, bytes) else audio.open("rb")
         try:
-            with source as file, av.open(file, "r", metadata_errors="ignore") as container:
+            with (
+                _stream(self._audio) as file,
+                av.open(file, "r", metadata_errors="ignore") as container,
+            ):
                 for block in self._on_its_clock(container, file):
                     yield block
                     self._decoded += len(block)
-        except (av.FFmpegError, ValueError, IndexError) as error:
-            raise RuntimeError(error) from error  # damaged, or without audio
+        except (av.FFmpegError, ValueError, IndexError):  # damaged, or without audio
+            raise AudioError("undecodable audio") from None
 
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
         start, end = (container.start_time or 0) / av.time_base, 0.0
@@ -170,13 +207,9 @@ class ForwardDecoder:
                 frame.pts = None  # a resampler of its own clock would warn
                 yield from _arrays(resampler.resample(frame))
             yield from _arrays(resampler.resample(None))
-        missing = _stated_seconds(container, file) - end
-        if container.format.name.startswith(("matroska", "flv")):
-            # Their headers have the end of the last stream, which may be the picture.
-            missing = (self.expected or 0) - max(end, self._last - start)
-            missing -= _LAST_PICTURE * (len(container.streams) > 1)
-        if missing > SLACK:
+        if _missing_seconds(container, file, end, self._last - start) > SLACK:
             raise AudioError("truncated audio")
+        self.may_be_cut = _may_be_cut(container, file, self._packet)
 
     def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
         """Yield the frames of the first audio stream, also after a packet that is none.
@@ -191,6 +224,8 @@ class ForwardDecoder:
                 self._last = max(self._last, ends)
             if packet.stream_index != stream.index:
                 continue
+            if packet.size:
+                self._packet = bytes(packet)
             try:
                 frames = packet.decode()
             except av.InvalidDataError as found:
@@ -207,12 +242,20 @@ def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
         yield np.asarray(frame.to_ndarray().T, np.float32)
 
 
-def _stated_seconds(container: InputContainer, file: IO[bytes]) -> float:
-    """The least length that the header of an MP4, MP3 or NIST SPHERE states; else 0."""
-    stream = container.streams.audio[0]
-    if container.format.name.startswith(("mov,mp4", "nistsphere")) and stream.duration:
-        return float(stream.duration * (stream.time_base or 0))
-    return _stated_in_mp3(file, stream.rate) if container.format.name == "mp3" else 0.0
+def _missing_seconds(
+    container: InputContainer, file: IO[bytes], sound: float, last: float
+) -> float:
+    """How much longer a container says that it is than where its sound and last packet end.
+
+    0 or less if it is not, or does not say.
+    """
+    name, stream = container.format.name, container.streams.audio[0]
+    if name.startswith(("mov,mp4", "nistsphere")):
+        return float((stream.duration or 0) * (stream.time_base or 0)) - sound
+    if name.startswith(("matroska", "flv")):  # the end of the last stream, perhaps of the picture
+        picture = _LAST_PICTURE * (len(container.streams) > 1)
+        return (container.duration or 0) / av.time_base - max(sound, last) - picture
+    return _stated_in_mp3(file, stream.rate) - sound if name == "mp3" else 0.0
 
 
 def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
@@ -230,53 +273,73 @@ def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
     return max(0, frames - 3) * (1_152 if rate >= 32_000 else 576) / rate
 
 
+def _may_be_cut(container: InputContainer, file: IO[bytes], last: bytes) -> bool:
+    """Whether an OGG has no mark of its end, or the ``last`` packet of an MP3 is half a frame.
+
+    Streams and recorders of Android leave the mark out too. It is a bit of the last page (RFC 3533,
+    section 6); a frame of MP3 has its size in its first bytes (ISO 11172-3, 2.4.1.3).
+    """
+    if container.format.name == "ogg":
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _OGG_PAGE))
+        tail = file.read()
+        page = tail[tail.rfind(b"OggS") :]
+        if len(page) < 27 or not page[5] & 4:
+            return True
+        return len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])
+    stream = container.streams.audio[0]
+    if container.format.name != "mp3" or not stream.codec.name.startswith("mp3"):
+        return False
+    is_low = stream.rate < 32_000
+    size = (72_000 if is_low else 144_000) * _KBITS[is_low][last[2] >> 4] // stream.rate
+    return len(last) < size + (last[2] >> 1 & 1)
+
+
 Decoder = _SoundFile | ForwardDecoder
-
-_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
-"""How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
-
-_WAV: Final = {"WAV", "WAVEX"}
-_STREAMED: Final = 0x7F00_0000
-"""Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
-_CORRECTED: Final = re.compile(
-    r"(?:data|Data Size|SSND|riff|Riff size) *: (\d+) \(should be (\d+)\)"
-)
-"""Lengths in libsndfile's log, of WAV, AU, AIFF, W64 and RF64, and what they should be."""
 
 
 def open_audio(audio: bytes | Path) -> Decoder:
-    """Open a file for reading in blocks; raises `RuntimeError` if it cannot be decoded.
+    """Open a file for reading in blocks.
 
     Raises:
-        AudioError: There is no such file, or it is empty or refused.
+        AudioError: There is no such file, or it is empty or refused, or cannot be decoded.
         SourceError: The file exists and cannot be read.
     """
     head = _head_of(audio)
     if not head:
         raise AudioError("empty file")
-    if head.startswith(b"NIST_1A"):
-        try:
-            return ForwardDecoder(audio)
-        except RuntimeError:
-            raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe") from None
+    if head.startswith(b"NIST_1A") and b",embedded-" in head:
+        raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
     if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI " or _is_joined_flac(audio, head):
         return ForwardDecoder(audio)
-    file = _SoundFile(io.BytesIO(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    try:
+        file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+    except soundfile.LibsndfileError:
+        # It refuses a WAV or an AIFF behind which another one begins.
+        size = int.from_bytes(head[4:8], "big" if head.startswith(b"FORM") else "little")
+        with _stream(audio) as stream:
+            stream.seek(8 + size)
+            if stream.read(4) == head[:4]:
+                raise AudioError("more audio than its header says") from None
+        raise AudioError("undecodable audio") from None
     if file.format in _WAV and not file.frames:
         file.close()
         return ForwardDecoder(audio)  # it reads on where a program left the length 0
     return file
 
 
+def _stream(audio: bytes | Path) -> IO[bytes]:
+    return io.BytesIO(audio) if isinstance(audio, bytes) else audio.open("rb")
+
+
 def _head_of(audio: bytes | Path) -> bytes:
     """The first bytes of a file."""
     if isinstance(audio, bytes):
-        return audio[:12]
+        return audio[:1_024]
     try:
         if not audio.is_file():  # a pipe would never end
             raise AudioError("audio file missing")
         with audio.open("rb") as stream:
-            return stream.read(12)
+            return stream.read(1_024)
     except OSError as error:
         # A disk that fails for a moment must not remove the row from the dataset.
         raise SourceError(
@@ -291,41 +354,13 @@ def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
     """
     if not head.startswith(b"fLaC"):
         return False
-    if isinstance(audio, bytes):
-        return audio.find(b"fLaC", 4) > 0
-    with audio.open("rb") as stream:
+    with _stream(audio) as stream:
         end = stream.read(4)[1:]
         while block := stream.read(1 << 20):
             if b"fLaC" in (joint := end + block):
                 return True
             end = joint[-3:]
     return False
-
-
-def header_fault(file: Decoder) -> str:
-    """What is wrong with the length in the header of a file of libsndfile; empty if nothing is.
-
-    libsndfile reads the samples that are there, and refuses a FLAC or CAF that is cut itself. Its
-    log has the length in the header, that which it should be, and where something begins behind the
-    samples that is no chunk of a WAV.
-    """
-    if isinstance(file, ForwardDecoder):
-        return ""
-    log = file.extra_info
-    length = _noted(log, "Length", 0)
-    slack = SLACK * file.samplerate * length / max(1, file.frames)
-    for stated, there in _CORRECTED.findall(log):
-        if int(there) + slack < int(stated) < _STREAMED:
-            return "truncated audio"
-    if file.format in _WAV and _noted(log, "position", length) + slack < length:
-        return "more audio than its header says"
-    return ""
-
-
-def _noted(log: str, name: str, default: int) -> int:
-    """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
-    match = re.search(rf"{name}\W+(\d+)", log)
-    return int(match[1]) if match else default
 
 
 def decode_flac(

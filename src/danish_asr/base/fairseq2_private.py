@@ -6,7 +6,6 @@ imports this file into every program that uses fairseq2, so slow imports are ins
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha1
@@ -22,6 +21,8 @@ from fairseq2.gang import Gang, Gangs
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.uri import Uri
 from typing_extensions import override
+
+from danish_asr.base.values_pickle import load_values
 
 if TYPE_CHECKING:
     from fairseq2.checkpoint import CheckpointManager
@@ -112,34 +113,21 @@ def load_states_as_values(checkpoints: CheckpointManager) -> None:
     anything. Its container has a `TensorLoader` already, and takes no other.
     When it moves: look for ``restrict`` in ``fairseq2.checkpoint``. tests/commands/test_trust.py.
     """
-    import torch  # noqa: PLC0415 - slow
     from fairseq2.io import TensorFileError, TensorLoader  # noqa: PLC0415 - slow
-
-    from danish_asr.base import values_pickle  # noqa: PLC0415
 
     weights: TensorLoader = checkpoints._tensor_loader  # type: ignore[attr-defined] # noqa: SLF001
 
     class Loader(TensorLoader):
         @override
         def load(self, file: Path, *, restrict: bool = True, **options: Any) -> dict[str, object]:
+            if restrict:
+                return weights.load(file, restrict=True, **options)
             try:
-                with warnings.catch_warnings():
-                    warnings.filterwarnings("ignore", "Detected pickle protocol")
-                    return weights.load(file, restrict=True, **options)
-            except TensorFileError as error:
-                # A pickle that `weights_only` does not read may be one of protocol 5. TorchScript,
-                # which can write files, is another error.
-                if restrict or not isinstance(error.__cause__, PickleError):
-                    raise
-            try:
-                states: dict[str, object] = torch.load(
-                    file, pickle_module=values_pickle, weights_only=False, **options
-                )
+                return load_values(file, **options)
             except (RuntimeError, PickleError) as error:
                 step = next(folder for folder in file.parents if folder.name.startswith("step_"))
                 advice = f"a new run can begin with its weights: model.path={step}"
                 raise TensorFileError(file, f"the state cannot be read; {advice}") from error
-            return states
 
     checkpoints._tensor_loader = Loader()  # type: ignore[attr-defined] # noqa: SLF001
 

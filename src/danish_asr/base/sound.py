@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -15,21 +15,13 @@ import soxr
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import RESAMPLING_QUALITY
-from danish_asr.base.decoders import (
-    SLACK,
-    UNKNOWN_LENGTH,
-    Decoder,
-    ForwardDecoder,
-    header_fault,
-    open_audio,
-)
+from danish_asr.base.decoders import Decoder, Samples, open_audio
 from danish_asr.base.errors import AudioError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 
 if TYPE_CHECKING:
     import torch
 
-Samples: TypeAlias = NDArray[np.float32]
 Array: TypeAlias = "NDArray[np.generic] | torch.Tensor"
 Audio: TypeAlias = "str | Path | bytes | Array"
 
@@ -51,35 +43,25 @@ class Sound:
     rate: int
     channels: int  # that it has
     channel: int | None  # that comes out, from 0; None for the mix of all
-    name: str  # what messages call it
-    file: str | None  # its path, None if it is not a file
-    total: float | None  # seconds of audio as the header has it, None if it does not say
-    expected: float | None  # the same, or an estimate
+    file: str | None = None  # its path, None if it is not a file
+    expected: float | None = None  # seconds by its header or an estimate, None if unknown
     seconds: float = 0.0  # of audio that was read so far
 
     def __iter__(self) -> Iterator[Samples]:
-        """Yield blocks of samples at 16 kHz.
-
-        Raises TranscriptionError if the audio is damaged, empty or has non-finite samples.
-        """
+        """Yield blocks of samples at 16 kHz; of damaged or empty audio, `open_sound` raises."""
         resampler = soxr.ResampleStream(
             self.rate, SAMPLE_RATE, 1, dtype="float32", quality=RESAMPLING_QUALITY
         )
         for block in self.blocks:
             if not np.isfinite(block).all():
-                raise TranscriptionError(f"{self.name}: has samples that are NaN or infinite")
+                raise AudioError("non-finite samples")
             self.seconds += len(block) / self.rate
             samples = _mixed(block) if self.channel is None else block[:, self.channel]
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
         if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
         if not self.seconds:
-            raise TranscriptionError(f"{self.name}: no samples; record or copy it again")
-        if self.total is not None and self.seconds < self.total - SLACK:
-            raise TranscriptionError(
-                f"{self.name}: ends at {self.seconds:.1f} s, but its header says "
-                f"{self.total:.1f} s; copy or convert it again"
-            )
+            raise AudioError("zero samples")
 
 
 @contextmanager
@@ -91,49 +73,55 @@ def open_sound(
     An array, of NumPy or PyTorch, is (samples,), (samples, channels) or (channels, samples): floats
     in [-1, 1] or integers of full scale. An iterator yields such arrays, the blocks of a stream.
     ``channel`` takes one channel, from 0, instead of the mix of all. Raises TranscriptionError if
-    it is missing or not audio, and SourceError if it cannot be read.
+    it is missing or not audio, also while it is read, and SourceError if it cannot be read.
     """
-    if isinstance(audio, Iterator):
-        rate, stream = _checked(rate), filter(len, map(_samples, audio))
-        firsts = [*islice(stream, 1)]
-        count = firsts[0].shape[1] if firsts else 1
-        yield Sound(chain(firsts, stream), rate, count, channel, "the stream", None, None, None)
-        return
-    if not isinstance(audio, bytes | str | Path):
-        samples, rate = _samples(audio), _checked(rate)
-        parts = np.split(samples, range(BLOCK_SECONDS * rate, len(samples), BLOCK_SECONDS * rate))
-        seconds, count = len(samples) / rate, samples.shape[1]
-        yield Sound(filter(len, parts), rate, count, channel, "the audio", None, seconds, seconds)
-        return
     file, name = None, "the audio"
-    if not isinstance(audio, bytes):
+    if isinstance(audio, str | Path):
         # A name that is not UTF-8 could not be printed or written.
         file = name = os.fsencode(audio).decode(errors="replace")
         audio = Path(audio).expanduser()
-    with _open(audio, name) as decoder:
-        rate, total = int(decoder.samplerate), None
-        if fault := header_fault(decoder):
-            raise TranscriptionError(f"{name}: {fault}; copy it again")
-        if decoder.frames < UNKNOWN_LENGTH:
-            total = decoder.frames / rate
-        expected = decoder.expected if isinstance(decoder, ForwardDecoder) else total
-        blocks, channels = _decoded(decoder, name), int(decoder.channels)
-        yield Sound(blocks, rate, channels, channel, name, file, total, expected)
+    try:
+        if not isinstance(audio, bytes | Path):
+            yield _of_arrays(audio, rate, channel)
+            return
+        with closing(open_audio(audio)) as decoder:
+            own, channels = int(decoder.samplerate), int(decoder.channels)
+            yield Sound(_decoded(decoder), own, channels, channel, file, decoder.expected)
+    except AudioError as error:
+        advice = "; copy it again, or convert it to WAV" if isinstance(audio, bytes | Path) else ""
+        raise TranscriptionError(f"{name}: {error}{advice}") from None
+
+
+def _of_arrays(audio: Any, rate: int | None, channel: int | None) -> Sound:
+    if rate is None or not 1 <= rate <= _HIGHEST_RATE or rate != int(rate):
+        raise AudioError(f"an array needs rate=, its samples per second, and not {rate}")
+    rate, seconds = int(rate), None
+    if isinstance(audio, Iterator):
+        parts: Iterator[Samples] = map(_samples, audio)
+    else:
+        samples = _samples(audio)
+        seconds = len(samples) / rate
+        size = BLOCK_SECONDS * rate
+        parts = iter(np.split(samples, range(size, len(samples), size)))
+    blocks = filter(len, parts)
+    first = [*islice(blocks, 1)]
+    count = first[0].shape[1] if first else 1
+    return Sound(chain(first, blocks), rate, count, channel, None, seconds)
 
 
 def _samples(array: Any) -> Samples:
     """Return an array as (samples, channels), floats in [-1, 1]."""
     try:
         array = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
-    except TypeError as error:  # bfloat16
-        raise TranscriptionError(f"an array of {array.dtype}: convert it to float32") from error
+    except TypeError:  # bfloat16
+        raise AudioError(f"an array of {array.dtype}: convert it to float32") from None
     if array.dtype.kind not in "fiu":
-        raise TranscriptionError(f"an array of {array.dtype}: it must have floats or integers")
+        raise AudioError(f"an array of {array.dtype}: it must have floats or integers")
     if array.ndim == 2 and array.shape[0] < array.shape[1]:
         array = array.T
     if not 1 <= array.ndim <= 2 or (array.ndim == 2 and array.shape[1] > _MOST_CHANNELS):
         shapes = "(samples,), (samples, channels) or (channels, samples)"
-        raise TranscriptionError(f"an array of the shape {array.shape}: it must be {shapes}")
+        raise AudioError(f"an array of the shape {array.shape}: it must be {shapes}")
     samples: Samples = np.atleast_2d(array.T).T.astype(np.float32)
     if array.dtype.kind == "f":
         return samples
@@ -141,37 +129,16 @@ def _samples(array: Any) -> Samples:
     return samples / np.float32(scale) - np.float32(array.dtype.kind == "u")
 
 
-def _checked(rate: float | None) -> int:
-    if rate is None or not 1 <= rate <= _HIGHEST_RATE or rate != int(rate):
-        raise TranscriptionError(f"an array needs rate=, its samples per second, and not {rate}")
-    return int(rate)
-
-
-def _open(source: Path | bytes, name: str) -> Decoder:
-    try:
-        return open_audio(source)
-    except AudioError as error:
-        raise TranscriptionError(f"{name}: {error}") from None
-    except RuntimeError as error:  # of any decoder
-        # Messages of libsndfile mislead: a text named .mp3 "does not exist or is a pipe".
-        raise TranscriptionError(
-            f"{name}: cannot be decoded as audio; convert it to WAV or MP3"
-        ) from error
-
-
-def _decoded(decoder: Decoder, name: str) -> Iterator[Samples]:
+def _decoded(decoder: Decoder) -> Iterator[Samples]:
+    if decoder.header_fault:
+        raise AudioError(decoder.header_fault)
     rate, done = int(decoder.samplerate), 0
     try:
-        while len(block := decoder.read(BLOCK_SECONDS * rate, dtype="float32", always_2d=True)):
+        while len(block := decoder.read(done, BLOCK_SECONDS * rate)):
             done += len(block)
             yield block
     except AudioError as error:
-        raise TranscriptionError(f"{name}: {error}; copy or convert it again") from None
-    except RuntimeError as error:  # of FLAC, MP4, ...
-        raise TranscriptionError(
-            f"{name}: cannot be decoded after {done / rate:.0f} s ({error}); copy or convert it "
-            "again"
-        ) from error
+        raise AudioError(f"{error} after {done / rate:.0f} s") from None
 
 
 def _mixed(block: Samples) -> Samples:

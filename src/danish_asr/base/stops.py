@@ -6,6 +6,7 @@ before it imports anything else.
 """
 
 import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -115,7 +116,7 @@ def _leave_terminal(number: int) -> None:
     """Write nowhere what would go to a terminal that was closed: writing there is an error."""
     if number == signal.SIGHUP:
         for stream in _TERMINALS:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+            discard_output(stream)
 
 
 def _say(text: str) -> None:
@@ -123,9 +124,9 @@ def _say(text: str) -> None:
         os.write(2, f"{text}\n".encode())  # `print` may be in the midst of a line
 
 
-def discard_output() -> None:
-    """Write the standard output nowhere from now on: no one reads it, or its device is full."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def discard_output(stream: int = 1) -> None:
+    """Write a standard stream nowhere from now on: no one reads it, or its device is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def ends_in_time(call: Callable[[], object], seconds: float) -> bool:
@@ -161,6 +162,13 @@ def exit_at_once(status: int) -> NoReturn:
     os._exit(status)
 
 
+def stop_with_parent() -> None:
+    """Let this process receive SIGTERM when the one that started it ends (on Linux)."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM, 0, 0, 0)
+
+
 def run_passing_on(command: Sequence[str], output: Any = None) -> tuple[int, signal.Signals | None]:
     """Run a command to its end; stop signals reach it, and do not end this process.
 
@@ -168,8 +176,6 @@ def run_passing_on(command: Sequence[str], output: Any = None) -> tuple[int, sig
     ``output``, if any. It ends when this process is killed.
     """
     import subprocess  # noqa: PLC0415 - entry points import this file first
-
-    from danish_asr.base.cluster import stop_with_parent  # noqa: PLC0415
 
     received: list[signal.Signals] = []
     running: list[subprocess.Popen[Any]] = []

@@ -37,8 +37,8 @@ class Unpickler(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def load_values(file: Path) -> dict[str, Any]:
-    """Return what a file of PyTorch holds, on the CPU.
+def load_values(file: Path, map_location: Any = "cpu", **options: Any) -> dict[str, Any]:
+    """Return what a file of PyTorch holds; ``options`` are those of ``torch.load``.
 
     Raises:
         UnpicklingError: It holds code.
@@ -49,11 +49,10 @@ def load_values(file: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol")
-            values: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+            values: dict[str, Any] = torch.load(file, map_location, weights_only=True, **options)
     except pickle.UnpicklingError:  # it may be of protocol 5; TorchScript is another error
-        values = torch.load(
-            file, map_location="cpu", pickle_module=sys.modules[__name__], weights_only=False
-        )
+        own = sys.modules[__name__]
+        values = torch.load(file, map_location, pickle_module=own, weights_only=False, **options)
     return values
 
 

@@ -67,6 +67,9 @@ LEFT_OUT: Final = "seconds of sound after the given end"
 FILLED: Final = "seconds of silence in a gap of the file"
 """A reason to suspect an utterance: its container has no sound there."""
 
+CUT: Final = "seconds of a recording that may be cut"
+"""A reason to suspect an utterance: an OGG has no mark of its end, or an MP3 ends in a frame."""
+
 
 _LAST: Final[dict[tuple[Path, str | None], Recording]] = {}
 """The one recording that is open in this process, by its path and version. A long one has rows of
@@ -270,6 +273,8 @@ def to_row(
         findings.update(examine(mono, text))
         if audio.filled:
             findings[FILLED] = audio.filled
+        if audio.may_be_cut:
+            findings[CUT] = len(mono) / SAMPLE_RATE
         if row["alone"] and seconds is not None:
             findings.update(examine_rest(audio.rest(start + seconds, channel), mono))
         flac = encode_flac(mono)

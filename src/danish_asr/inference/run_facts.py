@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import to_mono
+from danish_asr.base.audio import decode, resampled
 from danish_asr.base.config_tree import Tree, value_of
 from danish_asr.base.errors import ConfigError, DanishAsrError, PredictionsError
 from danish_asr.corpus.cards import hub_code
@@ -73,7 +73,7 @@ def read_rows(dataset: Path, splits: Sequence[str], most: int) -> Iterator[Row]:
         for batch in batches:
             for row in batch.to_pylist():
                 if number in wanted:
-                    yield Row(row["text"], to_mono(bytes(row["audio_bytes"])))
+                    yield Row(row["text"], resampled(*decode(row["audio_bytes"])))
                 number += 1
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import decode, to_flac
+from danish_asr.base.audio import decode, encode_flac, resampled
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
@@ -354,7 +354,7 @@ class Clips:
         audio = self.rows.audio(row)
         note = ""
         if seconds > MAX_CLIP_SECONDS:
-            audio, _ = to_flac(audio, seconds=MAX_CLIP_SECONDS)
+            audio = encode_flac(resampled(*decode(audio, seconds=MAX_CLIP_SECONDS)))
             note = f"its first {MAX_CLIP_SECONDS:g} s"
         else:
             decode(audio)  # else a browser would be the first to find that it cannot
