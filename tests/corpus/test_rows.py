@@ -58,7 +58,7 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
         ({"channel": [1]}, "malformed channel"),
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
-        ({"age": [30], "text": ["ja"]}, "malformed age"),
+        ({"age": [30], "text": ["ja"]}, "malformed text"),
         ({"text": ["ja"], "age": [30]}, "malformed text"),
         ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),

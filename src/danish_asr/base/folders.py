@@ -87,10 +87,10 @@ def _in_bash(byte: int) -> str:
     return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
-def version_of(path: Path) -> str | None:
+def version_of(path: Path | str) -> str | None:
     """Size and time of change of a file, by which one that was replaced is told; else None."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - for millions of rows
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return f"{status.st_size} {status.st_mtime_ns}" if S_ISREG(status.st_mode) else None

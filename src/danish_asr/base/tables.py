@@ -186,7 +186,7 @@ def code_page_hint(*texts: bytes, command: Callable[[str], str] = _to_new_file) 
 
 def _json_row(number: int, line: bytes) -> TableRow:
     try:
-        values = json.loads(line.decode("utf-8-sig"))
+        values = json.loads(line.decode().removeprefix("\ufeff"))
     except UnicodeDecodeError:
         return TableRow(number, None, f"not UTF-8. {code_page_hint(line)}")
     except ValueError as reason:

@@ -34,7 +34,7 @@ from danish_asr.corpus.rows import (
     without_duplicates,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, paths_of, versions_of_files
+from danish_asr.corpus.sources.recordings import fetch_files, located, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in, tables_of_people
 from danish_asr.corpus.sources.timed import open_timed
@@ -121,9 +121,8 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     check_splits(source.rows, options)
     rows, not_understood = understood(source.rows, options)
     rows = without_duplicates(rows)
-    rows = replaced(rows, alone=is_alone(rows), recording=paths_of(rows, files))
-    rows = replaced(rows, version=source.versions(rows))
-    counts = {**source.counts, **not_understood, **_unused_tables(named)}
+    rows, notes = located(replaced(rows, alone=is_alone(rows)), files)
+    counts = {**source.counts, **notes, **not_understood, **_unused_tables(named)}
     return replace(source, rows=rows, counts=counts)
 
 
