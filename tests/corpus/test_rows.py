@@ -240,6 +240,9 @@ def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
         listed.write_text(content)
         with pytest.raises(SourceError, match=r"wrong\.jsonl:1: "):
             read_without(listed)
+    listed.write_text("")
+    with pytest.raises(SourceError, match=r"wrong\.jsonl names no row"):
+        read_without(listed)
 
 
 @pytest.mark.parametrize(

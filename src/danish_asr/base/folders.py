@@ -21,6 +21,14 @@ AUDIO_SUFFIXES: Final = (
 """Endings of recordings, in lower case."""
 
 
+_VIDEO: Final = (".mp4", ".webm", ".mov", ".mkv", ".3gp", ".avi")
+
+
+def is_video(path: Path) -> bool:
+    """Whether a recording is a video by its ending."""
+    return path.suffix.lower() in _VIDEO
+
+
 def is_audio(name: str) -> bool:
     """Whether a file is a recording by its ending."""
     return name.lower().endswith(AUDIO_SUFFIXES)

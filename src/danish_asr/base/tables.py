@@ -30,6 +30,9 @@ _DELIMITERS: Final = (",", ";", "\t")
 _SEPARATOR: Final = re.compile(r'(?i)"?sep=(.)"?')
 """What Excel writes above the header, to name the delimiter."""
 
+_EXCELS: Final = re.compile(r'"(?=.*"")(?:[^"]|"")*"')
+"""A field with quotes as Excel writes it in a TSV; Common Voice's quotes are text."""
+
 _QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
 _CUT: Final = f"a line break without quotes cuts a row in two; {_QUOTES}"
 _FILE: Final = re.compile(r"\S*\.\w{3,5}$")
@@ -248,7 +251,8 @@ def _csv_rows(
             raise error(f"{path}:{line}: repeated columns: {', '.join(repeated)}; keep one of them")
         line = above + table.line_num + 1
         row, before = None, [""]  # that is yielded when the next one is known, and its fields
-        for fields in table:
+        for written in table:
+            fields = written if "strict" in form else [*map(_without_quotes, written)]
             if any(map(merged.search, fields)):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if any(map(str.strip, fields)):
@@ -292,6 +296,11 @@ def _csv_row(line: int, names: list[str], fields: list[str], *, fills: bool) -> 
     if (missing > 0 and not fills) or any(fields[len(names) :]):
         return TableRow(line, None, f"expected {len(names)} fields, as in the header")
     return TableRow(line, dict(zip(names, [*fields, *[""] * missing], strict=False)))
+
+
+def _without_quotes(field: str) -> str:
+    is_excels = field.startswith('"') and _EXCELS.fullmatch(field)
+    return field[1:-1].replace('""', '"') if is_excels else field
 
 
 def _parquet_rows(

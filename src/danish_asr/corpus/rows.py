@@ -265,6 +265,8 @@ def read_without(path: Path) -> set[tuple[str | None, str]]:
         if row.get("id") in {None, ""}:
             raise SourceError(f"{path}:{line}: expected the columns corpus and id; has {[*row]}")
         listed.add((row.get("corpus") or None, str(row["id"])))
+    if not listed:
+        raise SourceError(f"--without: {path} names no row; leave the option out to keep all rows")
     return listed
 
 

@@ -148,6 +148,20 @@ def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> N
         open_source(str(tmp_path), TRAIN)
 
 
+def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
+    audio(tmp_path / "a.wav")
+    (tmp_path / "a.srt").write_text(srt((0, 0.1, "ja")))
+    (tmp_path / "notes.csv").write_text("ord,antal\nja,1\n")
+    named = resolve_source(str(tmp_path))
+    assert named.kind == "srt"
+    assert open_source(named, TRAIN).counts == {
+        ".csv files of which nothing was read (notes.csv)": 1
+    }
+    (tmp_path / "a.srt").unlink()
+    with pytest.raises(SourceError, match=r"notes\.csv: no column of text"):
+        rows_of(tmp_path)
+
+
 def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "S\udcf8ren"
     audio(folder / "a.wav")
@@ -195,6 +209,9 @@ def faulty(location, options):
 def no_arguments():
     pass
 
+def of_texts(location, options):
+    return ["ja"]
+
 def unknown(location, options):
     yield {"text": "ja", "words": []}
 
@@ -216,7 +233,8 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     for name, error, message in (
         ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
-        ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
+        ("no_arguments", SourceError, "no_arguments: .*location and the options"),
+        ("of_texts", SourceError, "of_texts: expected mappings, found 'ja'"),
         ("unknown", SourceError, "unknown keys of a row: words;"),
         ("repeated", SourceError, "2 rows are row 1 of x;"),
         ("elsewhere", SourceError, r"elsewhere: a row's corpus.*'\.\./\.\./x'"),

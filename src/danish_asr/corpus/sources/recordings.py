@@ -38,7 +38,7 @@ def versions_of_files(root: Path, rows: pa.Table) -> pa.Array:
 
 
 ELSEWHERE: Final = "recordings found in another folder than the source names"
-SEVERAL: Final = "recordings of which another file has the same name"
+SEVERAL: Final = "recordings that were chosen of several files"
 """What `Found` may have of note."""
 
 

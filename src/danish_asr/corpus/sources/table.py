@@ -63,6 +63,14 @@ def tables_in(files: TextFolder) -> list[Path]:
     return sorted(path for path in tables if _is_table(path, files))
 
 
+def has_rows(path: Path) -> bool:
+    """Whether a table has columns of recordings and texts by their usual names."""
+    try:
+        return {"audio", "text"} <= _keys_in(path)
+    except SourceError:  # which whoever reads all of it raises again
+        return True
+
+
 def tables_of_people(files: TextFolder) -> list[Path]:
     """The tables of a folder that tell about speakers, and have neither recordings nor texts."""
     tables = (path for path in files.of(*SUFFIXES) if _is_in_place(path, files.root))
