@@ -44,6 +44,7 @@ class Listing:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        self.prefix = f"{self.root}/"  # of paths below it
 
     @cached_property
     def by_suffix(self) -> dict[str, list[Path]]:

@@ -7,7 +7,7 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -82,11 +82,11 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     numbers = [record["row"] for record in records]
     dialects = values["dialect"]
     if options.language == DANISH:
-        dialects = [*map(people.dialect_of, dialects, values["country_birth"])]
+        dialects = _of_pairs(people.dialect_of, dialects, values["country_birth"])
     own = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
     columns = values | {
         "corpus": [record.get("corpus") or options.corpus_name for record in records],
-        "split": [_split_of(*pair, options) for pair in zip(values["split"], files, strict=True)],
+        "split": _of_pairs(partial(_split_of, options), values["split"], files),
         "file": files,
         "row": numbers,
         "line": [record.get("line") for record in records],
@@ -101,6 +101,13 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     nothing = [None] * len(records)
     arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in _READ]
     return pa.RecordBatch.from_arrays(arrays, schema=_READ)
+
+
+def _of_pairs(function: Callable[[Any, Any], Any], *pairs: list[Any]) -> list[Any]:
+    """The result of a function for each pair; it is called once for all that are the same."""
+    pairs_of_rows = [*zip(*pairs, strict=True)]
+    results = {pair: function(*pair) for pair in {*pairs_of_rows}}
+    return [results[pair] for pair in pairs_of_rows]
 
 
 def _values(
@@ -173,7 +180,7 @@ def most_frequent(values: pa.ChunkedArray, least: int = 1) -> str:
     )
 
 
-def _split_of(own: str | None, file: str, options: ConvertOptions) -> str | None:
+def _split_of(options: ConvertOptions, own: str | None, file: str) -> str | None:
     """The split that the options choose, or the row's own, or that of its file's name."""
     name = (own or "").lower()
     split = options.split or SPLIT_ALIASES.get(name, name) or split_in(file)

@@ -69,13 +69,18 @@ def located(rows: pa.Table, files: Listing) -> tuple[pa.Table, dict[str, int]]:
 def find_recording(files: Listing, name: str) -> Found:
     """Find a recording by its name: at that place, else alone of its name in some folder."""
     plain = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-    for spelling in _spellings(name, plain):
+    spellings = [name]
+    if name != plain or not name.isascii():
+        spellings += [plain, normalize("NFC", plain), normalize("NFD", plain)]
+    for spelling in spellings:
         if version := version_of(_place(files, spelling)):
             return Found(spelling, version)
+    if not files.recordings:
+        return Found(name)
     last = plain.rpartition("/")[2]
     stem = last.rpartition(".")[0] if is_audio(last) else last
+    places = files.recordings.get(name_key(stem), {})
     wanted = f"/{name_key(plain).lstrip('/')}"
-    places = files.recordings.get(name_key(stem), {}) if files.recordings else {}
     paths = [
         path
         for same in places.values()
@@ -92,12 +97,6 @@ def find_recording(files: Listing, name: str) -> Found:
     return Found(str(paths[0].relative_to(files.root)), version_of(paths[0]), note)
 
 
-def _spellings(name: str, plain: str) -> tuple[str, ...]:
-    if name == plain and name.isascii():
-        return (name,)
-    return name, plain, normalize("NFC", plain), normalize("NFD", plain)
-
-
 def _place(files: Listing, name: str) -> str:
     """Where a name leads, without the cost of `Path` for each row."""
-    return name if name.startswith("/") else f"{files.root}/{name}"
+    return name if name.startswith("/") else files.prefix + name

@@ -250,7 +250,7 @@ def _labelled(spans: list[Span], counts_of: Counter[str], least: int) -> list[Sp
     counts = Counter(label[1] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
     least = 1 if len(names) >= 3 and all(names) else least
-    kept = sum(bool(label) and counts[label[1]] < least for label in labels)
+    kept = sum(count for count in counts.values() if count < least)
     if 2 * kept > len(names):
         counts_of[KEPT_NAMES] += kept
     for place, label in enumerate(labels):
