@@ -150,11 +150,11 @@ def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
         for path in of_people
     }
     files = rows["file"].unique().to_pylist()
-    read = {place / file for file in files for place in (root, root.parent)}
+    used = {*of_people, *(place / file for file in files for place in (root, root.parent))}
     for suffix in sorted({suffix for kind in SOURCES.values() for suffix in kind.suffixes}):
-        unread = [path for path in named.files.of(suffix) if path not in {*read, *of_people}]
+        unread = [path for path in named.files.of(suffix) if path not in used]
         if unread:
-            names = _listed([path.name for path in unread])
+            names = _listed([path.relative_to(root).as_posix() for path in unread])
             counts[f"{suffix} files of which nothing was read ({names})"] = len(unread)
     if named.kind == "table" and len(files) > 1:
         counts[f"tables that were read ({_listed(files)})"] = len(files)
