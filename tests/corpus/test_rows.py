@@ -11,7 +11,6 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
     ROWS,
-    Source,
     check_recordings,
     check_splits,
     is_alone,
@@ -216,11 +215,6 @@ def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
     rows = table(*(row | {"id": "a"} for row in [*of_one, {"text": "ja"}, {"text": "nej"}]))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == ["x", None, None, None, None, DUPLICATE]
-
-
-def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
-    source = Source(name="x", rows=table({}), fetch=iter, versions=pa.nulls)
-    assert (source.columns, source.ignored, source.counts) == ({}, (), {})
 
 
 def test_a_refused_row_keeps_its_reason() -> None:

@@ -102,6 +102,7 @@ _WAYS_OUT: Final = {
     ".tsv": "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
     **dict.fromkeys((".zip", ".gz", ".tar"), "unpack it first"),
     ".xlsx": "save it as CSV in UTF-8",
+    ".txt": "a table has the ending .csv or .tsv, a text the name of a recording beside it",
     ".docx": "save a text as UTF-8 in a .txt",
     ".arrow": "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
     **dict.fromkeys(AUDIO_SUFFIXES, "write a table of the recordings, with path,text,speaker"),
@@ -183,8 +184,9 @@ def resolve_source(spec: str) -> NamedSource:
     suffix = path.suffix.lower()
     if suffix == ".json" and named.files.is_transcript(named.files.root / path.name):
         return named._replace(kind="json")
+    is_list = suffix == ".txt" and not named.files.is_beside(named.files.root / path.name)
     for own, source in SOURCES.items():
-        if suffix in source.suffixes:
+        if suffix in source.suffixes and not is_list:
             return named._replace(kind=own)
     raise SourceError(f"{path}: {_why_no_kind({suffix: [path]})}")
 
@@ -263,7 +265,7 @@ def _open_own(name: str, location: str, options: ConvertOptions, files: TextFold
     file = name.rpartition(".")[2]
 
     def records() -> Iterator[Mapping[str, Any]]:
-        for number, row in enumerate(rows_of(location, options)):
+        for number, row in enumerate(rows_of(location, options) or ()):
             if not isinstance(row, Mapping):
                 raise SourceError(f"{name}: expected mappings, found {row!r:.60}")
             if unread := [key for key in row if key not in RECORD_KEYS]:

@@ -181,18 +181,18 @@ def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) ->
 
 def _offset(path: Path, file: TimedFile, audio: Path) -> float:
     """How much later the recording's clock is than the file's, in seconds."""
-    by_name = {name_key(name): offset for name, offset in file.media.items()}
-    if name_key(audio.name) in by_name:
-        return by_name[name_key(audio.name)]
-    by_stem = {name_key(Path(name).stem): offset for name, offset in file.media.items()}
-    stem = name_key(audio.stem)
-    if stem not in by_stem and len({*by_stem.values()}) > 1:
+    offsets = {name_key(Path(name).stem): offset for name, offset in file.media.items()}
+    offsets |= {name_key(name): offset for name, offset in file.media.items()}
+    for name in (audio.name, audio.stem):
+        if name_key(name) in offsets:
+            return offsets[name_key(name)]
+    if len({*offsets.values()}) > 1:
         media = ", ".join(f"{name} ({offset:g} s)" for name, offset in file.media.items())
         raise SourceError(
             f"{path}: its recordings begin at different times, and {audio.name} is none of them: "
             f"{media}; rename the recording, or link it in ELAN again"
         )
-    return by_stem.get(stem, next(iter(by_stem.values()), 0.0))
+    return next(iter(offsets.values()), 0.0)
 
 
 def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[Tier]:
