@@ -58,6 +58,21 @@ def test_rows_are_read_with_their_lines(
     assert rows_of(tmp_path, "b.tsv", tabs) == [(2, {"a,b;c,d": "1", "text": "ja"})]
 
 
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ('"han sagde ""ja"", og gik"', 'han sagde "ja", og gik'),
+        ('"""ja"""', '"ja"'),
+        *((text, text) for text in ('"ja, tak"', '"ja" og ""nej""', '""', 'et ""ord""')),
+    ],
+)
+def test_of_a_tsv_only_quotes_that_excel_doubled_are_no_text(
+    tmp_path: Path, written: str, text: str
+) -> None:
+    content = f"id\ttext\n1\t{written}\n".encode()
+    assert rows_of(tmp_path, "a.tsv", content) == [(2, {"id": "1", "text": text})]
+
+
 def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a.pq"
     pq.write_table(pa.Table.from_pylist(ROWS), file)

@@ -27,7 +27,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         def work(*arguments: Any, name: str = path.rpartition(".")[2], **_: Any) -> Any:
             calls.append((name, *arguments))
-            return SimpleNamespace(damage=(), hours={})
+            return SimpleNamespace(damage=(), contradictions=(), hours={})
 
         monkeypatch.setattr(f"danish_asr.{path}", work)
     return calls

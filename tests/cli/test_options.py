@@ -20,7 +20,9 @@ WORKERS: dict[str, Any] = {
     "danish_asr.corpus.command.combine_command": None,
     "danish_asr.corpus.command.convert_command": None,
     "danish_asr.corpus.command.check_faults": None,
-    "danish_asr.corpus.command.verify_command": SimpleNamespace(damage=(), hours={}),
+    "danish_asr.corpus.command.verify_command": SimpleNamespace(
+        damage=(), contradictions=(), hours={}
+    ),
     "danish_asr.decoding.ngram_build.build_language_model": None,
     "danish_asr.demo.run_demo": None,
     "danish_asr.inference.export.export_model": None,

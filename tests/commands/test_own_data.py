@@ -1,4 +1,4 @@
-"""What docs/howto/label-recordings.md does, and the configurations of docs/start/own-data.md."""
+"""What docs/howto/label-recordings.md does, and the scripts of other pages."""
 
 import re
 import subprocess
@@ -13,8 +13,6 @@ import pytest
 
 from danish_asr import convert
 from danish_asr.base.config_tree import merge, read_yaml
-from danish_asr.base.errors import SourceError
-from danish_asr.base.files import from_yaml
 from danish_asr.corpus import ConvertOptions
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES
@@ -25,9 +23,6 @@ from tests.builders import tone
 from tests.datasets_files import dataset_of
 
 ROOT = Path(__file__).parents[2]
-
-
-PAGE = (ROOT / "docs" / "start" / "own-data.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("form", ["textgrid", "srt", "json"])
@@ -55,11 +50,6 @@ def test_transcripts_that_a_person_corrected_become_a_dataset(
     }
     assert {*rows["speaker_id"]} == {*names}
     assert {*rows["split"]} == {"train", "dev", "test"}
-
-
-def test_the_configurations_have_no_fault() -> None:
-    blocks = map(from_yaml, re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
-    load(merge(read_yaml(ROOT / "configs" / "demo.yaml"), *blocks), where="the page")
 
 
 def script_of(page: str, name: str) -> str:
@@ -139,18 +129,6 @@ def test_the_function_of_the_page_is_a_source(
         ("test-0", "på Ærø", "s", 3200),
         ("test-1", "nej", None, 3200),
     }
-
-
-@pytest.mark.parametrize("key", ["køn", "uncut"])
-def test_a_key_that_no_row_has_is_refused_in_a_function_of_ones_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    code = f"def rows(location, _):\n    yield {{'audio': 'a.wav', 'text': 'ja', '{key}': 'k'}}\n"
-    (tmp_path / f"vain_{key}.py").write_text(code, encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    options = ConvertOptions(name="x", split="train")
-    with pytest.raises(SourceError, match=rf"vain_{key}\.rows: .* {key};"):
-        convert(f"vain_{key}.rows:{tmp_path}", tmp_path / "ds", options)
 
 
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:

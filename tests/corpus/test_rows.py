@@ -11,7 +11,6 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
     ROWS,
-    Source,
     check_recordings,
     check_splits,
     is_alone,
@@ -58,7 +57,7 @@ def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> N
         ({"channel": [1]}, "malformed channel"),
         ({"text": ["ja"]}, "malformed text"),
         ({"audio": 7}, "malformed audio"),
-        ({"age": [30], "text": ["ja"]}, "malformed age"),
+        ({"age": [30], "text": ["ja"]}, "malformed text"),
         ({"text": ["ja"], "age": [30]}, "malformed text"),
         ({"validated": " Rejected", "start": -1, "text": ["ja"]}, "rejected"),
         ({"refused": "overlap", "text": ["ja"]}, "overlap"),
@@ -218,11 +217,6 @@ def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
     assert found == ["x", None, None, None, None, DUPLICATE]
 
 
-def test_a_source_that_says_no_more_has_read_no_columns_by_name() -> None:
-    source = Source(name="x", rows=table({}), fetch=iter, versions=pa.nulls)
-    assert (source.columns, source.ignored, source.counts) == ({}, (), {})
-
-
 def test_a_refused_row_keeps_its_reason() -> None:
     rows = table({"refused": "rejected"}, {}, {})
     found = refuse(rows, pa.array([True, True, False]), "listed")["refused"].to_pylist()
@@ -240,6 +234,9 @@ def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
         listed.write_text(content)
         with pytest.raises(SourceError, match=r"wrong\.jsonl:1: "):
             read_without(listed)
+    listed.write_text("")
+    with pytest.raises(SourceError, match=r"wrong\.jsonl names no row"):
+        read_without(listed)
 
 
 @pytest.mark.parametrize(

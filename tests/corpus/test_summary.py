@@ -46,6 +46,23 @@ def test_columns_are_counted_over_the_rows_that_are_written() -> None:
     ]
 
 
+def test_columns_that_are_in_each_row_or_in_none_are_said_if_they_were_read() -> None:
+    read = {"start": "fra", "end": "til", "split": "del"}
+    lines = summary([{"start": 1, "end": 2, "split": "dev"}] * 2, columns=read)
+    assert [line for line in lines if "read from" in line] == [
+        "split, read from del: 2 rows, 1 distinct; most frequent: dev (2)",
+        "start, read from fra: 2 rows, 1 distinct; most frequent: 1.0 (2)",
+        "end, read from til",
+    ]
+
+
+def test_texts_with_brackets_or_in_quotes_are_counted_where_they_are_written() -> None:
+    texts = ["ja [støj]", "(ja)", '"ja"', 'sagde "ja"', "ja", "[refused]"]
+    lines = summary([{"text": text} for text in texts], refused=5)
+    assert {"texts with brackets: 2", "texts within quotes: 1"} <= {*lines}
+    assert not [line for line in summary([{"text": "ja"}]) if line.startswith("texts ")]
+
+
 def test_embedded_audio_is_counted_by_ids() -> None:
     assert "audio: 2 rows, 2 distinct" in summary([{"id": "a"}, {"id": "b"}])
 

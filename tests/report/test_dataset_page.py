@@ -116,7 +116,7 @@ def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_la
 def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
     dataset: Path, tmp_path: Path, shown: dict[str, Any]
 ) -> None:
-    _page(dataset, tmp_path / "page.html", sample=4)
+    _page(dataset, tmp_path / "page.html", sample=4, contradictions=["train: a and b differ"])
     assert {reason: len(rows) for reason, rows in shown["to_check"].items()} == {
         "seconds of silence": 5
     }
@@ -127,7 +127,8 @@ def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
         ("minutes", 60),
         [(HOSTILE, "unknown", 3)],
     )
-    assert len(shown["warnings"]) == 1
+    assert len(shown["warnings"]) == 2
+    assert shown["warnings"][1] == "train: a and b differ"
 
 
 def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(

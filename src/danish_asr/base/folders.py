@@ -21,6 +21,14 @@ AUDIO_SUFFIXES: Final = (
 """Endings of recordings, in lower case."""
 
 
+_VIDEO: Final = (".mp4", ".webm", ".mov", ".mkv", ".3gp", ".avi")
+
+
+def is_video(path: Path) -> bool:
+    """Whether a recording is a video by its ending."""
+    return path.suffix.lower() in _VIDEO
+
+
 def is_audio(name: str) -> bool:
     """Whether a file is a recording by its ending."""
     return name.lower().endswith(AUDIO_SUFFIXES)
@@ -36,6 +44,7 @@ class Listing:
 
     def __init__(self, root: Path) -> None:
         self.root = root.resolve()
+        self.prefix = f"{self.root}/"  # of paths below it
 
     @cached_property
     def by_suffix(self) -> dict[str, list[Path]]:
@@ -87,10 +96,10 @@ def _in_bash(byte: int) -> str:
     return chr(byte) if is_plain else f"\\x{byte:02x}"
 
 
-def version_of(path: Path) -> str | None:
+def version_of(path: Path | str) -> str | None:
     """Size and time of change of a file, by which one that was replaced is told; else None."""
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - for millions of rows
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return f"{status.st_size} {status.st_mtime_ns}" if S_ISREG(status.st_mode) else None

@@ -155,7 +155,8 @@ def verify(
     if page is not None and not result.damage:
         from danish_asr.report.dataset_page import write_dataset_page
 
-        write_dataset_page(root, page, sample=sample, audio=not no_audio)
+        faults = result.contradictions
+        write_dataset_page(root, page, sample=sample, audio=not no_audio, contradictions=faults)
     check_faults(root, result, page=page)
     if {"train", "dev"} <= {split for split, _ in result.hours}:
         run = "OUTDIR" if Path("outputs/first").exists() else "outputs/first"

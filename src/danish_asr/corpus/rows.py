@@ -5,9 +5,9 @@ A row that cannot be used has a reason in ``refused``, and goes to the ledger wi
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -59,49 +59,75 @@ def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> p
 
     Ages and channels are text in it until `understood`.
     """
-    rows, batches = (_row(record, options) for record in records), []
-    while chunk := [*islice(rows, 2_000)]:
-        batches.append(pa.RecordBatch.from_pylist(chunk, _READ))
+    waiting, batches = iter(records), []
+    while chunk := [*islice(waiting, 2_000)]:
+        batches.append(_batch(chunk, options))
     return pa.Table.from_batches(batches, _READ)
 
 
-def _row(record: Mapping[str, Any], options: ConvertOptions) -> dict[str, Any]:
-    """A row of `_READ`; one of which a value cannot be read is refused."""
-    faults = [record["refused"]] if record.get("refused") else []
-    values: dict[str, Any] = dict.fromkeys(THEIR_NAMES)
-    for key, value in record.items():
-        if key not in READERS or value is None:
-            continue
-        column, read = READERS[key]
-        try:
-            values[column] = read(value)
-        except (TypeError, ValueError):
-            faults.append(f"malformed {column}")
-    start, end, seconds = (values[name] for name in TIMES)
-    if end is not None:
-        seconds = end - (start or 0.0)
-        if seconds < 0:
-            faults.append("end before its start")
-    if (values["validated"] or "").lower() == "rejected":
-        faults.insert(0, "rejected")
-    file, row, dialect = record["file"], record["row"], values["dialect"]
+def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.RecordBatch:
+    """Records as rows of `_READ`, column by column: a corpus may have millions."""
+    reasons: list[str | None] = [record.get("refused") for record in records]
+    values = _values(records, reasons)
+    for place, status in enumerate(values["validated"]):
+        if (status or "").lower() == "rejected":
+            reasons[place] = "rejected"
+    starts, ends, seconds = (values[name] for name in TIMES)
+    for place, end in enumerate(ends):
+        if end is not None:
+            seconds[place] = end - (starts[place] or 0.0)
+            if seconds[place] < 0:
+                reasons[place] = reasons[place] or "end before its start"
+    files = [record["file"] for record in records]
+    numbers = [record["row"] for record in records]
+    dialects = values["dialect"]
     if options.language == DANISH:
-        dialect = people.dialect_of(dialect, values["country_birth"])
-    return values | {
-        "corpus": record.get("corpus") or options.corpus_name,
-        "split": _split_of(values["split"], file, options),
-        "file": file,
-        "row": row,
-        "line": record.get("line"),
-        "group": record.get("group", row // 100),
-        "id": values["id"] or f"{file}:{row}",
-        "start": start or 0.0,
-        "seconds": seconds,
-        "uncut": start is None and end is None,
-        "dialect": dialect,
+        dialects = _of_pairs(people.dialect_of, dialects, values["country_birth"])
+    own = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
+    columns = values | {
+        "corpus": [record.get("corpus") or options.corpus_name for record in records],
+        "split": _of_pairs(partial(_split_of, options), values["split"], files),
+        "file": files,
+        "row": numbers,
+        "line": [record.get("line") for record in records],
+        "group": [record.get("group", record["row"] // 100) for record in records],
+        "id": [given or default for given, default in zip(values["id"], own, strict=True)],
+        "start": [start or 0.0 for start in starts],
+        "uncut": [times == (None, None) for times in zip(starts, ends, strict=True)],
+        "dialect": dialects,
         "sub_dialect": values["dialect"],
-        "refused": faults[0] if faults else None,
+        "refused": reasons,
     }
+    nothing = [None] * len(records)
+    arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in _READ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_READ)
+
+
+def _of_pairs(function: Callable[[Any, Any], Any], *pairs: list[Any]) -> list[Any]:
+    """The result of a function for each pair; it is called once for all that are the same."""
+    pairs_of_rows = [*zip(*pairs, strict=True)]
+    results = {pair: function(*pair) for pair in {*pairs_of_rows}}
+    return [results[pair] for pair in pairs_of_rows]
+
+
+def _values(
+    records: Sequence[Mapping[str, Any]], reasons: list[str | None]
+) -> dict[str, list[Any]]:
+    """The values of records by column; one that cannot be read becomes a reason to refuse."""
+    values: dict[str, list[Any]] = {name: [None] * len(records) for name in THEIR_NAMES}
+    keys = set[str]().union(*records)
+    for key, (column, read) in READERS.items():
+        if key not in keys:
+            continue
+        own = values[column]
+        for place, record in enumerate(records):
+            value = record.get(key)
+            if value is not None:
+                try:
+                    own[place] = read(value)
+                except (TypeError, ValueError):
+                    reasons[place] = reasons[place] or f"malformed {column}"
+    return values
 
 
 def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[str, int]]:
@@ -154,7 +180,7 @@ def most_frequent(values: pa.ChunkedArray, least: int = 1) -> str:
     )
 
 
-def _split_of(own: str | None, file: str, options: ConvertOptions) -> str | None:
+def _split_of(options: ConvertOptions, own: str | None, file: str) -> str | None:
     """The split that the options choose, or the row's own, or that of its file's name."""
     name = (own or "").lower()
     split = options.split or SPLIT_ALIASES.get(name, name) or split_in(file)
@@ -214,10 +240,10 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id that is usable are refused."""
-    usable = is_usable(rows)
-    firsts = _firsts(rows.append_column("usable", usable), "corpus", "id", "usable")
-    is_repeated = usable.to_numpy()
-    is_repeated[firsts["number"].filter(firsts["usable"])] = False
+    candidates = pc.and_(is_usable(rows), pc.is_in(rows["id"], repeated(rows["id"])))
+    numbered = rows.append_column("number", pa.array(np.arange(len(rows)))).filter(candidates)
+    is_repeated = candidates.to_numpy()
+    is_repeated[_firsts(numbered, "corpus", "id")] = False
     return refuse(rows, pa.array(is_repeated), DUPLICATE)
 
 
@@ -227,11 +253,16 @@ def is_usable(rows: pa.Table) -> pa.ChunkedArray:
     return pc.and_(pc.fill_null(has_words, fill_value=False), pc.is_null(rows["refused"]))
 
 
-def _firsts(rows: pa.Table, *names: str) -> pa.Table:
-    """The first row of all that are the same in some columns: these columns and its ``number``."""
-    numbered = rows.select(names).append_column("number", pa.array(np.arange(len(rows))))
+def repeated(values: pa.ChunkedArray) -> pa.Array:
+    """The values that occur more than once."""
+    counts = values.drop_null().value_counts()
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+
+
+def _firsts(numbered: pa.Table, *names: str) -> pa.ChunkedArray:
+    """The ``number`` of the first row of all that are the same in some columns."""
     grouped = numbered.group_by([*names], use_threads=False).aggregate([("number", "min")])
-    return grouped.rename_columns([*names, "number"])
+    return grouped["number_min"]
 
 
 def read_without(path: Path) -> set[tuple[str | None, str]]:
@@ -241,6 +272,8 @@ def read_without(path: Path) -> set[tuple[str | None, str]]:
         if row.get("id") in {None, ""}:
             raise SourceError(f"{path}:{line}: expected the columns corpus and id; has {[*row]}")
         listed.add((row.get("corpus") or None, str(row["id"])))
+    if not listed:
+        raise SourceError(f"--without: {path} names no row; leave the option out to keep all rows")
     return listed
 
 
@@ -275,18 +308,16 @@ def names_of_no_row(rows: pa.Table, listed: set[tuple[str | None, str]], path: P
 
 def is_alone(rows: pa.Table) -> pa.ChunkedArray:
     """Which rows are the only one of their recording, as all are whose audio is embedded."""
-    counts = rows["audio"].drop_null().value_counts()
-    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    return pc.invert(pc.is_in(rows["audio"], repeated))
+    return pc.invert(pc.is_in(rows["audio"], repeated(rows["audio"])))
 
 
 def check_recordings(rows: pa.Table) -> None:
     """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
-    is_whole = pc.and_(rows["uncut"], is_usable(rows))
-    counts = rows["audio"].filter(is_whole).drop_null().value_counts()
-    repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    usable = rows.filter(pc.and_(is_whole, pc.is_in(rows["audio"], repeated)))  # mostly none
-    texts = _firsts(usable, "audio", "channel", "text").group_by(["audio", "channel"])
+    shared = rows.filter(pc.is_in(rows["audio"], repeated(rows["audio"])))  # mostly none
+    usable = shared.filter(pc.and_(shared["uncut"], is_usable(shared)))
+    numbered = usable.append_column("number", pa.array(np.arange(len(usable))))
+    texts = numbered.take(_firsts(numbered, "audio", "channel", "text"))
+    texts = texts.group_by(["audio", "channel"], use_threads=False)
     counted = texts.aggregate([("number", "count"), ("number", "min"), ("number", "max")])
     several = counted.filter(pc.greater(counted["number_count"], 1))
     if not len(several):

@@ -16,7 +16,12 @@ from danish_asr.corpus.people import DIALECTS, GENDERS
 from danish_asr.corpus.rows import Source, most_frequent
 from danish_asr.corpus.task import LEFT_OUT
 
-_IN_EACH_ROW: Final = {"split", "id", "start"}
+_IN_EACH_ROW: Final = {"split", "id", "start"}  # named only if they are read from a column
+_SIGNS: Final = {
+    "texts with brackets": r"[\[(]",
+    "texts within quotes": r'^".*"$',
+}
+"""What people should know of texts, and what finds it."""
 _UNKNOWN: Final = "no known {}, kept as it is"
 _READ_AS: Final = 30  # lines about values that were read as others
 
@@ -31,7 +36,10 @@ def summary_of(
     lines = [*_columns(source, written), *_read_as(written, language)[:_READ_AS]]
     if source.ignored:
         lines.append(f"not read: {', '.join(source.ignored)} (--column OURS=THEIRS takes one)")
-    lines += [f"{what}: {count:,}" for what, count in source.counts.items()]
+    counts = dict(source.counts)
+    for what, sign in _SIGNS.items():
+        counts[what] = pc.sum(pc.match_substring_regex(written["text"], sign)).as_py() or 0
+    lines += [f"{what}: {count:,}" for what, count in counts.items() if count]
     for rate in sorted(rates, key=int):
         lines.append(f"sample rate of the source: {int(rate):,} Hz ({rates[rate]:,} rows)")
     return lines
@@ -52,15 +60,17 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[str]:
     """How many rows have a value in each column, and the values that occur more than once."""
     for column in COLUMNS:
         name = column.name
-        if not column.read or not column.type or name in _IN_EACH_ROW:
+        theirs = f", read from {source.columns[name]}" if name in source.columns else ""
+        if not column.type and theirs:
+            yield f"{name}{theirs}"
+        if not column.read or not column.type or (name in _IN_EACH_ROW and not theirs):
             continue
         values = rows[name].drop_null()
         if name == "audio" and not len(values):
             values = rows["id"]  # it is embedded
-        if not len(values) and name not in source.columns:
+        if not len(values) and not theirs:
             continue
         frequent = most_frequent(values, least=2)
-        theirs = f", read from {source.columns[name]}" if name in source.columns else ""
         line = (
             f"{name}{theirs}: {len(values):,} rows, {pc.count_distinct(values).as_py():,} distinct"
         )

@@ -1,6 +1,7 @@
 """One offline page about a built dataset, which ``danish-asr verify --page`` writes."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -61,11 +62,12 @@ def write_dataset_page(
     sample: int = 2_000,
     seed: int = 0,
     audio: bool = True,
+    contradictions: Sequence[str] = (),
     console: Console | None = None,
 ) -> None:
     """Write the page about the dataset at ``root``; the audio of ``sample`` rows is measured.
 
-    Without ``audio`` the page holds no speech.
+    Without ``audio`` the page holds no speech. ``contradictions`` are those of a `Verification`.
 
     Raises:
         ConfigError: ``out`` is a directory, or a file of the dataset.
@@ -81,7 +83,7 @@ def write_dataset_page(
         )
         measured = _measured(rows, chosen)
         clips = Clips(rows, audio=audio)
-        text = _render(root, clips, measured, generator)
+        text = _render(root, clips, measured, generator, contradictions)
     publish_text(out, text)
     for line in clips.left_out:
         warn(line, console)
@@ -102,8 +104,15 @@ def _measured(rows: Rows, chosen: NDArray[np.int64]) -> _Sample:
     return _Sample(chosen[good], values, len(measures) - len(good))
 
 
-def _render(root: Path, clips: Clips, sample: _Sample, generator: np.random.Generator) -> str:
+def _render(
+    root: Path,
+    clips: Clips,
+    sample: _Sample,
+    generator: np.random.Generator,
+    contradictions: Sequence[str],
+) -> str:
     rows, manifest = clips.rows, root / INVENTORY_FILE
+    faults = [*filter(None, [_profile(root, rows).fault]), *contradictions]
     table = rows.table
     (total,) = dataset.groups(table)
     speed = pc.utf8_length(table["text"]).to_numpy() / np.maximum(rows.seconds, 1e-3)
@@ -116,7 +125,7 @@ def _render(root: Path, clips: Clips, sample: _Sample, generator: np.random.Gene
         languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
         limits=(MIN_SPEAKERS, SILENCE),
-        warnings=[*_warnings(root, rows, sample), *filter(None, [_profile(root, rows).fault])],
+        warnings=[*_warnings(root, rows, sample), *faults],
         total=total,
         unit=("hours", 3600) if total.hours >= 1 else ("minutes", 60),
         splits={group.names[0]: group for group in dataset.groups(table, "split")},

@@ -40,29 +40,30 @@ _INVISIBLE: Final = re.compile(
 )
 
 
-def normalize(text: str, profile: str, *, remove_fillers: bool = False) -> str:
+def normalize(text: str, profile: str) -> str:
     """Return ``text`` normalised by a profile; see `normalizer`."""
-    return normalizer(profile, remove_fillers=remove_fillers)(text)
+    return normalizer(profile)(text)
 
 
-def normalizer(profile: str, *, remove_fillers: bool = False) -> Normalizer:
+def normalizer(profile: str) -> Normalizer:
     """Return the function of a profile: a name in `PROFILES`, or ``package.module:function``.
 
     The name must be the user's own; `profile_in` checks one from a file.
 
-    ``remove_fillers``: also remove "øh", "hmm" and similar, an option of the leaderboard's
-    profiles. ``coral`` always does, ``raw`` never.
-
     Raises:
-        ConfigError: There is no such profile, or it has no such option.
+        ConfigError: There is no such profile.
     """
-    function = _find(profile)
-    if not remove_fillers:
-        return function
-    if profile not in _LEADERBOARD:
-        names = " or ".join(_LEADERBOARD)
-        raise ConfigError([f"remove_fillers: only for profile {names}; found profile '{profile}'"])
-    return lambda text: " ".join(_FILLERS.sub(" ", function(text)).split())
+    function = find_named(profile, PROFILES, "profile")
+    if isinstance(function, Profile):
+        return function.normalize
+    if not callable(function):
+        raise ConfigError([f"profile: {profile} must be a function from text to text"])
+
+    def normalize_by_user(text: str) -> str:
+        with user_code(function, "normalising a text"):
+            return str(function(text))
+
+    return normalize_by_user
 
 
 def profile_in(file: object, name: object, remedy: str) -> str:
@@ -83,20 +84,6 @@ def profile_in(file: object, name: object, remedy: str) -> str:
 def profile_version(profile: str) -> int | None:
     """Return the version of a profile; None for one from outside."""
     return PROFILES[profile].version if profile in PROFILES else None
-
-
-def _find(profile: str) -> Normalizer:
-    function = find_named(profile, PROFILES, "profile")
-    if isinstance(function, Profile):
-        return function.normalize
-    if not callable(function):
-        raise ConfigError([f"profile: {profile} must be a function from text to text"])
-
-    def normalize_by_user(text: str) -> str:
-        with user_code(function, "normalising a text"):
-            return str(function(text))
-
-    return normalize_by_user
 
 
 def _coral(text: str) -> str:
@@ -209,5 +196,3 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
 }
 """All published profiles: messages, help and configurations read their names here."""
-
-_LEADERBOARD: Final = ("rye",)

@@ -9,10 +9,13 @@ import pyarrow as pa
 import pytest
 
 from danish_asr.base.folders import Listing
+from danish_asr.corpus.rows import ROWS
 from danish_asr.corpus.sources.recordings import (
+    ELSEWHERE,
+    SEVERAL,
     fetch_files,
     find_recording,
-    paths_of,
+    located,
     versions_of_files,
 )
 
@@ -26,7 +29,7 @@ def test_unicode_forms_name_one_file(tmp_path: Path, there: Any, named: Any, fol
     path.touch()
     name = normalize(named, f"{folder}/blå bær.wav")
     for written in (tmp_path / name, Path("..", name)):
-        found = find_recording(Listing(tmp_path / "in"), str(written))
+        found = find_recording(Listing(tmp_path / "in"), str(written)).path
         assert (tmp_path / "in" / str(found)).samefile(path)
 
 
@@ -54,9 +57,13 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     for name in FILES:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    audio = pa.chunked_array([[*PLACES, None, "1"]])
-    rows = pa.table({"audio": audio, "recording": paths_of({"audio": audio}, Listing(tmp_path))})
-    *found, none, several = fetch_files(tmp_path, rows)
+    names = [{"audio": name} for name in (*PLACES, None, "1", "a/2")]
+    rows, notes = located(pa.Table.from_pylist(names, ROWS), Listing(tmp_path))
+    *found, none, several, _ = fetch_files(tmp_path, rows)
+    assert notes == {
+        f"{ELSEWHERE}, such as a/2.WAV": 3,
+        f"{SEVERAL}, such as a/2.WAV": 1,
+    }
     assert found == [tmp_path / place for place in PLACES.values()]
     assert none is None
     assert str(several) == "several recordings of this name"

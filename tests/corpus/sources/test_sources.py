@@ -46,6 +46,7 @@ WORDS = '{"results": [{"alternatives": [{"transcript": "ja"}]}]}'
 
 FILES = [
     ("liste.xlsx", "", "CSV"),
+    ("liste.txt", "path\ttext\n0.wav\tja", r"\.tsv"),
     ("train.csv.gz", "", "unpack"),
     ("0.json", WORDS, "export SRT"),
     ("0.tsv", "start\tend\ttext\n0\t900\tja\n", r"\.srt"),
@@ -60,6 +61,9 @@ def test_what_is_not_read_has_a_way_out(tmp_path: Path, name: str, content: str,
     (tmp_path / name).write_text(content)
     with pytest.raises(SourceError, match=way):
         rows_of(tmp_path)
+    if name == "liste.txt":
+        with pytest.raises(SourceError, match=way):
+            rows_of(tmp_path / name)
 
 
 @pytest.mark.parametrize("out", ["data", "data/parquet"])
@@ -148,6 +152,20 @@ def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> N
         open_source(str(tmp_path), TRAIN)
 
 
+def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
+    audio(tmp_path / "a.wav")
+    (tmp_path / "a.srt").write_text(srt((0, 0.1, "ja")))
+    (tmp_path / "notes.csv").write_text("ord,antal\nja,1\n")
+    named = resolve_source(str(tmp_path))
+    assert named.kind == "srt"
+    assert open_source(named, TRAIN).counts == {
+        ".csv files of which nothing was read (notes.csv)": 1
+    }
+    (tmp_path / "a.srt").unlink()
+    with pytest.raises(SourceError, match=r"notes\.csv: no column of text"):
+        rows_of(tmp_path)
+
+
 def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "S\udcf8ren"
     audio(folder / "a.wav")
@@ -195,8 +213,14 @@ def faulty(location, options):
 def no_arguments():
     pass
 
+def of_nothing(location, options):
+    pass
+
+def of_texts(location, options):
+    return ["ja"]
+
 def unknown(location, options):
-    yield {"text": "ja", "words": []}
+    yield {"text": "ja", "words": [], "uncut": True}
 
 def repeated(location, options):
     for row in (0, 1, 1):
@@ -216,8 +240,10 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     for name, error, message in (
         ("faulty", ExtensionError, r"faulty failed, reading .*ValueError: loud \(.*own_rows\.py"),
-        ("no_arguments", ExtensionError, "no_arguments failed.*TypeError"),
-        ("unknown", SourceError, "unknown keys of a row: words;"),
+        ("no_arguments", SourceError, "no_arguments: .*location and the options"),
+        ("of_texts", SourceError, "of_texts: expected mappings, found 'ja'"),
+        ("of_nothing", SourceError, "no rows"),
+        ("unknown", SourceError, "unknown keys of a row: words, uncut;"),
         ("repeated", SourceError, "2 rows are row 1 of x;"),
         ("elsewhere", SourceError, r"elsewhere: a row's corpus.*'\.\./\.\./x'"),
         ("nothing", SourceError, r"unknown kind of source 'own_rows\.nothing'"),

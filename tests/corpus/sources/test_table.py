@@ -184,7 +184,12 @@ def test_common_voices_folder_is_read_by_its_columns(tmp_path: Path) -> None:
         line = f"s1\t{split}.wav\tnr {split}\tfifties\tfemale_feminine\tfynsk"
         (tmp_path / f"{split}.tsv").write_text(f"{head}\n{line}\n")
     (tmp_path / "validated.tsv").write_text(f"{head}\ns1\ttrain.wav\tja\t\t\t\n")
-    found = own_splits(tmp_path)
+    source = open_source(str(tmp_path), options())
+    found = read_rows(source)
     assert [row["split"] for row in found] == ["dev", "test", "train"]
+    elsewhere, unread, read = source.counts.items()
+    assert ("clips/dev.wav" in elsewhere[0], elsewhere[1]) == (True, 3)
+    assert ("(validated.tsv)" in unread[0], unread[1]) == (True, 1)
+    assert ("(dev.tsv, test.tsv, train.tsv)" in read[0], read[1]) == (True, 3)
     assert {row["audio"].parent for row in found} == {tmp_path / "clips"}
     assert {(row["dialect"], row["age_group"]) for row in found} == {("Fynsk", "50+")}

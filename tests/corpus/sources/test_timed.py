@@ -11,6 +11,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
+from danish_asr.corpus.sources.recordings import SEVERAL
 from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, NO_SPEECH_LABEL
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
@@ -69,6 +70,14 @@ def test_beside_empty_tiers_the_only_one_with_text_is_read(tmp_path: Path) -> No
     assert (row["text"], row["speaker_id"]) == ("ja", None)
 
 
+def test_a_textgrid_says_of_all_its_recording_what_is_speech(tmp_path: Path) -> None:
+    """So nobody is told of sound after its only utterance, as after a rounded duration."""
+    grid = textgrid({"ord": [(0, 1, "ja"), (1, 6, "")]})["short"]
+    for suffix, content, alone in ((".TextGrid", grid, False), (".srt", srt((0, 1, "ja")), True)):
+        folder = beside(tmp_path / suffix, suffix, content)
+        assert open_source(str(folder), TRAIN).rows["alone"].to_pylist() == [alone]
+
+
 def test_spans_of_several_tiers_are_ordered_by_start_end_and_speaker(tmp_path: Path) -> None:
     tiers = textgrid({"B": [(0, 2, "to"), (2, 3, "fem")], "A": [(0, 1, "et"), (2, 3, "tre")]})
     rows = rows_of(beside(tmp_path, ".TextGrid", tiers["short"]), tiers=("*",))
@@ -107,12 +116,26 @@ def test_each_medium_of_elan_has_a_clock_of_its_own(
 
 def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
     folder = record(beside(tmp_path, ".eaf", elan(media=RUM.format(""))), "rum.wav")
-    assert open_source(str(folder), options(split="train", tiers=("t",))).counts == {}
+    (several,) = open_source(str(folder), options(split="train", tiers=("t",))).counts.items()
+    assert several == (f"{SEVERAL}, such as anna.wav", 1)
+
+
+@pytest.mark.parametrize("medium", ["film.mp4", "anna.mkv"])
+def test_a_video_is_the_last_choice_of_several_recordings(tmp_path: Path, medium: str) -> None:
+    """It may have no sound. Each medium has its own clock."""
+    film = f'<MEDIA_DESCRIPTOR MEDIA_URL="file:///{medium}" TIME_ORIGIN="1000"/>'
+    text = elan().replace("<HEADER>", f"<HEADER>{film}")
+    folder = record(beside(tmp_path, ".eaf", text), medium)
+    first = rows_of(folder, tiers=("t",))[0]
+    assert (first["audio"], first["start"]) == (folder / "anna.wav", 0.5)
+    (folder / "anna.wav").unlink()
+    first = rows_of(folder, tiers=("t",))[0]
+    assert (first["audio"], first["start"]) == (folder / medium, 1.5)
 
 
 def test_what_was_removed_and_what_has_no_text_is_counted(tmp_path: Path) -> None:
     folder = record(beside(tmp_path, ".srt", srt((0, 1, "- Kom!"), (3, 4, "(SUK) åh"))), "bo.wav")
-    removed = {"dashes before a text": 1, "texts with brackets": 1}
+    removed = {"dashes before a text": 1}
     found = open_source(str(folder), TRAIN).counts
     assert found == removed | {"recordings without a text": 1}
     (folder / "bo.srt").write_text(srt((0, 1, "(ja) nej")))
@@ -235,7 +258,8 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
     assert rows == [("test", "test", "ja"), ("train", "s1", "på Ærø")]
     assert source.rows["uncut"].to_pylist() == [True] * 2
     # README.txt may be a text, whose recording was forgotten.
-    missing = "recordings without a text", ".txt files without a recording"
+    unused = ".txt files of which nothing was read (README.txt)"
+    missing = "recordings without a text", unused
     unread = (
         "texts without a speaker in several folders (--column speaker_id=folder takes their names)"
     )

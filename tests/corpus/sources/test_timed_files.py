@@ -10,6 +10,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
+    KEPT_NAMES,
     Span,
     TextFolder,
     Tier,
@@ -195,6 +196,20 @@ def test_names_before_all_cues_or_before_three_are_speakers(
         assert found[-1][0] == "i 1988"
 
 
+def test_a_name_that_occurs_once_is_a_speaker_in_zooms_files_and_else_counted(
+    tmp_path: Path,
+) -> None:
+    texts = ["Anna Hansen: hej", "Bo: nej", "husk: blæst", "ja"]
+    cues = [(2 * number, 2 * number + 1, text) for number, text in enumerate(texts)]
+    zooms = read(tmp_path, ".transcript.vtt", subtitles("vtt", *cues))
+    assert said(zooms)[0] == ("hej", "Anna Hansen")
+    other = read(tmp_path, ".vtt", subtitles("vtt", *cues))
+    assert said(other)[0] == ("Anna Hansen: hej", None)
+    assert (zooms.removed[KEPT_NAMES], other.removed[KEPT_NAMES]) == (0, 3)
+    few = read(tmp_path, ".srt", srt((0, 1, "Bo: ja"), (2, 3, "nej")))
+    assert few.removed[KEPT_NAMES] == 0
+
+
 VTT = """WEBVTT
 
 NOTE made by hand
@@ -306,6 +321,7 @@ def test_a_transcript_that_was_recognised_is_parsed_once(
     [
         ("anna.srt", ["anna"]),
         *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
+        ("GMT1_a.transcript.vtt", ["GMT1_a.transcript", "GMT1_a"]),
         *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
         ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
     ],

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple
@@ -34,9 +35,15 @@ from danish_asr.corpus.rows import (
     without_duplicates,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, paths_of, versions_of_files
+from danish_asr.corpus.sources.recordings import fetch_files, located, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
-from danish_asr.corpus.sources.table import SUFFIXES, open_table, tables_in, tables_of_people
+from danish_asr.corpus.sources.table import (
+    SUFFIXES,
+    has_rows,
+    open_table,
+    tables_in,
+    tables_of_people,
+)
 from danish_asr.corpus.sources.timed import open_timed
 from danish_asr.corpus.sources.timed_files import TextFolder
 
@@ -86,6 +93,8 @@ SOURCES: Final[dict[str, Kind]] = {
 
 _EXPORT: Final = "export SRT or WebVTT, or write a table with path,start,end,text,speaker"
 
+_SHOWN: Final = 5  # names of files
+
 _WAYS_OUT: Final = {
     **dict.fromkeys((".ctm", ".stm", ".cha", ".trs", ".exb"), _EXPORT),
     **dict.fromkeys((".ass", ".ssa", ".ttml", ".dfxp"), _EXPORT),
@@ -93,6 +102,7 @@ _WAYS_OUT: Final = {
     ".tsv": "name the file itself if it has paths of recordings; of Whisper's, take its .srt",
     **dict.fromkeys((".zip", ".gz", ".tar"), "unpack it first"),
     ".xlsx": "save it as CSV in UTF-8",
+    ".txt": "a table has the ending .csv or .tsv, a text the name of a recording beside it",
     ".docx": "save a text as UTF-8 in a .txt",
     ".arrow": "write Parquet: datasets.load_from_disk(FOLDER).to_parquet('train.parquet')",
     **dict.fromkeys(AUDIO_SUFFIXES, "write a table of the recordings, with path,text,speaker"),
@@ -121,23 +131,40 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     check_splits(source.rows, options)
     rows, not_understood = understood(source.rows, options)
     rows = without_duplicates(rows)
-    rows = replaced(rows, alone=is_alone(rows), recording=paths_of(rows, files))
-    rows = replaced(rows, version=source.versions(rows))
-    counts = {**source.counts, **not_understood, **_unused_tables(named)}
+    # A TextGrid says of all its recording what is speech: its ends were not rounded.
+    alone = pc.and_(is_alone(rows), kind != "textgrid")
+    rows, notes = located(replaced(rows, alone=alone), files)
+    counts = {**source.counts, **notes, **not_understood, **_unused(named, rows)}
     return replace(source, rows=rows, counts=counts)
 
 
-def _unused_tables(named: NamedSource) -> dict[str, int]:
-    """The tables of people in a folder, which are not used, and their rows."""
+def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
+    """What lies in a folder beside what is read, counted: tables of people, and other texts."""
     if named.kind not in SOURCES or not Path(named.location).is_dir():
         return {}
+    root, of_people = named.files.root, tables_of_people(named.files)
     advice = "to use it, write its columns into a table of path,text,speaker"
-    return {
+    counts = {
         f"rows of {path.name}, a table of people that is not used ({advice})": sum(
             1 for _ in read_rows(path, SourceError)
         )
-        for path in tables_of_people(named.files)
+        for path in of_people
     }
+    files = rows["file"].unique().to_pylist()
+    used = {*of_people, *(place / file for file in files for place in (root, root.parent))}
+    for suffix in sorted({suffix for kind in SOURCES.values() for suffix in kind.suffixes}):
+        unread = [path for path in named.files.of(suffix) if path not in used]
+        if unread:
+            names = _listed([path.relative_to(root).as_posix() for path in unread])
+            counts[f"{suffix} files of which nothing was read ({names})"] = len(unread)
+    if named.kind == "table" and len(files) > 1:
+        counts[f"tables that were read ({_listed(files)})"] = len(files)
+    return counts
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = ["..."] if len(names) > _SHOWN else []
+    return ", ".join([*names[:_SHOWN], *more])
 
 
 def resolve_source(spec: str) -> NamedSource:
@@ -157,8 +184,9 @@ def resolve_source(spec: str) -> NamedSource:
     suffix = path.suffix.lower()
     if suffix == ".json" and named.files.is_transcript(named.files.root / path.name):
         return named._replace(kind="json")
+    is_list = suffix == ".txt" and not named.files.is_beside(named.files.root / path.name)
     for own, source in SOURCES.items():
-        if suffix in source.suffixes:
+        if suffix in source.suffixes and not is_list:
             return named._replace(kind=own)
     raise SourceError(f"{path}: {_why_no_kind({suffix: [path]})}")
 
@@ -169,7 +197,10 @@ def _named(kind: str, location: str) -> NamedSource:
 
 
 def _kind_of(files: TextFolder, folder: Path) -> str:
-    """The kind of a folder by its files: Parquet, else tables, else texts beside recordings."""
+    """The kind of a folder by its files: Parquet, else tables, else texts beside recordings.
+
+    A table whose columns are not known is the last choice.
+    """
     if is_ours(folder):
         raise SourceError(
             f"{folder}: holds a dataset of `danish-asr convert` ({INVENTORY_FILE}); name its "
@@ -177,22 +208,25 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
         )
     if files.of(*PARQUET_SUFFIXES):
         return "parquet"
-    if tables_in(files):
-        return "table"
-    kinds = [
-        kind
-        for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
-        if any(
-            files.is_transcript(path) if kind == "json" else files.is_text(path)
-            for path in files.of(*SOURCES[kind].suffixes)
-        )
-    ]
+    tables = tables_in(files)
+    kinds = (
+        []
+        if any(map(has_rows, tables))
+        else [
+            kind
+            for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
+            if any(
+                files.is_transcript(path) if kind == "json" else files.is_text(path)
+                for path in files.of(*SOURCES[kind].suffixes)
+            )
+        ]
+    )
     if len(kinds) > 1:
         choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
     if kinds:
         return kinds[0]
-    if tables_of_people(files):
+    if tables or tables_of_people(files):
         return "table"
     raise SourceError(f"{folder}: {_why_no_kind(files.by_suffix)}")
 
@@ -222,10 +256,18 @@ def _open_own(name: str, location: str, options: ConvertOptions, files: TextFold
             f"{', '.join(SOURCES)}, or PACKAGE.MODULE.FUNCTION of a module that is installed or on "
             "PYTHONPATH"
         ) from error
+    try:
+        signature(rows_of).bind(location, options)
+    except (TypeError, ValueError) as error:
+        raise SourceError(
+            f"{name}: a source takes the location and the options ({error}); docs/howto/extend.md"
+        ) from error
     file = name.rpartition(".")[2]
 
     def records() -> Iterator[Mapping[str, Any]]:
-        for number, row in enumerate(rows_of(location, options)):
+        for number, row in enumerate(rows_of(location, options) or ()):
+            if not isinstance(row, Mapping):
+                raise SourceError(f"{name}: expected mappings, found {row!r:.60}")
             if unread := [key for key in row if key not in RECORD_KEYS]:
                 keys = ", ".join(unread)
                 raise SourceError(f"{name}: unknown keys of a row: {keys}; docs/howto/extend.md")

@@ -27,7 +27,7 @@ from danish_asr.base.folders import Listing, version_of
 from danish_asr.base.tables import class_name, class_names
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
-from danish_asr.corpus.rows import Audio, Source, of_each, table_of
+from danish_asr.corpus.rows import Audio, Source, of_each, replaced, table_of
 
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 """In lower case."""
@@ -62,9 +62,10 @@ def open_parquet(location: str, options: ConvertOptions, listing: Listing) -> So
             tables.append(table_of(records, options))
     if not tables:
         raise SourceError(f"{location}: found no Parquet files")
+    rows = pa.concat_tables(tables)
     return Source(
         name=location,
-        rows=pa.concat_tables(tables),
+        rows=replaced(rows, version=_versions(place, rows)),
         fetch=partial(_fetch, place, audio),
         versions=partial(_versions, place),
         columns=columns.read,

@@ -5,15 +5,18 @@ of a single file in some folder below the source.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, NamedTuple
 from unicodedata import normalize
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from danish_asr.base.errors import AudioError
 from danish_asr.base.folders import Listing, is_audio, name_key, version_of
-from danish_asr.corpus.rows import Audio, of_each
+from danish_asr.corpus.rows import Audio, of_each, replaced
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:
@@ -31,35 +34,69 @@ def versions_of_files(root: Path, rows: pa.Table) -> pa.Array:
     One that was missing is looked for again, in a new listing.
     """
     files = Listing(root)
-
-    def version(path: str) -> str | None:
-        return version_of(root / path) or version_of(root / (find_recording(files, path) or path))
-
-    return of_each(rows["recording"], version)
+    return of_each(rows["recording"], lambda path: find_recording(files, path).version)
 
 
-def paths_of(rows: pa.Table, files: Listing) -> pa.Array:
-    """The paths of the recordings that rows name, as `find_recording` finds them."""
-    return of_each(rows["audio"], lambda name: find_recording(files, name))
+ELSEWHERE: Final = "recordings found in another folder than the source names"
+SEVERAL: Final = "recordings that were chosen of several files"
+"""What `Found` may have of note."""
 
 
-def find_recording(files: Listing, name: str) -> str | None:
-    """The path of a recording below the root; the name itself if there is none, None of several."""
+class Found(NamedTuple):
+    """The recording that a name means."""
+
+    path: str | None  # below the root; the name itself if there is none, None if there are several
+    version: str | None = None
+    note: str = ""  # for people
+
+
+def located(rows: pa.Table, files: Listing) -> tuple[pa.Table, dict[str, int]]:
+    """The rows with the paths and versions of the recordings that they name; and counted notes."""
+    paths, versions, notes = list[pa.Array](), list[pa.Array](), defaultdict[str, set[str]](set)
+    for names in rows["audio"].chunks:
+        encoded = names.dictionary_encode()
+        found = [find_recording(files, name) for name in encoded.dictionary.to_pylist()]
+        for own in found:
+            if own.note:
+                notes[own.note].add(str(own.path))
+        paths.append(pa.array([own.path for own in found], pa.string()).take(encoded.indices))
+        versions.append(pa.array([own.version for own in found], pa.string()).take(encoded.indices))
+    version = pc.coalesce(pa.chunked_array(versions, pa.string()), rows["version"])
+    rows = replaced(rows, recording=pa.chunked_array(paths, pa.string()), version=version)
+    return rows, {f"{note}, such as {min(own)}": len(own) for note, own in notes.items()}
+
+
+def find_recording(files: Listing, name: str) -> Found:
+    """Find a recording by its name: at that place, else alone of its name in some folder."""
     plain = name.strip().replace("\\", "/")  # written on Windows, or with spaces around it
-    spellings = (name, plain, normalize("NFC", plain), normalize("NFD", plain))
-    for spelling in dict.fromkeys(spellings):
-        place = os.path.join(files.root, spelling)  # noqa: PTH118 - for millions of rows
-        if os.path.isfile(place):  # noqa: PTH113 - no error for impossible names
-            return spelling
-    path = Path(plain)
-    stem = path.stem if is_audio(plain) else path.name
+    spellings = [name]
+    if name != plain or not name.isascii():
+        spellings += [plain, normalize("NFC", plain), normalize("NFD", plain)]
+    for spelling in spellings:
+        if version := version_of(_place(files, spelling)):
+            return Found(spelling, version)
+    if not files.recordings:
+        return Found(name)
+    last = plain.rpartition("/")[2]
+    stem = last.rpartition(".")[0] if is_audio(last) else last
+    places = files.recordings.get(name_key(stem), {})
     wanted = f"/{name_key(plain).lstrip('/')}"
     paths = [
-        other
-        for same in files.recordings.get(name_key(stem), {}).values()
-        for other in same
-        if any(name_key(str(own)).endswith(wanted) for own in (other, other.with_suffix("")))
+        path
+        for same in places.values()
+        for path in same
+        if any(name_key(str(own)).endswith(wanted) for own in (path, path.with_suffix("")))
     ]
-    if len({other.parent for other in paths}) > 1:
-        return None
-    return str(paths[0].relative_to(files.root)) if paths else name
+    if not paths:
+        return Found(name)
+    if len({path.parent for path in paths}) > 1:
+        return Found(None)
+    place = os.path.normpath(Path(_place(files, plain)).parent)
+    is_there = name_key(place) == name_key(str(paths[0].parent))
+    note = ELSEWHERE if not is_there else SEVERAL if len(paths) > 1 else ""
+    return Found(str(paths[0].relative_to(files.root)), version_of(paths[0]), note)
+
+
+def _place(files: Listing, name: str) -> str:
+    """Where a name leads, without the cost of `Path` for each row."""
+    return name if name.startswith("/") else files.prefix + name

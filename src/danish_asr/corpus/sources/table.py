@@ -23,6 +23,9 @@ from danish_asr.corpus.sources.timed_files import TextFolder
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
+_UNUSUAL: Final = re.compile(r"(?:^|/)\.?(?:/|$)")
+"""What `Path` does not write so: ``./a.wav``, ``/a.wav``, ``a//b.wav``."""
+
 _OF_PEOPLE: Final = {"speaker_id", "dialect", "age", "gender"}
 
 _NESTED_TIME: Final = re.compile(r'(?i)"(start|end|begin|offset|from|to|timestamp)":')
@@ -58,6 +61,14 @@ def tables_in(files: TextFolder) -> list[Path]:
     if any(map(files.is_transcript, beside)):  # all are then, and not parsed here
         tables -= {*beside}
     return sorted(path for path in tables if _is_table(path, files))
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a table has columns of recordings and texts by their usual names."""
+    try:
+        return {"audio", "text"} <= _keys_in(path)
+    except SourceError:  # which whoever reads all of it raises again
+        return True
 
 
 def tables_of_people(files: TextFolder) -> list[Path]:
@@ -101,29 +112,35 @@ def _keys_in(path: Path) -> set[str]:
 
 def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping[str, Any]]:
     """The records of a table below ``root``."""
-    file, folder = path.relative_to(root).as_posix(), path.parent.relative_to(root)
+    file = path.relative_to(root).as_posix()
+    folder = file.removesuffix(path.name)
     keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ
-    split = None
+    is_metadata, split = path.stem.lower() == "metadata", None
     rows = read_rows(path, SourceError, fills_short_rows=True)
     for row, (line, values, _) in enumerate(rows):
-        record = {"file": file, "row": row, "line": line, "split": split}
+        place = {"file": file, "row": row, "line": line}
         if values is None:
-            yield record | {"refused": "malformed row"}
+            yield place | {"split": split, "refused": "malformed row"}
             continue
         names = tuple(values)
         if names not in keys_of:
             keys_of[names] = columns.of(names)
             _check_nested(f"{file}: line {line}", values, keys_of[names])
         own = values_of(values, keys_of[names])
-        if isinstance(own.get("audio"), str) and own["audio"]:
-            own["audio"] = (folder / own["audio"]).as_posix()
-        if path.stem.lower() == "metadata":
+        if own.get("audio") and isinstance(own["audio"], str):
+            own["audio"] = _below(folder, own["audio"])
+        if is_metadata:
             own.setdefault("split", split_in(str(own.get("audio")).rpartition("/")[0]))
         split = own.setdefault("split", None)
-        yield record | own
+        yield own | place
     if keys_of:
         names = tuple(dict.fromkeys(chain.from_iterable(keys_of)))
         _check_times(file, columns.add(file, names), columns.chosen)
+
+
+def _below(folder: str, name: str) -> str:
+    """The path of a name below a folder, as `Path` writes it, without its cost for each row."""
+    return Path(folder, name).as_posix() if _UNUSUAL.search(name) else folder + name
 
 
 def _check_nested(where: str, values: Row, keys: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from shlex import quote
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, name_key
+from danish_asr.base.folders import AUDIO_SUFFIXES, is_audio, is_video, name_key
 from danish_asr.base.progress import track
 from danish_asr.base.schema import SPLIT_ALIASES, SPLITS
 from danish_asr.base.tables import code_page_hint
@@ -25,7 +25,7 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import Source, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
+from danish_asr.corpus.sources.recordings import SEVERAL, fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import (
     NotUtf8Error,
     Span,
@@ -61,8 +61,6 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     for path in track(paths, f"reading {suffix}", len(paths)):
         if is_file or files.is_text(path):
             reading.add(path)
-        elif suffix == ".txt":
-            reading.counts[".txt files without a recording"] += 1
     reading.check(location)
     texts_of, counts = reading.texts_of, reading.counts
     if options.split_by_speaker and options.columns.get("speaker_id", "speaker_id") == "speaker_id":
@@ -70,7 +68,8 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     elif "speaker_id" not in options.columns:
         counts[_UNREAD_SPEAKERS] = _in_folders(texts_of, folder)
     texts = [span.text for _, spans in texts_of.values() for span in spans]
-    counts["texts with brackets"] = sum("[" in text or "(" in text for text in texts)
+    if reading.several:
+        counts[f"{SEVERAL}, such as {min(reading.several).name}"] = len(reading.several)
     if not is_file:
         all_audio = {*files.of(*AUDIO_SUFFIXES)}
         counts["recordings without a text"] = len(all_audio - reading.with_text)
@@ -79,7 +78,7 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
         rows=table_of(_records(texts_of, folder, no_speech(texts), options), options),
         fetch=partial(fetch_files, folder),
         versions=partial(versions_of_files, folder),
-        columns={"speaker_id": options.columns.get("speaker_id", "speaker")},
+        columns={"speaker_id": "speaker", **options.columns},
         counts=+counts,
     )
 
@@ -92,6 +91,7 @@ class _Reading:
     patterns: Sequence[str]  # of tiers
     texts_of: Texts = field(default_factory=dict)
     with_text: set[Path] = field(default_factory=set)  # recordings
+    several: set[Path] = field(default_factory=set)  # recordings beside which others were there
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
     not_utf8: list[Path] = field(default_factory=list)
@@ -111,6 +111,7 @@ class _Reading:
             )
         self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
         self.with_text |= {audio, *others}
+        self.several |= {audio} if {*others} - {audio} else set()
         names = {name for tier in file.tiers for name in (tier.name, tier.kind) if name}
         self.tiers.update(names)
         self.counts.update(file.removed)
@@ -153,14 +154,17 @@ def _in_folders(texts_of: Texts, folder: Path) -> int:
 
 
 def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
-    """The recordings of a file's media and of its name; the first is read, and may be missing."""
+    """The recordings of a file's media and of its name; the first is read, and may be missing.
+
+    A video may have no sound, and is the last choice.
+    """
     stems = [Path(name).stem for name in file.media if is_audio(name)]
     present: list[Path] = []
     for stem in (*stems, *stems_of(path)):
         places = files.recordings.get(name_key(stem), {})
         if path.parent in places or len(places) == 1:
             present += places.get(path.parent) or next(iter(places.values()))
-    return present or [path.with_suffix(".wav")]
+    return sorted(present, key=is_video) or [path.with_suffix(".wav")]
 
 
 def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) -> list[Span]:
@@ -177,15 +181,18 @@ def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) ->
 
 def _offset(path: Path, file: TimedFile, audio: Path) -> float:
     """How much later the recording's clock is than the file's, in seconds."""
-    by_stem = {name_key(Path(name).stem): offset for name, offset in file.media.items()}
-    stem = name_key(audio.stem)
-    if stem not in by_stem and len({*by_stem.values()}) > 1:
+    offsets = {name_key(Path(name).stem): offset for name, offset in file.media.items()}
+    offsets |= {name_key(name): offset for name, offset in file.media.items()}
+    for name in (audio.name, audio.stem):
+        if name_key(name) in offsets:
+            return offsets[name_key(name)]
+    if len({*offsets.values()}) > 1:
         media = ", ".join(f"{name} ({offset:g} s)" for name, offset in file.media.items())
         raise SourceError(
             f"{path}: its recordings begin at different times, and {audio.name} is none of them: "
             f"{media}; rename the recording, or link it in ELAN again"
         )
-    return by_stem.get(stem, next(iter(by_stem.values()), 0.0))
+    return next(iter(offsets.values()), 0.0)
 
 
 def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[Tier]:

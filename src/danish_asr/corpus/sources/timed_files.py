@@ -101,8 +101,8 @@ _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
 _NEARLY_TIMES: Final = re.compile(r"\s*\d+[:.,][\d:.,]+\s*-+>.*|.*-->\s*\d+[:.,]\d.*")
 """Times with a fault, such as ``00:00:02 --> 00:00:04``; as a text they would spoil two cues."""
 
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?")
-"""Its code in the name of subtitles: ``da``, ``dan``, ``da-DK``."""
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
+"""What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
 
 _TAG: Final = re.compile(
     r"(?i)</?(?:v|c|i|b|u|s|ruby|rt|lang|font)(?:[.\s][^<>]*)?>|<\d[\d:.]*>|{\\[^}]*}"
@@ -124,6 +124,11 @@ _CLOCK_LINE: Final = re.compile(
 
 _SHORT_CLOCK_LINE: Final = re.compile(r"(?m)^\s*\d{1,2}:\d{2}\b")
 """The same or a time of the day, ``10:30``; texts with several are probably the former."""
+
+KEPT_NAMES: Final = (
+    "texts that begin with what may be a speaker's name (write it as <v Anna> in WebVTT, or into a "
+    "column speaker of a table)"
+)
 
 CLOCK_TIMES: Final = "clock times, not plain text"
 NO_SPEECH_LABEL: Final = "a label, no speech"
@@ -158,7 +163,7 @@ def read_timed(path: Path) -> TimedFile:
 def stems_of(path: Path) -> list[str]:
     """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
 
-    But ``anna.2.srt`` is only of ``anna.2``, another recording than ``anna``.
+    So is Zoom's ``anna.transcript.vtt``. But ``anna.2.srt`` is only of ``anna.2``.
     """
     stem, _, last = path.stem.rpartition(".")
     is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
@@ -231,18 +236,23 @@ def read_subtitles(path: Path) -> TimedFile:
         start, end = map(seconds_of, timings[number].groups())
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
-    return TimedFile([Tier("", _labelled(spans))], removed=removed)
+    is_zooms = path.stem.lower().endswith(".transcript")
+    return TimedFile([Tier("", _labelled(spans, removed, least=1 if is_zooms else 3))], {}, removed)
 
 
-def _labelled(spans: list[Span]) -> list[Span]:
+def _labelled(spans: list[Span], counts_of: Counter[str], least: int) -> list[Span]:
     """The spans with the names before their texts as speakers.
 
-    It takes three cues: a name is in so many, or all of so many have one.
+    A name is in ``least`` cues, or all of three or more have one. Where most have and it stays,
+    ``counts_of`` says it.
     """
     labels = [None if span.speaker else _LABEL.match(span.text) for span in spans]
     counts = Counter(label[1] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
-    least = 1 if len(names) >= 3 and all(names) else 3
+    least = 1 if len(names) >= 3 and all(names) else least
+    kept = sum(count for count in counts.values() if count < least)
+    if 2 * kept > len(names):
+        counts_of[KEPT_NAMES] += kept
     for place, label in enumerate(labels):
         if label and counts[label[1]] >= least:
             text = spans[place].text[label.end() :]
