@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from danish_asr.cli.upstream import run_as_upstream
-from danish_asr.recipe.evaluate.recipe import PredictionUnit
+from danish_asr.recipe.evaluate.recipe import Evaluation
 from danish_asr.recipe.run.advice import LOSS
 from tests.forks import in_processes
 
@@ -72,14 +72,14 @@ def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
 def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
     """Call ``do`` with the number of batches that an evaluation has scored since its start."""
     scored: list[Any] = []
-    process = PredictionUnit.process_batch
+    score = Evaluation.score
 
-    def then(self: PredictionUnit, batch: Any, metric_bag: Any) -> None:
-        process(self, batch, metric_bag)
+    def then(self: Evaluation, *batch: Any) -> Any:
+        yield from score(self, *batch)
         scored.append(batch)
         do(len(scored))
 
-    monkeypatch.setattr(PredictionUnit, "process_batch", then)
+    monkeypatch.setattr(Evaluation, "score", then)
 
 
 def start(

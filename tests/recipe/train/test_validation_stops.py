@@ -147,7 +147,7 @@ def test_two_processes_stop_after_the_same_step(tmp_path: Path, dataset: Path) -
 @pytest.mark.parametrize("place", ["trainer", "validator"])
 def test_what_is_registered_is_what_a_run_uses(trained: StoppableTraining, place: str) -> None:
     """TRAPS, training: the container passes over some parameters without a message."""
-    used: dict[str, Any] = {"trainer": trained.inner, "validator": trained.validator}
+    used: dict[str, Any] = {"trainer": trained._trainer, "validator": trained.validator}
     user = used[place] if place == "trainer" else used[place]._inner
     recorders = user._metric_recorder._recorders
     assert [type(recorder) for recorder in recorders].count(RunReport) == 1

@@ -91,15 +91,6 @@ def write_configuration(config: Tree, output_dir: Path) -> None:
     write_configuration_with(write)
 
 
-def register_common(container: DependencyContainer) -> None:
-    """Register what training and evaluation share in fairseq2's container."""
-    configure_console()
-    titles = {"chance": CHANCE, **SCORE_TITLES}
-    for priority, (name, title) in enumerate(titles.items(), start=199):
-        descriptor = MetricDescriptor(name, title, priority, format_as_float)
-        container.collection.register_instance(MetricDescriptor, descriptor)
-
-
 @final
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
@@ -109,7 +100,11 @@ class AsrRecipe(TrainRecipe):
 
     @override
     def register(self, container: DependencyContainer) -> None:
-        register_common(container)
+        configure_console()
+        titles = {"chance": CHANCE, **SCORE_TITLES}
+        for priority, (name, title) in enumerate(titles.items(), start=199):
+            descriptor = MetricDescriptor(name, title, priority, format_as_float)
+            container.collection.register_instance(MetricDescriptor, descriptor)
         register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 
