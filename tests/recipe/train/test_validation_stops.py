@@ -1,5 +1,6 @@
 """Early stopping in real trainings, whose validations give the scores of a table."""
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -92,11 +93,17 @@ def test_a_training_stops_at_its_patience_with_a_checkpoint_and_the_reason(run: 
 
 
 def test_a_run_that_stopped_early_says_so_and_a_larger_patience_continues_it(
-    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+    run: Path,
+    dataset: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = (*EACH_STEP, "optimizer.name=adamw_offload")
+    monkeypatch.setattr(logging.getLogger("fairseq2"), "handlers", [])  # as in a new process
     assert train(run, dataset, *own) == 0
-    assert f"{PATIENCE}=2" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert f"{PATIENCE}=2" in printed
+    assert f"danish-asr evaluate {run}" in printed
     assert steps_of(run)[-1] == 8
     assert train(run, dataset, *own, f"{PATIENCE}=3") == 0
     assert steps_of(run)[-1] == 9

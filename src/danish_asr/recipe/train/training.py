@@ -77,6 +77,8 @@ def run(request: cli.Request, tree: Tree) -> None:
                 write_configuration(asked, output_dir)
                 sections = sections_of(resolved.config)
                 run_training(AsrRecipe(resolved, stopper), sections, output_dir)
+            else:
+                configure_console()
             if rank == 0:
                 record.write_model_card(run, stopper.reason)
 
