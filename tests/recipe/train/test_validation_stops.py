@@ -93,13 +93,13 @@ def test_a_training_stops_at_its_patience_with_a_checkpoint_and_the_reason(run: 
 
 
 def test_a_run_that_stopped_early_says_so_and_a_larger_patience_continues_it(
-    run: Path,
-    dataset: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = (*EACH_STEP, "optimizer.name=adamw_offload")
-    monkeypatch.setattr(logging.getLogger("fairseq2"), "handlers", [])  # as in a new process
+    logger = logging.getLogger("fairseq2")
+    for handler in [*logger.handlers]:  # a new process has none
+        logger.removeHandler(handler)
+        handler.close()
     assert train(run, dataset, *own) == 0
     printed = capsys.readouterr().err
     assert f"{PATIENCE}=2" in printed
