@@ -53,15 +53,16 @@ eval_main = partial(run_as_upstream, "evaluate")
 
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
-    return _status(train_main, arguments(run, dataset, *overrides, config=config))
+    return status_of(train_main, arguments(run, dataset, *overrides, config=config))
 
 
 def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
-    return _status(eval_main, arguments(run, dataset, *overrides, config=config))
+    return status_of(eval_main, arguments(run, dataset, *overrides, config=config))
 
 
-def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
+def status_of(main: Callable[[list[str]], None], args: list[str]) -> int:
+    """Call the main function of a program in this process; returns the exit status."""
     try:
         main(args)
     except SystemExit as exit_:

@@ -168,7 +168,6 @@ def test_the_same_place_of_a_dataset_is_the_same_dataset(
 
 FOLDER = Path("eval", "best", "train")
 
-
 TRAIN = "evaluator.split=train"
 
 
@@ -226,9 +225,7 @@ def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
 
 NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}
 
-
 OF_UPSTREAM = {**NAMED, "dataset": {"name": "tiny", "valid_split": "dev"}}
-
 
 TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_split": "dev"}}
 
@@ -283,7 +280,6 @@ def test_an_evaluation_is_written_again_also_of_another_checkpoint(
 
 
 FILE = Path("eval", "best", "dev,test", PREDICTIONS)
-
 
 FEW_ROWS = (
     *("evaluator.split='dev,test'", "dataset.asr_task_config.max_audio_len=16000"),

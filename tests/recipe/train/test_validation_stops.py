@@ -22,16 +22,12 @@ from tests.running import arguments, copy_until, metrics, train, train_main
 
 PATIENCE = "regime.early_stopping_patience"
 
-
 EACH_STEP = (
     *("regime.num_steps=9", "regime.validate_every_n_steps=1", f"{PATIENCE}=2"),
     "regime.checkpoint_every_n_steps=1",
 )
 
-
 RATES = {1: 120.0, 2: 100.0, 3: 100.0, 4: 60.0, 5: 70.0, 6: 60.0, 7: 60.5, 8: 61.0, 9: 50.0}
-
-
 """A model that first writes nothing; the best is that of step 6, which only equals step 4."""
 
 

@@ -33,12 +33,12 @@ from danish_asr.recipe.run.continuing import check_continuation, tidy
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
 from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
-from danish_asr.recipe.train import learning, readers, record, start
+from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained, noted
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.preflight import Resolved, dump, resolve
+from danish_asr.recipe.train.preflight import Resolved, dump, resolve, write_start
 from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import PatienceStopper, open_validation
@@ -69,7 +69,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 fit_to_processes(run, processes)
                 record.write_environment(output_dir)
                 if not run.last:
-                    start.write_start(run, config, resolved.model, resolved.tokenizer_file)
+                    write_start(run, config, resolved.model, resolved.tokenizer_file)
                     record.write_own_tokenizer(run, resolved)
             wait_for_first_rank(rank)
             stopper = PatienceStopper(output_dir, config.regime)
