@@ -13,7 +13,7 @@ from fairseq2.io import TorchTensorDumper
 from danish_asr.base.errors import DatasetError
 from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.data.reader import BatchReader
-from danish_asr.recipe.evaluate.recipe import PredictionUnit
+from danish_asr.recipe.evaluate.recipe import Evaluation
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.validation import AsrValidationUnit
 
@@ -23,7 +23,7 @@ _PLACES: Final[dict[str, tuple[type, str, int]]] = {
     "step": (AsrTrainUnit, "process_batch", 3),
     "validation": (AsrValidationUnit, "process_batch", 1),
     "reading": (BatchReader, "__next__", 3),
-    "evaluation": (PredictionUnit, "process_batch", 1),
+    "evaluation": (Evaluation, "score", 1),
 }
 """Classes and their methods, with the number of the call that fails."""
 

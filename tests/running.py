@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from danish_asr.cli.upstream import run_as_upstream
-from danish_asr.recipe.evaluate.recipe import PredictionUnit
+from danish_asr.recipe.evaluate.recipe import Evaluation
 from danish_asr.recipe.run.advice import LOSS
 from tests.forks import in_processes
 
@@ -53,15 +53,16 @@ eval_main = partial(run_as_upstream, "evaluate")
 
 def train(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Train in this process; returns the exit status."""
-    return _status(train_main, arguments(run, dataset, *overrides, config=config))
+    return status_of(train_main, arguments(run, dataset, *overrides, config=config))
 
 
 def evaluate(run: Path, dataset: Path, *overrides: str, config: Path = CONFIG) -> int:
     """Evaluate in this process; returns the exit status."""
-    return _status(eval_main, arguments(run, dataset, *overrides, config=config))
+    return status_of(eval_main, arguments(run, dataset, *overrides, config=config))
 
 
-def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
+def status_of(main: Callable[[list[str]], None], args: list[str]) -> int:
+    """Call the main function of a program in this process; returns the exit status."""
     try:
         main(args)
     except SystemExit as exit_:
@@ -72,14 +73,14 @@ def _status(main: Callable[[list[str]], None], args: list[str]) -> int:
 def after_each_batch(monkeypatch: pytest.MonkeyPatch, do: Callable[[int], None]) -> None:
     """Call ``do`` with the number of batches that an evaluation has scored since its start."""
     scored: list[Any] = []
-    process = PredictionUnit.process_batch
+    score = Evaluation.score
 
-    def then(self: PredictionUnit, batch: Any, metric_bag: Any) -> None:
-        process(self, batch, metric_bag)
+    def then(self: Evaluation, *batch: Any) -> Any:
+        yield from score(self, *batch)
         scored.append(batch)
         do(len(scored))
 
-    monkeypatch.setattr(PredictionUnit, "process_batch", then)
+    monkeypatch.setattr(Evaluation, "score", then)
 
 
 def start(

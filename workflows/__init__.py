@@ -1,5 +1,5 @@
 """The recipes under upstream's module names.
 
-A regular package, as are those below: ``workflows`` of a checkout of omnilingual-asr, which has no
-such file, loses against it wherever it is on the path.
+A regular package: ``workflows`` of a checkout of omnilingual-asr, which has no such file, loses
+against it wherever it is on the path.
 """

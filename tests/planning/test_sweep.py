@@ -1,16 +1,16 @@
 """Sweeps: what is refused, and the names of the runs."""
 
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.planning.sweep import combinations, run_sweep
 from danish_asr.recipe.entry import Request
-from tests.running import CONFIG, ROOT, arguments, same_weights
+from tests.running import ROOT, arguments, same_weights, status_of, train_main
 
 DEMO = [ROOT / "configs" / "demo.yaml"]
 RATES = "optimizer.config.lr=1e-3,2e-3"
@@ -59,9 +59,11 @@ def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_en
     rates: list[str],
 ) -> None:
     commands: list[list[str]] = []
+    logs: list[str] = []
 
-    def run(command: list[str], **_: object) -> tuple[int, None]:
+    def run(command: list[str], *, output: BinaryIO) -> tuple[int, None]:
         commands.append(command[3:])
+        logs.append(output.name)
         return statuses[len(commands) - 1], None
 
     monkeypatch.setattr("danish_asr.planning.sweep.run_passing_on", run)
@@ -72,6 +74,7 @@ def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_en
     assert commands == [
         ["train", str(out / f"lr_{rate}"), *common, f"optimizer.config.lr={rate}"] for rate in rates
     ]
+    assert logs == [str(out / f"lr_{rate}.log") for rate in rates]
 
 
 @pytest.mark.parametrize(("status", "received"), [(EXIT_STOPPED, False), (1, True)])
@@ -87,31 +90,32 @@ def test_a_sweep_that_is_stopped_starts_no_other_run(
     assert len([*(tmp_path / "out").glob("*.log")]) == 1
 
 
-def sweep(out: Path, dataset: Path, *options: str) -> str:
-    command = ["sweep", str(out), "-c", str(CONFIG), *arguments(out, dataset)[4:], *options]
-    ended = subprocess.run(
-        [sys.executable, "-m", "danish_asr", *command],
-        env={**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
 @pytest.mark.slow
 def test_a_sweep_goes_on_after_a_failure_and_its_runs_learn_as_if_alone_and_only_once(
-    tmp_path: Path, dataset: Path, finished_run: Path
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Each run is trained in this process, which has PyTorch already."""
+
+    def train(command: list[str], **_: object) -> tuple[int, None]:
+        words = [word.replace("--config", "--config-file") for word in command[4:]]
+        return status_of(train_main, words), None
+
+    monkeypatch.undo()  # here a model has values
+    monkeypatch.setattr("danish_asr.planning.sweep.run_passing_on", train)
     out, run = tmp_path / "out", tmp_path / "out" / "train_split_train"
-    options = ("regime.save_model_only=true", "--over", "dataset.train_split=none,train")
-    printed = sweep(out, dataset, *options)
+    args = [*arguments(out, dataset), "regime.save_model_only=true"]
+    args += ["--over", "dataset.train_split=none,train"]
+    sweep = partial(run_as_upstream, "sweep")
+    assert status_of(sweep, args) == 0
+    printed = capsys.readouterr().out
     assert "train_split_none: failed with status 2" in printed
     assert run.name in printed
-    assert "dataset.train_split" in (out / "train_split_none.log").read_text(encoding="utf-8")
     assert same_weights(run, finished_run)
     # Training again would give the same weights in new files.
     before = {file: file.stat().st_ino for file in run.rglob("*.pt")}
-    sweep(out, dataset, *options)
+    assert status_of(sweep, args) == 0
     assert {file: file.stat().st_ino for file in run.rglob("*.pt")} == before

@@ -342,7 +342,6 @@ HELD: dict[str, Callable[[Runs], Any]] = {
 }
 """What there is to see of each key in the runs."""
 
-
 ELSEWHERE: dict[str, str] = {
     "model.name": "models/test_cards.py: a_later_run_starts_from_the_finished_model_by_name",
     "model.path": "models/test_cards.py: a_finished_run_and_each_of_its_checkpoints_is_a",
@@ -360,7 +359,7 @@ ELSEWHERE: dict[str, str] = {
     "trainer.max_grad_norm": "train/test_training.py: gradients_are_clipped_unless_a_run_says",
     "trainer.freeze_encoder_for_n_steps": "models/test_cards.py: a_later_run_starts_from",
     "trainer.unfreeze": "train/test_learning.py: first_the_head_learns_then_the_layers_above",
-    "trainer.stages": "train/test_learning.py: a_stage_changes_the_rate_from_its_first_step_on",
+    "trainer.stages": "train/test_learning.py: a_stage_has_its_share_of_the_rate",
     "trainer.max_wall_minutes": "evaluate/test_recipe.py: a_time_limit_stops_an_evaluation",
     "optimizer.name": "train/test_learning.py: sharded_it_learns_what_adamw_learns",
     "regime.score_profile": "train/test_validation.py: the_character_error_rate_is_that_of_a_named",

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import torch
-from fairseq2.gang import create_fake_gangs
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from torch import Tensor
 
@@ -85,13 +84,9 @@ def load_model(
             config["text_profile"] = of_card
     decode = make_decoder(decoder, config, opened.tokenizer)
     with ending.explained():
-        gangs = create_fake_gangs(torch_device)
-        card, family = opened.card, opened.family
-        module = family.load_model(card, gangs, torch.float32, None, mmap=False, progress=False)
-    asr = cast(Wav2Vec2AsrModel, module)
+        asr, settings = opened.load(torch_device)
     if torch_device.type == "cpu":
         prepare_for_cpu(asr, int8=int8)
-    settings = cast(Wav2Vec2AsrConfig, family.get_model_config(card))
     return Model(asr, settings, opened, decode, about)
 
 

@@ -148,10 +148,6 @@ lr_scheduler: {name: passthrough}
     )
     assert sections.lr_scheduler is not None
     assert (sections.lr_scheduler.name, sections.lr_scheduler.config) == ("passthrough", None)
-    evaluation = sections_of(config, evaluated="mine")
-    assert isinstance(evaluation.model, base.ReferenceModelSection)
-    assert evaluation.model.name == "mine"
-    assert (evaluation.optimizer, evaluation.lr_scheduler) == (None, None)
 
 
 @pytest.mark.slow

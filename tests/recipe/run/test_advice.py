@@ -48,6 +48,22 @@ def test_overfitting_is_a_best_score_that_grows_old_while_the_loss_falls(
 
 
 @pytest.mark.parametrize(
+    ("rates", "warns"),
+    [
+        (5 * [100], True),
+        (4 * [100], False),
+        (6 * [100], False),
+        ([120, 101, 100, 100, 100], True),
+        ([100, 100, 99.9, 100, 100], False),
+    ],
+)
+def test_five_validations_without_a_word_are_named_once(rates: list[float], *, warns: bool) -> None:
+    line = advice.no_word_right([{WER: rate} for rate in rates], WER)
+    assert (line is not None) is warns
+    assert not warns or "optimizer.config.lr" in str(line)
+
+
+@pytest.mark.parametrize(
     ("score", "values", "end"),
     [
         (WER, [50, 40, 41, 39, 41, 40, 10], 6),

@@ -93,6 +93,9 @@ def test_a_validation_is_compared_with_the_best_one_of_the_run(
     own.record_metric_values("valid", {}, 10)
     assert logged[1] == text.format(10, "none", WER, 27)
     assert "regime.early_stopping_patience" in logged[2]
+    write(tmp_path, "valid", [{"Step": step, WER: 100.0} for step in range(5)])
+    own.record_metric_values("valid", {}, 5)
+    assert "optimizer.config.lr" in logged[-1]
 
 
 def test_a_long_warm_up_is_named_at_the_start(tmp_path: Path, logged: list[str]) -> None:

@@ -124,9 +124,7 @@ STAGED = (
     "regime.keep_last_n_checkpoints=4",
 )
 
-
 HEAD = ("final_proj.",)
-
 
 TOP = (*HEAD, "encoder.layer_norm.", "encoder.layers.2.")
 
@@ -168,24 +166,23 @@ def test_two_processes_freeze_what_one_does(
     assert saved_optimizer(run, 4)["state"].keys() == saved_optimizer(staged, 4)["state"].keys()
 
 
-SIX_STEPS = (small(), TWO_BATCHES, "regime.num_steps=6", "dataset.valid_split=null")
-
-
-STAGES = "trainer.stages={2: {where: gender = 'male', lr: 1e-4}, 3: {subset: 12}}"
-
-
-def test_a_stage_changes_the_rate_from_its_first_step_on(tmp_path: Path, dataset: Path) -> None:
+def test_a_stage_has_its_share_of_the_rate_within_the_warm_up_too(
+    tmp_path: Path, dataset: Path
+) -> None:
+    """fairseq2 keeps the first rate of the warm-up that the run began with."""
+    own = [small(), TWO_BATCHES, "regime.num_steps=6", "dataset.valid_split=null"]
+    own += ("lr_scheduler.config.stage_ratio=[0.5, 0.2, 0.3]", "optimizer.config.lr=1e-3")
+    stages = "trainer.stages={2: {where: gender = 'male', lr: 5e-4}, 5: {subset: 12}}"
     plain, staged = tmp_path / "plain", tmp_path / "staged"
-    assert train(plain, dataset, *SIX_STEPS) == 0
-    assert train(staged, dataset, *SIX_STEPS, STAGES) == 0
+    assert train(plain, dataset, *own) == 0
+    assert train(staged, dataset, *own, stages) == 0
     rates = [row["Learning Rate"] for row in metrics(plain, "train")]
-    rates[2] *= 1e-4 / 3e-3
-    assert [row["Learning Rate"] for row in metrics(staged, "train")] == pytest.approx(rates)
+    expected = [*rates[:2], *(rate / 2 for rate in rates[2:5]), rates[5]]
+    assert [row["Learning Rate"] for row in metrics(staged, "train")] == pytest.approx(expected)
     assert losses(staged)[:2] == losses(plain)[:2]
 
 
 MODEL = small(model_dim=96)
-
 
 SETTINGS: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.1}
 

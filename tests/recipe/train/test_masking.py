@@ -20,9 +20,7 @@ from tests.running import evaluate, train, weights
 
 EMBEDDING = "masker.temporal_mask_embed"
 
-
 LAYER = "encoder_config: {num_encoder_layers: 1"
-
 
 MASKED = (
     f"model.config_overrides={{use_masking: true, {LAYER}, model_dim: 32}}}}",

@@ -1,5 +1,6 @@
 """What is wrong with a configuration is reported before anything is built, all of it at once."""
 
+import shutil
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import ConfigError
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
@@ -21,7 +23,7 @@ from danish_asr.recipe.train.preflight import (
     row_faults,
     with_accumulation,
 )
-from tests.running import arguments, train
+from tests.running import arguments, copy_until, same_weights, train, weights
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -98,10 +100,7 @@ UNUSABLE = [
     ("dataset.weights=[{where: text is not null, factor: 1e-9}]", "dataset.weights", ""),
     ("optimizer.config.betas=[0.9, 0.98, 0.9]", "optimizer.config.betas", ""),
 ]
-
-
 """An override, and the key and a part of the fault that it causes."""
-
 
 USABLE = (
     "trainer.freeze_encoder_layers=1",
@@ -201,3 +200,58 @@ def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.server_port}")
         assert recorder_faults(section) == []
         answers.join()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_run_continues_with_the_model_that_it_began_with(
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    by_name: bool,
+) -> None:
+    """Where that came from may have another best checkpoint, another spelling, or be gone."""
+    source, straight = shutil.copytree(finished_run, tmp_path / "source"), tmp_path / "straight"
+    named, again = f"model={{path: {source}}}", "model={path: source}"
+    if by_name:
+        monkeypatch.setenv("DANISH_ASR_ASSETS", str(source / "cards"))
+        named = again = "model={name: finished}"
+    assert train(straight, dataset, named) == 0
+    (source / "checkpoints" / "scores" / "step_2.txt").write_text("0\n")
+    monkeypatch.chdir(tmp_path)
+    for spelling in dict.fromkeys([again, named]):
+        if spelling == named:
+            shutil.rmtree(source)
+        run = copy_until(2, straight, tmp_path / "run")
+        assert train(run, dataset, spelling) == 0
+        assert same_weights(run, straight)
+        shutil.rmtree(run)
+
+
+@pytest.mark.slow
+def test_another_model_is_refused(
+    tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert train(run, dataset, f"model={{path: {finished_run}}}") == 0
+    assert read_yaml(run / "config.yaml")["model"]["path"] == str(finished_run.resolve())
+    other = shutil.copytree(finished_run, tmp_path / "other")
+    before = weights(run, 4)
+    assert train(run, dataset, f"model={{path: {other}}}", "regime.num_steps=6") == 2
+    assert "model.path" in capsys.readouterr().err
+    assert weights(run, 4).keys() == before.keys()
+
+
+@pytest.mark.slow
+def test_a_run_and_its_dataset_may_have_the_same_name(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "tiny")
+    (run / "cards" / "finished.yaml").rename(run / "cards" / "tiny.yaml")
+    card = run / "cards" / "tiny.yaml"
+    card.write_text(card.read_text().replace("name: finished", "name: tiny"))
+    assert read_yaml(card)["name"] == "tiny"
+    short = "regime.num_steps=2"
+    assert train(tmp_path / "next", dataset, f"model={{path: {run}}}", short) == 0

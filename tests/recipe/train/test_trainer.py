@@ -29,7 +29,6 @@ from tests.running import (
 
 STEPS = 6
 
-
 EACH_STEP = (
     *(f"regime.num_steps={STEPS}", f"regime.keep_last_n_checkpoints={STEPS}"),
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
@@ -39,7 +38,6 @@ EACH_STEP = (
 
 # Large enough that half of most matrices has the 4096 elements from which 8 bits are used.
 WIDE = "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 96}}"
-
 
 CASES = {
     "plain": (),
@@ -56,7 +54,6 @@ CASES = {
     "adamw_offload": (WIDE, "optimizer.name=adamw_offload"),
     "two processes with FSDP": (WIDE, "trainer.data_parallelism=fsdp"),
 }
-
 
 RECORDED = ("Step", LOSS, "Gradient Norm", "Learning Rate", "Data Epoch")
 
@@ -107,6 +104,9 @@ def test_a_run_that_was_killed_after_any_step_continues_bit_for_bit(
     wer = "Word Error Rate (WER)"
     scores = [[(row["Step"], row[wer]) for row in metrics(r, "valid")] for r in (run, expected)]
     assert scores[0] == scores[1]
+    for category in ("train", "valid"):
+        curves = EventAccumulator(str(run / "tb" / category)).Reload()
+        assert [event.step for event in curves.Scalars(LOSS)] == list(range(1, STEPS + 1))
     shutil.rmtree(run)
 
 
@@ -117,7 +117,6 @@ TWO_EPOCHS = (
     *("trainer.grad_accumulation.num_batches=1", "regime.publish_metrics_every_n_steps=4"),
     *("regime.checkpoint_every_n_steps=4", "regime.validate_every_n_steps=4"),
 )
-
 
 SLOW_VALIDATION = (
     # Every row of the dataset, one or two in a batch.
@@ -250,21 +249,6 @@ def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
     assert len(rates[run]) == 6
 
 
-def test_a_stage_of_another_rate_has_its_share_of_the_warm_up(
-    tmp_path: Path, dataset: Path
-) -> None:
-    """fairseq2 keeps the first rate of the warm-up that the run began with."""
-    own = ("lr_scheduler.config.stage_ratio=[0.8, 0.1, 0.1]", "regime.num_steps=5")
-    half = (*own, *("optimizer.config.lr=1e-3", "trainer.stages={2: {lr: 5e-4}}"))
-    rates = []
-    for name, options in (("plain", (*own, "optimizer.config.lr=1e-3")), ("stage", half)):
-        run = tmp_path / name
-        assert train(run, dataset, "dataset.valid_split=null", *options) == 0
-        rates.append([row["Learning Rate"] for row in metrics(run, "train")])
-    plain, stage = rates
-    assert stage == pytest.approx([*plain[:2], *(rate / 2 for rate in plain[2:])])
-
-
 def test_the_first_validations_are_left_out_also_when_a_run_continues(
     tmp_path: Path, dataset: Path
 ) -> None:
@@ -275,16 +259,6 @@ def test_the_first_validations_are_left_out_also_when_a_run_continues(
     assert train(run, dataset, *own, "regime.keep_last_n_checkpoints=3") == 0
     for folder in (straight, run):
         assert [row["Step"] for row in metrics(folder, "valid")] == [4, 6]
-
-
-def test_tensorboard_has_each_step_once_after_a_kill(
-    tmp_path: Path, dataset: Path, finished_run: Path
-) -> None:
-    run = copy_until(2, finished_run, tmp_path / "run")
-    assert train(run, dataset) == 0
-    for category, steps in (("train", [1, 2, 3, 4]), ("valid", [2, 4])):
-        curves = EventAccumulator(str(run / "tb" / category)).Reload()
-        assert [event.step for event in curves.Scalars(LOSS)] == steps
 
 
 def test_the_steps_before_a_stop_are_in_a_report(

@@ -1,5 +1,6 @@
 """Early stopping in real trainings, whose validations give the scores of a table."""
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +22,12 @@ from tests.running import arguments, copy_until, metrics, train, train_main
 
 PATIENCE = "regime.early_stopping_patience"
 
-
 EACH_STEP = (
     *("regime.num_steps=9", "regime.validate_every_n_steps=1", f"{PATIENCE}=2"),
     "regime.checkpoint_every_n_steps=1",
 )
 
-
 RATES = {1: 120.0, 2: 100.0, 3: 100.0, 4: 60.0, 5: 70.0, 6: 60.0, 7: 60.5, 8: 61.0, 9: 50.0}
-
-
 """A model that first writes nothing; the best is that of step 6, which only equals step 4."""
 
 
@@ -95,8 +92,14 @@ def test_a_run_that_stopped_early_says_so_and_a_larger_patience_continues_it(
     run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = (*EACH_STEP, "optimizer.name=adamw_offload")
+    logger = logging.getLogger("fairseq2")
+    for handler in [*logger.handlers]:  # a new process has none
+        logger.removeHandler(handler)
+        handler.close()
     assert train(run, dataset, *own) == 0
-    assert f"{PATIENCE}=2" in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert f"{PATIENCE}=2" in printed
+    assert f"danish-asr evaluate {run}" in printed
     assert steps_of(run)[-1] == 8
     assert train(run, dataset, *own, f"{PATIENCE}=3") == 0
     assert steps_of(run)[-1] == 9
@@ -147,7 +150,7 @@ def test_two_processes_stop_after_the_same_step(tmp_path: Path, dataset: Path) -
 @pytest.mark.parametrize("place", ["trainer", "validator"])
 def test_what_is_registered_is_what_a_run_uses(trained: StoppableTraining, place: str) -> None:
     """TRAPS, training: the container passes over some parameters without a message."""
-    used: dict[str, Any] = {"trainer": trained.inner, "validator": trained.validator}
+    used: dict[str, Any] = {"trainer": trained._trainer, "validator": trained.validator}
     user = used[place] if place == "trainer" else used[place]._inner
     recorders = user._metric_recorder._recorders
     assert [type(recorder) for recorder in recorders].count(RunReport) == 1

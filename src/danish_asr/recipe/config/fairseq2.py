@@ -1,4 +1,4 @@
-"""Our configuration in the sections of fairseq2, which its trainer and its evaluator read."""
+"""Our configuration in the sections of fairseq2, which its trainer reads."""
 
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, cast
@@ -17,47 +17,53 @@ _converter = StandardValueConverter()
 
 
 @dataclass(kw_only=True)
-class Fairseq2Config:
-    """The sections by the names that fairseq2 looks up, and ``asr``, which they were made of."""
+class Processes:
+    """The sections of an evaluation, for which fairseq2 starts the processes and their logs."""
 
-    asr: AsrConfig
-    model: base.ModelSection | base.ReferenceModelSection
-    pretrained_encoder: base.ReferenceModelSection
     gang: base.GangSection
-    trainer: base.TrainerSection
-    optimizer: base.OptimizerSection | None
-    lr_scheduler: base.LRSchedulerSection | None
-    regime: base.RegimeSection
-    evaluator: base.EvaluatorSection
     common: base.CommonSection
 
 
-def sections_of(config: AsrConfig, *, evaluated: str | None = None) -> Fairseq2Config:
-    """Return the sections of a checked configuration.
+@dataclass(kw_only=True)
+class Fairseq2Config(Processes):
+    """The sections by the names that fairseq2 looks up, and ``asr``, which they were made of."""
 
-    ``evaluated``: the name of a model that is not trained.
-    """
+    asr: AsrConfig
+    model: base.ModelSection
+    pretrained_encoder: base.ReferenceModelSection
+    trainer: base.TrainerSection
+    optimizer: base.OptimizerSection
+    lr_scheduler: base.LRSchedulerSection
+    regime: base.RegimeSection
+
+
+def processes_of(config: AsrConfig) -> Processes:
+    """Return the sections of a checked configuration that an evaluation needs too."""
+    common = unstructure(config.common)
+    # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
+    common |= {"cluster": "none", "no_sweep_dir": True}
+    common["metric_recorders"]["wandb"]["resume_mode"] = "allow"
+    return Processes(
+        gang=_section(base.GangSection, unstructure(config.gang)),
+        common=_section(base.CommonSection, common),
+    )
+
+
+def sections_of(config: AsrConfig) -> Fairseq2Config:
+    """Return the sections of a checked configuration."""
     tree = unstructure(config)
     tree["model"] |= {"family": WAV2VEC2_ASR_FAMILY}
-    if evaluated:
-        tree["model"] = {"name": evaluated}
-    # torchrun gives ranks; fairseq2 would take those of Slurm, also in a job's own shell.
-    tree["common"] |= {"cluster": "none", "no_sweep_dir": True}
-    tree["common"]["metric_recorders"]["wandb"]["resume_mode"] = "allow"
     # Epochs are set, or counted in steps, when the data is open.
     tree["regime"] |= {"num_data_epochs": None, "validate_every_n_data_epochs": None}
-    kind: type = base.ReferenceModelSection if evaluated else base.ModelSection
     return Fairseq2Config(
+        **vars(processes_of(config)),
         asr=config,
-        model=_section(kind, tree["model"]),
+        model=_section(base.ModelSection, tree["model"]),
         pretrained_encoder=_section(base.ReferenceModelSection, tree["pretrained_encoder"]),
-        gang=_section(base.GangSection, tree["gang"]),
         trainer=_section(base.TrainerSection, tree["trainer"]),
-        optimizer=None if evaluated else _optimizer(config),
-        lr_scheduler=None if evaluated else _schedule(config),
+        optimizer=_optimizer(config),
+        lr_scheduler=_schedule(config),
         regime=_section(base.RegimeSection, tree["regime"]),
-        evaluator=_section(base.EvaluatorSection, tree["evaluator"]),
-        common=_section(base.CommonSection, tree["common"]),
     )
 
 

@@ -33,7 +33,7 @@ from danish_asr.corpus.inventory import (
 )
 from danish_asr.corpus.people import first_corpora
 from danish_asr.recipe.config.schema import AsrConfig, WeightConfig, names_of_splits
-from danish_asr.recipe.data.audio import Audio, places_of
+from danish_asr.recipe.data.audio import Audio, decode, places_of
 from danish_asr.text.profiles import normalizer
 
 DATASET_FAMILY: Final = "mixture_parquet_asr_dataset"
@@ -83,6 +83,25 @@ class Index:
     def audio(self) -> Audio:
         """The encoded audio of the rows."""
         return Audio(self.shards, self.rows.select(Audio.COLUMNS).rechunk())
+
+    @cached_property
+    def texts(self) -> pl.DataFrame:
+        """The columns of texts."""
+        return self.rows.drop(NUMBERS)
+
+    def decode(self, row: int, out: NDArray[np.float32]) -> None:
+        """Decode the recording of a row to ``(samples,)``; thread-safe.
+
+        Raises:
+            DatasetError: It cannot be read or decoded, or has another length.
+        """
+        try:
+            decode(self.audio.read(row), out)
+        except ValueError as error:
+            raise DatasetError(
+                f"{self.audio.describe(row)}, id '{self.rows['id'][row]}': {error}; "
+                "`danish-asr verify` lists every damaged row"
+            ) from error
 
     def with_targets(self, profile: str) -> Self:
         """The same rows with a column `TARGET`: the text as the profile writes it."""

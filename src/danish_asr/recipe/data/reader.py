@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, cast, final
+from typing import Any, NamedTuple, Self, TypeVar, cast, final
 
 import numpy as np
-import polars as pl
 import torch
 from fairseq2.data.data_pipeline import read_sequence
 from fairseq2.data.tokenizers import Tokenizer
@@ -20,8 +19,7 @@ from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DanishAsrError, DatasetError, RunError, user_code
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.schema import AsrConfig, DatasetSection
-from danish_asr.recipe.data.audio import decode
-from danish_asr.recipe.data.index import NUMBERS, TARGET, Index, Rows
+from danish_asr.recipe.data.index import TARGET, Index, Rows
 from danish_asr.recipe.data.sampler import (
     BatchLimits,
     Epoch,
@@ -31,6 +29,8 @@ from danish_asr.recipe.data.sampler import (
 )
 from danish_asr.recipe.data.targets import FrameCount, Targets
 from danish_asr.recipe.data.transforms import Transform, Waveform, at_speed, transforms_of_training
+
+T = TypeVar("T")
 
 
 class ReaderSetup(NamedTuple):
@@ -60,7 +60,6 @@ def open_reader(
         num_accumulate = config.trainer.grad_accumulation.num_batches
     stage = Stage(
         index=index,
-        texts=index.rows.drop(NUMBERS),
         make_epoch=epochs.make if epochs else _every_row(index, section),
         targets=targets,
         dtype=waveform_dtype(gangs, config),
@@ -159,7 +158,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
 
     def _share_out(self) -> None:
         """Begin to read the batches from the position on."""
-        self._pipeline: Iterator[Any] | None = None
+        self._pipeline: Iterator[Seq2SeqBatch] | None = None
         self._steps = self._all_steps(self._position)
         self._done = 0
 
@@ -214,12 +213,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
             self._read_largest_first()
         if self._pipeline is None:
             self._pipeline = self._open_pipeline()
-        batches = []
-        for _ in self._steps[self._done]:
-            batch = next(self._pipeline)
-            if isinstance(batch, DanishAsrError):
-                raise batch
-            batches.append(batch)
+        batches = [next(self._pipeline) for _ in self._steps[self._done]]
         self._done += 1
         after = self._position + self._sharding.batches_per_step
         self._position = min(after, len(self._batches))
@@ -260,7 +254,7 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         if state["processes"] != self._sharding.world_size:
             self._read_largest_first()
 
-    def _open_pipeline(self) -> Iterator[Any]:
+    def _open_pipeline(self) -> Iterator[Seq2SeqBatch]:
         """Decode the remaining batches of this process in the background, in order."""
         spans = [span for step in self._steps[self._done :] for span in step]
         # No reference to the reader itself: a cycle through the native pipeline is never collected,
@@ -269,20 +263,27 @@ class BatchReader(DataReader[Seq2SeqBatch]):
         rows, epoch = self._batches.rows, self._read
         seed = (self._seed, self.epoch)
 
-        def load(number: int) -> Seq2SeqBatch | DanishAsrError:
+        def load(number: int) -> Seq2SeqBatch:
             begin, end = spans[number]
-            try:
-                return stage.load(rows[begin:end], epoch, seed=seed, first=begin)
-            except DanishAsrError as error:
-                return error  # an exception would lose its place in the order of the batches
+            return stage.load(rows[begin:end], epoch, seed=seed, first=begin)
 
-        pipeline = (
-            read_sequence(range(len(spans)))
-            .map(load, num_parallel_calls=usable_cpus())
-            .prefetch(max(2, self._sharding.num_accumulate))
-            .and_return()
-        )
-        return iter(pipeline)
+        return in_background(load, len(spans), ahead=max(2, self._sharding.num_accumulate))
+
+
+def in_background(load: Callable[[int], T], count: int, *, ahead: int = 2) -> Iterator[T]:
+    """Yield what ``load``, which must be thread-safe, makes of 0, 1, ... up to a ``count``."""
+
+    def attempt(number: int) -> T | DanishAsrError:
+        try:
+            return load(number)
+        except DanishAsrError as error:
+            return error  # an exception would lose its place in the order
+
+    pipeline = read_sequence(range(count)).map(attempt, num_parallel_calls=usable_cpus())
+    for made in pipeline.prefetch(ahead).and_return():
+        if isinstance(made, DanishAsrError):
+            raise made
+        yield made
 
 
 class ValidationInterrupted(Exception):  # noqa: N818 - it is an event, not an error
@@ -358,7 +359,6 @@ class Stage:
     """
 
     index: Index  # with targets
-    texts: pl.DataFrame  # its columns of texts
     make_epoch: Callable[[int], Epoch]
     targets: Targets
     dtype: torch.dtype
@@ -375,8 +375,10 @@ class Stage:
         Raises:
             DatasetError: A row's audio cannot be read or decoded, or its length is not the index's.
         """
-        columns = zip(*map(self.texts.row, rows.tolist()), strict=True)  # faster than a gather
-        example = dict(zip(self.texts.columns, map(list, columns), strict=True))
+        columns = zip(
+            *map(self.index.texts.row, rows.tolist()), strict=True
+        )  # faster than a gather
+        example = dict(zip(self.index.texts.columns, map(list, columns), strict=True))
         targets = [self.targets(text) for text in example.pop(TARGET)]
         example["audio_size"] = self.index.lengths[rows].tolist()
         example["target_size"] = [len(target) for target in targets]
@@ -401,7 +403,7 @@ class Stage:
     def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
         speed = float(epoch.speeds[row])
         recorded = out if speed == 1 else np.empty(self.index.lengths[row], np.float32)
-        self._decode(row, recorded)
+        self.index.decode(row, recorded)
         if speed != 1:
             out[:] = at_speed(recorded, speed, len(out))
         rng: Any = np.random.default_rng(seed) if self.transforms else None  # which takes time
@@ -412,16 +414,6 @@ class Stage:
             # then spin: three times the processor time for the whole reader.
             out[:] = layer_norm(tensor, tensor.shape).numpy()
         self._transform(out, row, rng, after_normalization=True)
-
-    def _decode(self, row: int, out: Waveform) -> None:
-        """Decode a row; only its own fault is called one, and not that of a transform."""
-        try:
-            decode(self.index.audio.read(row), out)
-        except ValueError as error:
-            raise DatasetError(
-                f"{self.index.audio.describe(row)}, id '{self.texts['id'][row]}': {error}; "
-                "`danish-asr verify` lists every damaged row"
-            ) from error
 
     def _transform(
         self, out: Waveform, row: int, rng: np.random.Generator, *, after_normalization: bool

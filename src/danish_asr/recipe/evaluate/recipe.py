@@ -3,20 +3,20 @@
 In: a `Selection`. Out: ``predictions.jsonl`` and ``evaluation.json`` in its directory.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast, final
 
-from fairseq2.datasets import Seq2SeqBatch
+import numpy as np
+import torch
 from fairseq2.gang import Gang, all_sum
-from fairseq2.metrics import MetricBag
-from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig, Wav2Vec2AsrModel
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.run import evaluate as run_evaluation
 from fairseq2.recipe.task import TaskStopException
 from fairseq2.runtime.dependency import DependencyContainer
+from fairseq2.utils.progress import ProgressReporter
 from torch import Tensor
 from typing_extensions import override
 
@@ -27,13 +27,15 @@ from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.inventory import share_people_of
 from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
-from danish_asr.decoding.decoders import GREEDY, Decoder, make_decoder
+from danish_asr.decoding.decoders import GREEDY, Decoder, decode, make_decoder
 from danish_asr.recipe import entry as cli
-from danish_asr.recipe.config.fairseq2 import Fairseq2Config, sections_of
-from danish_asr.recipe.config.schema import AsrConfig
-from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader, ValidationInterrupted
+from danish_asr.recipe.config.fairseq2 import Processes, processes_of
+from danish_asr.recipe.data.index import TARGET, Index, Rows
+from danish_asr.recipe.data.reader import ReaderSetup, in_background
+from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
+from danish_asr.recipe.data.targets import Targets, has_loss
+from danish_asr.recipe.data.transforms import Waveform
 from danish_asr.recipe.evaluate.selection import Selection, dump, read_keys, select
-from danish_asr.recipe.models.cards import register_placed
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.evaluations import (
     EVALUATION,
@@ -42,21 +44,19 @@ from danish_asr.recipe.run.evaluations import (
     SHARE_PEOPLE,
 )
 from danish_asr.recipe.run.locks import locked
-from danish_asr.recipe.train.console import log
-from danish_asr.recipe.train.criterion import CtcCriterion
+from danish_asr.recipe.train.console import configure_console, log
 from danish_asr.recipe.train.ending import (
     StoppableTask,
     exit_on_error,
     explained,
     on_stop_signals,
 )
-from danish_asr.recipe.train.readers import any_row_has_loss, model_frames, splits_reader
-from danish_asr.recipe.train.training import register_common, write_configuration
-from danish_asr.recipe.train.validation import AsrValidationUnit
+from danish_asr.recipe.train.readers import any_row_has_loss
+from danish_asr.recipe.train.training import write_configuration
 from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
 
-_NOT_WRITTEN: Final = frozenset({"text", "language", "audio_size", "target_size"})
-"""What a batch has of its rows and a predictions file does not, or by another name."""
+_NOT_WRITTEN: Final = ("text", "language", TARGET)
+"""What an index has of its rows and a predictions file does not, or by another name."""
 
 
 def run(request: cli.Request, tree: Tree) -> Path | None:
@@ -75,143 +75,142 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         with locked(selection.output_dir, rank), explained():
             wait_for_first_rank(rank)
             write_configuration(read_keys(selection.config), selection.output_dir)
-            sections = sections_of(selection.config, evaluated=selection.model.card.name)
+            sections = processes_of(selection.config)
             run_evaluation(AsrEvalRecipe(selection), sections, selection.output_dir)
     return selection.output_dir
 
 
 @final
 class AsrEvalRecipe(EvalRecipe):
-    """Runs the selected model over every row, and writes its predictions."""
+    """Lets fairseq2 start the processes and their logs; the rest is `Evaluation`."""
 
     def __init__(self, selection: Selection) -> None:
         self._selection = selection
 
     @override
     def register(self, container: DependencyContainer) -> None:
-        register_common(container)
-        register_placed(container, self._selection.model.placed)
+        configure_console()
 
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
-        config, rows = self._selection.config, self._selection.rows
-        use_granted_cpus(config.common.torch.num_threads)
-        tokenizer = self._selection.model.tokenizer
-        setup = ReaderSetup(tokenizer, context.gangs, model_frames(context.model.config))
-        # The model normalises waveforms.
-        task = replace(config.dataset.asr_task_config, normalize_audio=False)
-        raw = replace(config, dataset=replace(config.dataset, asr_task_config=task))
-        reader = splits_reader(setup, raw, rows)
-        has_loss = any_row_has_loss(setup, raw, rows)
-        unit = PredictionUnit(context, self._selection, has_loss=has_loss)
+        use_granted_cpus(self._selection.config.common.torch.num_threads)
         # fairseq2 uses it as a Task.
-        return cast(Evaluator, StoppableEvaluation(context, config, unit, reader))
+        return cast(Evaluator, Evaluation(context, self._selection))
 
     @property
     @override
     def config_kls(self) -> type[object]:
-        return Fairseq2Config
+        return Processes
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Rows of a split for one process, perhaps none."""
+
+    split: str
+    index: Index
+    rows: Rows
+
+    def waveforms(self) -> list[Waveform]:
+        """Decode its rows."""
+        decoded = [np.empty(samples, np.float32) for samples in self.index.lengths[self.rows]]
+        for row, waveform in zip(self.rows.tolist(), decoded, strict=True):
+            self.index.decode(row, waveform)
+        return decoded
 
 
 @final
-class PredictionUnit(AsrValidationUnit):
-    """Validates, collects the predictions of each batch, and writes the results at the end.
+class Evaluation(StoppableTask):
+    """Scores every row once, on one of the processes, and writes the predictions at the end."""
 
-    Attributes:
-        predictions: Those so far, on this process.
-    """
-
-    TITLE = "Evaluation"
-
-    def __init__(
-        self,
-        context: RecipeContext,
-        selection: Selection,
-        *,
-        has_loss: bool = True,
-    ) -> None:
-        model, profile = selection.model, selection.config.regime.score_profile
-        settings = selection.config.decoder
-        decoder = make_decoder(settings.name, settings.config, model.tokenizer)
-        super().__init__(CtcCriterion(context.model), decoder, profile, has_loss=has_loss)
-        self._trained = TrainedModel(
-            cast(Wav2Vec2AsrModel, context.model.base_module),
-            cast(Wav2Vec2AsrConfig, context.model.config),
-            normalize_audio=model.normalize_audio,
-            amp_dtype=model.amp_dtype,
+    def __init__(self, context: RecipeContext, selection: Selection) -> None:
+        super().__init__(context, selection.config.trainer)
+        opened, settings = selection.model, selection.config.decoder
+        self._decoder = make_decoder(settings.name, settings.config, opened.tokenizer)
+        self._model = TrainedModel(
+            *opened.load(self._gang.device),
+            normalize_audio=opened.normalize_audio,
+            amp_dtype=opened.amp_dtype,
         )
-        self._output_dir, self._gang = context.output_dir, context.gangs.root
-        self._about, self._tokenizer = about_evaluation(selection, decoder), model.tokenizer
-        self.predictions = list[Prediction]()
-
-    @override
-    def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        example = cast(dict[str, list[Any]], batch.example)
-        waveforms = _rows(batch.source_seqs, example["audio_size"])
-        seconds = batch.source_seqs.numel() / SAMPLE_RATE
-        log_probs = self._trained.log_probs(
-            [waveform.numpy() for waveform in waveforms], batch_seconds=seconds
-        )
-        hypotheses = self._count_errors(batch, log_probs, metric_bag)
-        sizes: list[int] = example["target_size"]
-        targets = _rows(batch.target_seqs, sizes)
-        frames = [len(row) for row in log_probs]
-        nats = ctc_nats(log_probs, targets)
-        losses = per_token(self._criterion.record_rows(nats, frames, batch, metric_bag), targets)
-        sure = confidences(log_probs, hypotheses, self._tokenizer)
-        columns = {key: values for key, values in example.items() if key not in _NOT_WRITTEN}
-        for row, hypothesis in enumerate(hypotheses):
-            seconds = example["audio_size"][row] / SAMPLE_RATE
-            prediction = {key: values[row] for key, values in columns.items()} | {
-                "reference": example["text"][row],
-                "hypothesis": hypothesis,
-                "duration": seconds,
-                "loss": losses[row],
-                "confidence": sure[row],
-                "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
-            }
-            self.predictions.append(from_row(prediction, f"row {row} of a batch"))
-
-    @override
-    def finalize(self, metric_bag: MetricBag) -> None:
-        write_results(self._output_dir, self._gang, self.predictions, self._about)
-
-
-def _rows(padded: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """The rows of a batch, each of its size, on the CPU."""
-    return [row[:size] for row, size in zip(padded.cpu(), sizes, strict=True)]
-
-
-@final
-class StoppableEvaluation(StoppableTask):
-    """Runs fairseq2's evaluator and ends it early where that is requested, without results."""
-
-    def __init__(
-        self,
-        context: RecipeContext,
-        config: AsrConfig,
-        unit: PredictionUnit,
-        reader: SplitsReader,
-    ) -> None:
-        super().__init__(context, config.trainer)
-        self.inner = context.create_evaluator([unit], [reader])
-        self._unit, self._num_rows = unit, sum(map(len, reader.indices.values()))
-        reader.interrupted = self.must_stop
+        self._selection, self._tokenizer = selection, opened.tokenizer
+        self._targets = Targets(opened.tokenizer)
+        self._progress = context.resolver.resolve(ProgressReporter)
 
     @override
     def run(self) -> None:
-        with on_stop_signals(self.request_stop):
-            try:
-                self.inner.run()
-            except ValidationInterrupted:
-                done = int(all_sum(self._gang, len(self._unit.predictions)))
-                log.warning(
-                    "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation "
-                    "begins anew: raise trainer.max_wall_minutes and the job's limit.",
-                    *(done, self._num_rows),
-                )
-                self._gangs.close()
-                raise TaskStopException from None
+        config, rows = self._selection.config, self._selection.rows
+        any_row_has_loss(
+            ReaderSetup(self._tokenizer, self._gangs, self._model.frames), config, rows
+        )
+        predictions, batches = list[Prediction](), self._batches()
+        waveforms = in_background(lambda number: batches[number].waveforms(), len(batches))
+        with on_stop_signals(self.request_stop), self._progress:
+            task = self._progress.create_task("eval", total=len(batches))
+            with task:
+                for batch in batches:
+                    if self.must_stop():
+                        self._stop(len(predictions))
+                    predictions += self.score(batch, next(waveforms))
+                    task.step()
+        about = about_evaluation(self._selection, self._decoder)
+        write_results(self._selection.output_dir, self._gang, predictions, about)
+        self._gangs.close()
+
+    def _stop(self, scored: int) -> None:
+        log.warning(
+            "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation begins "
+            "anew: raise trainer.max_wall_minutes and the job's limit.",
+            *(int(all_sum(self._gang, scored)), sum(map(len, self._selection.rows.values()))),
+        )
+        self._gangs.close()
+        raise TaskStopException
+
+    def _batches(self) -> list[_Batch]:
+        """The batches of this process; each has equally many, as all stop after the same one."""
+        limits = BatchLimits.of_evaluation(self._selection.config.dataset)
+        sharding, batches = Sharding(self._gang.rank, self._gang.size, 1), list[_Batch]()
+        for split, index in self._selection.rows.items():
+            of_split = evaluation_batches(index.lengths, limits)
+            for spans in sharding.steps(of_split, 0, keep_all=True):
+                begin, end = spans[0] if spans else (0, 0)
+                batches.append(_Batch(split, index, of_split.rows[begin:end]))
+        return batches
+
+    def score(self, batch: _Batch, waveforms: Sequence[Waveform]) -> Iterator[Prediction]:
+        """Yield the prediction of each row of a batch."""
+        if not waveforms:
+            return
+        longest = max(1, *map(len, waveforms))
+        seconds = longest * len(waveforms) / SAMPLE_RATE
+        log_probs = self._model.log_probs(waveforms, batch_seconds=seconds)
+        hypotheses = decode(self._decoder, log_probs)
+        rows = batch.index.texts[batch.rows].to_dicts()
+        targets = [torch.from_numpy(self._targets(row[TARGET])) for row in rows]
+        losses = self._losses(log_probs, targets, [row["id"] for row in rows])
+        sure = confidences(log_probs, hypotheses, self._tokenizer)
+        for number, row in enumerate(rows):
+            duration, tokens = len(waveforms[number]) / SAMPLE_RATE, len(targets[number])
+            prediction = {name: row[name] for name in row if name not in _NOT_WRITTEN} | {
+                "split": batch.split,
+                "reference": row["text"],
+                "hypothesis": hypotheses[number],
+                "duration": duration,
+                "loss": losses[number],
+                "confidence": sure[number],
+                "seconds_per_character": round(duration / tokens, 4) if tokens else None,
+            }
+            yield from_row(prediction, f"row {number} of a batch")
+
+    def _losses(
+        self, log_probs: Sequence[Tensor], targets: Sequence[Tensor], ids: Sequence[str]
+    ) -> list[float | None]:
+        """Return the loss of each row per token, None if CTC gives none."""
+        nats = ctc_nats(log_probs, targets)
+        pairs = zip(targets, log_probs, strict=True)
+        counted = torch.tensor([has_loss(tokens.numpy(), len(row)) for tokens, row in pairs])
+        if bad := [ids[n] for n in (counted & ~nats.isfinite()).nonzero().flatten().tolist()]:
+            raise RunFailedError(f"the loss of {', '.join(bad)} is NaN or infinite; listen to it.")
+        return per_token(nats.masked_fill(~counted, torch.inf), targets)
 
 
 def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
+import torch
 from fairseq2.assets import (
     AssetCard,
     AssetCardError,
@@ -25,9 +26,14 @@ from fairseq2.composition.assets import (
 )
 from fairseq2.data.tokenizers import Tokenizer, TokenizerModelError
 from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY, load_char_tokenizer
+from fairseq2.gang import create_fake_gangs
 from fairseq2.models import ModelFamily
 from fairseq2.models.wav2vec2 import WAV2VEC2_FAMILY
-from fairseq2.models.wav2vec2.asr import WAV2VEC2_ASR_FAMILY
+from fairseq2.models.wav2vec2.asr import (
+    WAV2VEC2_ASR_FAMILY,
+    Wav2Vec2AsrConfig,
+    Wav2Vec2AsrModel,
+)
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
@@ -244,6 +250,15 @@ class OpenModel(NamedTuple):
     normalize_audio: bool  # each waveform to mean 0 and variance 1
     max_audio_len: int  # samples of the longest utterance in training
     amp_dtype: str | None  # of autocast on a GPU; None: float32
+
+    def load(self, device: torch.device) -> tuple[Wav2Vec2AsrModel, Wav2Vec2AsrConfig]:
+        """Read its weights in float32; return it with its configuration."""
+        gangs = create_fake_gangs(device)
+        model = self.family.load_model(
+            self.card, gangs, torch.float32, None, mmap=False, progress=False
+        )
+        settings = self.family.get_model_config(self.card)
+        return cast(Wav2Vec2AsrModel, model), cast(Wav2Vec2AsrConfig, settings)
 
 
 def open_model(model: str | Path, section: AssetsConfig | None = None) -> OpenModel:

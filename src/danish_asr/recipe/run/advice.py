@@ -13,6 +13,9 @@ CHANCE: Final = "Chance (nats per character)"
 _WAITED: Final = 3
 """Validations without a new best score, while the training loss falls, before each warning."""
 
+_WORDLESS: Final = 5
+"""Validations at a WER of 100 % before the warning."""
+
 _WARMUP: Final = 0.1
 """The part of a run in which the learning rate rises, at most."""
 
@@ -43,6 +46,17 @@ def overfitting(reports: Rows, validations: Rows, score: str) -> str | None:
         f"loss fell from {then:.3f} to {now:.3f}: the model overfits. The best checkpoint is kept. "
         "masking.time, dataset.transforms, more data or a lower optimizer.config.lr let it learn "
         "longer; regime.early_stopping_patience ends such a run"
+    )
+
+
+def no_word_right(validations: Rows, wer: str) -> str | None:
+    """Say once if no validation has had a word right: all rates named ``wer`` are 100 % or more."""
+    if len(validations) != _WORDLESS or min(row[wer] for row in validations) < 100:
+        return None
+    return (
+        f"the WER is 100 % after {_WORDLESS} validations. If the dev loss still falls, the run has "
+        "hardly begun: wait. Else optimizer.config.lr is 10 times too low or too high, or audio "
+        "and texts do not belong together: listen to rows of `danish-asr verify --page`"
     )
 
 

@@ -18,7 +18,7 @@ import torch
 from fairseq2.logging import get_log_writer
 from fairseq2.logging import log as fairseq2_log  # noqa: TID251 - its handlers are set here
 from fairseq2.metrics.recorders import MetricRecorder
-from fairseq2.utils.rich import get_error_console
+from fairseq2.utils.rich import configure_rich_logging, get_error_console
 from rich.logging import RichHandler
 from typing_extensions import override
 
@@ -53,6 +53,7 @@ _GIB: Final = 2**30
 
 def configure_console() -> None:
     """Replace the console's handler, which the first process has, after fairseq2 has set it."""
+    configure_rich_logging()
     logger = fairseq2_log.logger
     for handler in [*logger.handlers]:
         if isinstance(handler, RichHandler):
@@ -174,5 +175,7 @@ class RunReport(MetricRecorder):
             "validation after step {:,} | dev loss {} | {} {:.2f} | best {:.2f}, of step {:,}",
             *(last["Step"], loss, score, last[score], best[score], best["Step"]),
         )
-        if overfitting := advice.overfitting(self._run.metrics("train"), rows, score):
-            log.warning("{}", overfitting)
+        overfitting = advice.overfitting(self._run.metrics("train"), rows, score)
+        for warning in (overfitting, advice.no_word_right(rows, SCORE_TITLES["wer"])):
+            if warning:
+                log.warning("{}", warning)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, cast, final
 
 import numpy as np
@@ -40,7 +41,7 @@ class CtcCriterion:
         self.model = model
 
     def prepare_metric_bag(self, metric_bag: MetricBag, *, has_loss: bool = True) -> None:
-        """Add the metrics that training, validation and evaluation share."""
+        """Add the metrics that training and validation share."""
         if has_loss:  # the mean of no rows would be 0
             metric_bag.add("loss", Mean())
         add_seq2seq_batch_metrics(metric_bag)
@@ -55,27 +56,17 @@ class CtcCriterion:
         """Validation: record the losses; return log-probabilities of each utterance, (S, V)."""
         logits, layout = self.model.module(*batch.as_source_input())
         padded = logits.float().log_softmax(dim=-1)
-        sizes = torch.tensor(layout.seq_lens), torch.tensor(batch.target_seq_lens)
+        lengths = torch.tensor(layout.seq_lens), torch.tensor(batch.target_seq_lens)
         nats = ctc_loss(
-            padded.transpose(0, 1), batch.target_seqs, *sizes, blank=BLANK, reduction="none"
+            padded.transpose(0, 1), batch.target_seqs, *lengths, blank=BLANK, reduction="none"
         )
-        self.record_rows(nats, layout.seq_lens, batch, metric_bag)
-        return [row[:length] for row, length in zip(padded, layout.seq_lens, strict=True)]
-
-    def record_rows(
-        self, nats: Tensor, frames: Sequence[int], batch: Seq2SeqBatch, metric_bag: MetricBag
-    ) -> Tensor:
-        """Add the losses of a batch, (N,), in nats, to the metrics, if `has_loss` says so.
-
-        Returns them, infinite for the other rows. ``frames`` are those of each row.
-        """
         sizes = cast(dict[str, list[int]], batch.example)["target_size"]
-        rows = zip(batch.target_seqs.cpu().numpy(), sizes, frames, strict=True)
-        counts = [has_loss(row[:size], available) for row, size, available in rows]
-        characters = sum(size for size, is_counted in zip(sizes, counts, strict=True) if is_counted)
-        counted = torch.tensor(counts, device=nats.device)
-        self._record(nats[counted].sum(), characters, batch, metric_bag)
-        return nats.masked_fill(~counted, torch.inf)
+        rows = zip(batch.target_seqs.cpu().numpy(), sizes, layout.seq_lens, strict=True)
+        counted = [has_loss(row[:size], frames) for row, size, frames in rows]
+        characters = sum(compress(sizes, counted))
+        loss = nats[torch.tensor(counted, device=nats.device)].sum()
+        self._record(loss, characters, batch, metric_bag)
+        return [row[:length] for row, length in zip(padded, layout.seq_lens, strict=True)]
 
     @torch.no_grad()
     def _record(

@@ -47,8 +47,6 @@ _PROCESS_LOST: Final = (
     f"training) in {FAILED}, says why; without one it was killed, often for lack of memory"
 )
 
-_CLOSE_SECONDS: Final = 60.0
-
 
 @contextmanager
 def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
@@ -65,9 +63,7 @@ def on_stop_signals(request_stop: Callable[[], None]) -> Iterator[None]:
 
 
 class StoppableTask(Task):
-    """What training and evaluation share: when to stop, and fairseq2's own task, ``inner``."""
-
-    inner: Task
+    """What training and evaluation share: when to stop."""
 
     def __init__(self, context: RecipeContext, section: TrainerSection) -> None:
         self._gangs, self._gang = context.gangs, context.gangs.root
@@ -90,13 +86,11 @@ class StoppableTask(Task):
     @property
     @override
     def step_nr(self) -> int:
-        return self.inner.step_nr
+        return 0
 
     @override
     def close(self) -> None:
-        # W&B waits here until its server has all metrics, and for ever if that is gone.
-        if not stops.ends_in_time(self.inner.close, _CLOSE_SECONDS):
-            log.warning("The recorders of metrics have not ended in {} s.", _CLOSE_SECONDS)
+        pass
 
 
 @contextmanager

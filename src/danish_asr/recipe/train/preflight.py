@@ -2,6 +2,9 @@
 
 No model is built yet but one without memory, which shows whether its sizes fit. What is wrong is
 raised at once, as the faults of one ConfigError.
+
+A run that continues takes the model's configuration and the tokenizer from its directory: the model
+that it began with may have been trained on, or be gone. The weights are those of its checkpoint.
 """
 
 import os
@@ -21,16 +24,23 @@ from fairseq2.assets import AssetCard
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import create_fake_gangs
+from fairseq2.utils.structured import StandardValueConverter
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree
 from danish_asr.base.errors import ConfigError, DatasetError, MissingExtraError
-from danish_asr.base.files import to_yaml
+from danish_asr.base.files import publish, publish_text, to_yaml
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.base.stops import ends_in_time
 from danish_asr.decoding.decoders import find_decoder
-from danish_asr.recipe.config.load import top_layers, unstructure
-from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
+from danish_asr.recipe.config.load import top_layers, unstructure, validated
+from danish_asr.recipe.config.schema import (
+    AsrConfig,
+    EncoderSection,
+    ModelSection,
+    TokenizerSection,
+    WandbConfig,
+)
 from danish_asr.recipe.config.training_sections import OPTIMIZERS
 from danish_asr.recipe.data.index import DanishAsrDataset, OpenRows, open_rows
 from danish_asr.recipe.data.sampler import repeats_of
@@ -43,12 +53,16 @@ from danish_asr.recipe.models.cards import (
     tokenizer_of,
     with_named_model,
 )
-from danish_asr.recipe.run.run import Run
+from danish_asr.recipe.run.run import MODEL_CARD, START, TOKENIZER, Run
 from danish_asr.recipe.train.masking import masking_faults
-from danish_asr.recipe.train.start import NAMING, began_with
 from danish_asr.text.profiles import normalizer
 
 _ANSWER_SECONDS: Final = 5
+
+NAMING: Final = ("model", "pretrained_encoder", "tokenizer")
+"""The sections of a configuration that name the model of a training."""
+
+_ASKED: Final = "asked"
 
 RowsT = TypeVar("RowsT")
 
@@ -68,9 +82,6 @@ class Resolved(NamedTuple):
 
 def resolve(config: AsrConfig, run: Run | None = None, *, where: str) -> Resolved:
     """Open what a configuration names, and complete a copy of it; errors call it ``where``.
-
-    A ``run`` that continues is asked for the model and the tokenizer that it began with: where they
-    came from may have changed, or be gone.
 
     Raises:
         ConfigError: A name or split does not exist, or model, tokenizer and head do not fit.
@@ -126,6 +137,52 @@ def _resolved(asked: AsrConfig, run: Run | None) -> Resolved:
     else:
         asked = config
     return Resolved(config, asked, placed, model, file, tokenizer, dataset.root, rows)
+
+
+class Began(NamedTuple):
+    """A configuration with the sections `NAMING` of a run that it continues."""
+
+    asked: AsrConfig  # as the run's own configuration has them
+    config: AsrConfig  # with the model that the run has
+    placed: Sequence[Tree]  # its card
+
+
+def began_with(run: Run, config: AsrConfig) -> Began | None:
+    """Return what a run began with; None if it is new, or another model is asked for."""
+    card = run.began_with()
+    if card is None:
+        return None
+    saved = run.config
+    own, faults = validated(AsrConfig, {key: saved.get(key, {}) for key in NAMING}, "")
+    if faults:
+        raise ConfigError(faults, where=str(run.folder))
+    asked = card.pop(_ASKED)
+    if named_model(config) not in (asked, named_model(own)):
+        return None
+    model = ModelSection(name=card["name"], head=own.model.head, keep_layers=own.model.keep_layers)
+    tokenizer = TokenizerSection(path=run.folder / START / TOKENIZER)
+    now = replace(config, model=model, pretrained_encoder=EncoderSection(), tokenizer=tokenizer)
+    sections = {key: getattr(own, key) for key in NAMING}
+    return Began(replace(config, **sections), now, [card])
+
+
+def named_model(config: AsrConfig) -> Tree:
+    """Return the sections `NAMING` as plain values."""
+    return {key: unstructure(getattr(config, key)) for key in NAMING}
+
+
+def write_start(run: Run, asked: AsrConfig, model: ModelDescription, tokenizer: Path) -> None:
+    """Write what a run begins with; ``asked`` is the configuration before it was completed."""
+    folder = run.folder / START
+    with publish(folder / TOKENIZER) as stream:
+        stream.write(tokenizer.read_bytes())
+    card = {
+        "name": "the run's own model",
+        "model_family": model.family.name,
+        "model_config": StandardValueConverter().unstructure(model.config),
+        _ASKED: named_model(asked),
+    }
+    publish_text(folder / MODEL_CARD, to_yaml(card))
 
 
 @contextmanager

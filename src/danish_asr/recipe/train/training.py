@@ -33,12 +33,12 @@ from danish_asr.recipe.run.continuing import check_continuation, tidy
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
 from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
-from danish_asr.recipe.train import learning, readers, record, start
+from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
 from danish_asr.recipe.train.ending import exit_on_error, explained, noted
 from danish_asr.recipe.train.masking import install_masker
-from danish_asr.recipe.train.preflight import Resolved, dump, resolve
+from danish_asr.recipe.train.preflight import Resolved, dump, resolve, write_start
 from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.trainer import StoppableTraining
 from danish_asr.recipe.train.validation import PatienceStopper, open_validation
@@ -69,7 +69,7 @@ def run(request: cli.Request, tree: Tree) -> None:
                 fit_to_processes(run, processes)
                 record.write_environment(output_dir)
                 if not run.last:
-                    start.write_start(run, config, resolved.model, resolved.tokenizer_file)
+                    write_start(run, config, resolved.model, resolved.tokenizer_file)
                     record.write_own_tokenizer(run, resolved)
             wait_for_first_rank(rank)
             stopper = PatienceStopper(output_dir, config.regime)
@@ -77,6 +77,8 @@ def run(request: cli.Request, tree: Tree) -> None:
                 write_configuration(asked, output_dir)
                 sections = sections_of(resolved.config)
                 run_training(AsrRecipe(resolved, stopper), sections, output_dir)
+            else:
+                configure_console()
             if rank == 0:
                 record.write_model_card(run, stopper.reason)
 
@@ -91,15 +93,6 @@ def write_configuration(config: Tree, output_dir: Path) -> None:
     write_configuration_with(write)
 
 
-def register_common(container: DependencyContainer) -> None:
-    """Register what training and evaluation share in fairseq2's container."""
-    configure_console()
-    titles = {"chance": CHANCE, **SCORE_TITLES}
-    for priority, (name, title) in enumerate(titles.items(), start=199):
-        descriptor = MetricDescriptor(name, title, priority, format_as_float)
-        container.collection.register_instance(MetricDescriptor, descriptor)
-
-
 @final
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
@@ -109,7 +102,11 @@ class AsrRecipe(TrainRecipe):
 
     @override
     def register(self, container: DependencyContainer) -> None:
-        register_common(container)
+        configure_console()
+        titles = {"chance": CHANCE, **SCORE_TITLES}
+        for priority, (name, title) in enumerate(titles.items(), start=199):
+            descriptor = MetricDescriptor(name, title, priority, format_as_float)
+            container.collection.register_instance(MetricDescriptor, descriptor)
         register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Final, Self, cast, final
+from typing import Final, Self, cast, final
 
 import torch
 from fairseq2.datasets import Seq2SeqBatch
@@ -36,13 +36,12 @@ _NO_DIALECT: Final = f"{_DIALECT}{UNKNOWN_DIALECT}"
 _WIDTH: Final = len(ErrorCounts().to_tuple())
 
 
+@final
 class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
     """Measures loss, WER and CER of all rows, and WER and CER of groups, under a text ``profile``.
 
     A group is a split by its name, or ``dialect/<name>``. Without ``has_loss`` no row has a loss.
     """
-
-    TITLE: ClassVar = "Validation"
 
     def __init__(
         self,
@@ -69,26 +68,18 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
-        log_probs = self._criterion.log_probs(batch, metric_bag)
-        self._count_errors(batch, log_probs, metric_bag)
-
-    def _count_errors(
-        self, batch: Seq2SeqBatch, log_probs: Sequence[Tensor], metric_bag: MetricBag
-    ) -> list[str]:
-        """Count the errors of a batch, whose utterances are (S, V); return its texts."""
         example = cast(dict[str, list[str]], batch.example)
         groups = [
             {split, f"{_DIALECT}{dialect}" if dialect else _NO_DIALECT} & {*self._groups}
             for split, dialect in zip(example["split"], example["dialect"], strict=True)
         ]
-        hypotheses = decode(self._decoder, log_probs)
+        hypotheses = decode(self._decoder, self._criterion.log_probs(batch, metric_bag))
         metric_bag.get("errors", ErrorRates).update(example["text"], hypotheses, groups)
-        return hypotheses
 
     @override
     def process_metric_values(self, values: MutableMapping[str, object]) -> None:
         by_group = cast(dict[str, ErrorCounts], values.pop("errors"))
-        log.info("{}, text profile {}\n{}", self.TITLE, self._profile, _table(by_group))
+        log.info("Validation, text profile {}\n{}", self._profile, _table(by_group))
         values.update(rates_of(by_group))
 
     @property

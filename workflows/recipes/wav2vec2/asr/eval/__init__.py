@@ -1,1 +1,0 @@
-"""A regular package, see `workflows`."""
