@@ -240,7 +240,10 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id that is usable are refused."""
-    candidates = pc.and_(is_usable(rows), pc.is_in(rows["id"], repeated(rows["id"])))
+    ids = repeated(rows["id"])
+    if not len(ids):
+        return rows
+    candidates = pc.and_(is_usable(rows), pc.is_in(rows["id"], ids))
     numbered = rows.append_column("number", pa.array(np.arange(len(rows)))).filter(candidates)
     is_repeated = candidates.to_numpy()
     is_repeated[_firsts(numbered, "corpus", "id")] = False
