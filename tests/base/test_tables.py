@@ -73,6 +73,18 @@ def test_of_a_tsv_only_quotes_that_excel_doubled_are_no_text(
     assert rows_of(tmp_path, "a.tsv", content) == [(2, {"id": "1", "text": text})]
 
 
+def test_a_malformed_line_of_json_spoils_no_other(tmp_path: Path) -> None:
+    """Also one that is two objects: the lines are parsed together."""
+    good = [f'{{"id": {number}}}' for number in range(2_500)]
+    wrong = {3: '{"id": 1}, {"id": 2}', 1_700: "{", 2_100: r'{"id": "\ud83d"}', 2_400: "[7]"}
+    lines = [wrong.get(number, line) for number, line in enumerate(good)]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    rows = [*read_rows(tmp_path / "a.jsonl", SourceError)]
+    assert [row.line for row in rows] == [*range(1, 2_501)]
+    assert [number for number, row in enumerate(rows) if row.values is None] == [*wrong]
+    assert rows[2_499].values == {"id": 2_499}
+
+
 def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> None:
     file = tmp_path / "a.pq"
     pq.write_table(pa.Table.from_pylist(ROWS), file)

@@ -5,10 +5,10 @@ name, follows from it.
 """
 
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from unicodedata import normalize
 
@@ -58,15 +58,15 @@ def _id(value: Any) -> str | None:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str | int):  # a table may hold a number without a fraction
-        raise TypeError
-    return normalize("NFC", str(value))
+    if isinstance(value, int):  # a table may hold a number without a fraction
+        value = str(value)
+    return normalize("NFC", value)  # or TypeError
 
 
 def _path(value: Any) -> str | None:
-    if not isinstance(value, str | Path):
+    if isinstance(value, bytes):
         raise TypeError
-    return str(value) or None
+    return os.fspath(value) or None  # or TypeError
 
 
 def _gender(value: Any) -> str | None:

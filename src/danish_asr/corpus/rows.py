@@ -83,7 +83,7 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     dialects = values["dialect"]
     if options.language == DANISH:
         dialects = _of_pairs(people.dialect_of, dialects, values["country_birth"])
-    own = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
+    places = [f"{file}:{number}" for file, number in zip(files, numbers, strict=True)]
     columns = values | {
         "corpus": [record.get("corpus") or options.corpus_name for record in records],
         "split": _of_pairs(partial(_split_of, options), values["split"], files),
@@ -91,7 +91,7 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
         "row": numbers,
         "line": [record.get("line") for record in records],
         "group": [record.get("group", record["row"] // 100) for record in records],
-        "id": [given or default for given, default in zip(values["id"], own, strict=True)],
+        "id": [own or place for own, place in zip(values["id"], places, strict=True)],
         "start": [start or 0.0 for start in starts],
         "uncut": [times == (None, None) for times in zip(starts, ends, strict=True)],
         "dialect": dialects,
@@ -103,11 +103,13 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     return pa.RecordBatch.from_arrays(arrays, schema=_READ)
 
 
-def _of_pairs(function: Callable[[Any, Any], Any], *pairs: list[Any]) -> list[Any]:
+def _of_pairs(
+    function: Callable[[Any, Any], Any], ones: Sequence[Any], others: Sequence[Any]
+) -> list[Any]:
     """The result of a function for each pair; it is called once for all that are the same."""
-    pairs_of_rows = [*zip(*pairs, strict=True)]
-    results = {pair: function(*pair) for pair in {*pairs_of_rows}}
-    return [results[pair] for pair in pairs_of_rows]
+    pairs = [*zip(ones, others, strict=True)]
+    results = {pair: function(*pair) for pair in {*pairs}}
+    return [results[pair] for pair in pairs]
 
 
 def _values(
@@ -240,7 +242,10 @@ def replaced(rows: pa.Table, **columns: Any) -> pa.Table:
 
 def without_duplicates(rows: pa.Table) -> pa.Table:
     """The table in which all rows but the first of a corpus and id that is usable are refused."""
-    candidates = pc.and_(is_usable(rows), pc.is_in(rows["id"], repeated(rows["id"])))
+    ids = repeated(rows["id"])
+    if not len(ids):
+        return rows
+    candidates = pc.and_(is_usable(rows), pc.is_in(rows["id"], ids))
     numbered = rows.append_column("number", pa.array(np.arange(len(rows)))).filter(candidates)
     is_repeated = candidates.to_numpy()
     is_repeated[_firsts(numbered, "corpus", "id")] = False

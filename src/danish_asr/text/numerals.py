@@ -23,6 +23,11 @@ TENS: Final = (
     *("", "", "tyve", "tredive", "fyrre", "halvtreds"),
     *("tres", "halvfjerds", "firs", "halvfems"),
 )
+_LARGE: Final = (
+    (1_000_000_000, "en milliard", "milliarder"),
+    (1_000_000, "en million", "millioner"),
+    (1_000, "et tusind", "tusind"),
+)
 _ORDINALS: Final = (
     *("nulte", "første", "anden", "tredje", "fjerde", "femte", "sjette", "syvende", "ottende"),
     *("niende", "tiende", "ellevte", "tolvte", "trettende", "fjortende", "femtende", "sekstende"),
@@ -53,21 +58,15 @@ def spell_integer(number: int) -> str:
     """Spell a number from 0 to 999,999,999,999."""
     if exception := {0: "nul", 100: "hundrede", 1000: "tusind"}.get(number):
         return exception
-    billions, rest = divmod(number, 1_000_000_000)
-    millions, rest = divmod(rest, 1_000_000)
-    thousands, units = divmod(rest, 1_000)
     parts: list[str] = []
-    if billions:
-        head = "en milliard" if billions == 1 else f"{_below_thousand(billions)} milliarder"
-        parts.append(head)
-    if millions:
-        parts.append("en million" if millions == 1 else f"{_below_thousand(millions)} millioner")
-    if thousands:
-        parts.append("et tusind" if thousands == 1 else f"{_below_thousand(thousands)} tusind")
-    if units:
-        if parts and units < 100:
+    for size, one, several in _LARGE:
+        count, number = divmod(number, size)
+        if count:
+            parts.append(one if count == 1 else f"{_below_thousand(count)} {several}")
+    if number:
+        if parts and number < 100:
             parts.append("og")
-        parts.append(_below_thousand(units))
+        parts.append(_below_thousand(number))
     return " ".join(parts)
 
 

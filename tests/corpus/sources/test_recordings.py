@@ -33,6 +33,12 @@ def test_unicode_forms_name_one_file(tmp_path: Path, there: Any, named: Any, fol
         assert (tmp_path / "in" / str(found)).samefile(path)
 
 
+def test_a_name_with_spaces_around_it_may_lead_out_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "a.wav").touch()
+    assert find_recording(Listing(tmp_path / "in"), " ../a.wav ").path == "../a.wav"
+
+
 FILES = ("audios/0.wav", "a/1.wav", "b/1.wav", "b\\c.wav", "a/2.flac", "a/2.WAV", "a/x.txt")
 
 PLACES = {

@@ -82,7 +82,9 @@ def test_people_of_several_tables_in_a_folder_are_divided_once(tmp_path: Path) -
         lines = [f"{name}{n}.wav,ja,s{n % 6}" for n in range(12)]
         write_csv(tmp_path / f"{name}.csv", "path,text,speaker", *lines)
     own = options(split_by_speaker="60/20/20")
-    rows = divide(open_source(str(tmp_path), own).rows, own)
+    source = open_source(str(tmp_path), own)
+    assert ["(read.csv, talk.csv)" in line for line in source.counts] == [True]
+    rows = divide(source.rows, own)
     pairs = {*zip(rows["speaker_id"].to_pylist(), rows["split"].to_pylist(), strict=True)}
     assert len(pairs) == 6
     assert {split for _, split in pairs} == {"train", "dev", "test"}

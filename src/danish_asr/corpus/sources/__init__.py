@@ -209,18 +209,16 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
     if files.of(*PARQUET_SUFFIXES):
         return "parquet"
     tables = tables_in(files)
-    kinds = (
-        []
-        if any(map(has_rows, tables))
-        else [
-            kind
-            for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
-            if any(
-                files.is_transcript(path) if kind == "json" else files.is_text(path)
-                for path in files.of(*SOURCES[kind].suffixes)
-            )
-        ]
-    )
+    if any(map(has_rows, tables)):
+        return "table"
+    kinds = [
+        kind
+        for kind in ("textgrid", "elan", "srt", "vtt", "json", "pairs")
+        if any(
+            files.is_transcript(path) if kind == "json" else files.is_text(path)
+            for path in files.of(*SOURCES[kind].suffixes)
+        )
+    ]
     if len(kinds) > 1:
         choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
         raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")

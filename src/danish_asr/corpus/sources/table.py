@@ -118,9 +118,9 @@ def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping
     is_metadata, split = path.stem.lower() == "metadata", None
     rows = read_rows(path, SourceError, fills_short_rows=True)
     for row, (line, values, _) in enumerate(rows):
-        place = {"file": file, "row": row, "line": line}
+        record = {"file": file, "row": row, "line": line, "split": split}
         if values is None:
-            yield place | {"split": split, "refused": "malformed row"}
+            yield record | {"refused": "malformed row"}
             continue
         names = tuple(values)
         if names not in keys_of:
@@ -132,7 +132,7 @@ def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping
         if is_metadata:
             own.setdefault("split", split_in(str(own.get("audio")).rpartition("/")[0]))
         split = own.setdefault("split", None)
-        yield own | place
+        yield record | own
     if keys_of:
         names = tuple(dict.fromkeys(chain.from_iterable(keys_of)))
         _check_times(file, columns.add(file, names), columns.chosen)
