@@ -240,7 +240,7 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
         ConfigError: A value is wrong, or the model is not known.
         IncompleteDatasetError: The dataset lacks shards, or has others.
     """
-    asked = _load(tree, where, gpus)
+    asked = with_accumulation(load(tree, where=where), gpus)
     config, placed = with_named_model(asked)
     assets, name = Assets(config.common.assets, placed), config.model.name
     description = assets.describe_model(
@@ -280,10 +280,6 @@ def make_plan(tree: Tree, *, where: str, card: Card | None = None, gpus: int = 1
     )
     hints = [*_hints(tree, description, symbols, plan)] if plan.fits is False else []
     return replace(plan, hints=hints, notes=[*notes, *_notes(plan)])
-
-
-def _load(tree: Tree, where: str, gpus: int) -> AsrConfig:
-    return with_accumulation(load(tree, where=where), gpus)
 
 
 def _open_dataset(assets: Assets, config: AsrConfig) -> tuple[Index, Tokenizer]:
@@ -343,7 +339,7 @@ def _hints(tree: Tree, description: ModelDescription, symbols: int, plan: Plan) 
     ):
         changed = merge(tree, *(nested(key, value) for key, value in change.items()))
         try:
-            config = _load(changed, name, plan.gpus)
+            config = with_accumulation(load(changed, where=name), plan.gpus)
         except ConfigError:  # other values forbid it
             continue
         model, batch = _with_head(description, config, symbols), largest_batch(config, plan.epoch)

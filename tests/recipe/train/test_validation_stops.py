@@ -115,14 +115,6 @@ def test_validations_before_a_stop_count_when_the_run_continues(
     assert steps_of(run)[-1] == 8
 
 
-def test_a_step_without_a_checkpoint_is_saved_when_a_run_stops_after_it(
-    tmp_path: Path, dataset: Path
-) -> None:
-    run = tmp_path / "run"
-    assert train(run, dataset, *EACH_STEP, "regime.checkpoint_every_n_steps=5") == 0
-    assert Run(run).steps == [5, 8]
-
-
 def test_a_run_whose_patience_ends_at_its_last_step_is_complete_by_its_steps(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,10 +133,13 @@ def train_with_rates(args: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_stop_after_the_same_step(tmp_path: Path, dataset: Path) -> None:
-    args = arguments(tmp_path / "run", dataset, *EACH_STEP, "gang.timeout=1")
-    in_processes(2, train_with_rates, args)
-    assert steps_of(tmp_path / "run")[-1] == 8
+def test_two_processes_stop_after_the_same_step_which_is_saved(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, own = tmp_path / "run", (*EACH_STEP, "regime.checkpoint_every_n_steps=5")
+    in_processes(2, train_with_rates, arguments(run, dataset, *own, "gang.timeout=1"))
+    assert steps_of(run)[-1] == 8
+    assert Run(run).steps == [5, 8]
 
 
 @pytest.mark.parametrize("place", ["trainer", "validator"])

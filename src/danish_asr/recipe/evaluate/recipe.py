@@ -35,7 +35,7 @@ from danish_asr.recipe.data.reader import ReaderSetup, in_background
 from danish_asr.recipe.data.sampler import BatchLimits, Sharding, evaluation_batches
 from danish_asr.recipe.data.targets import Targets, has_loss
 from danish_asr.recipe.data.transforms import Waveform
-from danish_asr.recipe.evaluate.selection import Selection, dump, read_keys, select
+from danish_asr.recipe.evaluate.selection import Selection, read_keys, select
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.evaluations import (
     EVALUATION,
@@ -65,10 +65,9 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
     `danish_asr.recipe.entry.run` has the exit statuses.
     """
     with exit_on_error():
-        if request.dump_config:
-            dump(request, tree)
-            return None
         selection = select(request, tree)
+        if request.dump_config:
+            return None
         rank = rank_info().rank
         if rank == 0:
             cli.note(f"scoring {selection.name}, split {selection.config.evaluator.split}")

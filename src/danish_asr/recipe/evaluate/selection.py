@@ -64,20 +64,18 @@ def _only_read(tree: Mapping[str, Any]) -> Tree:
     return merge(*(nested(key, value) for key, value in values.items() if value is not None))
 
 
-def dump(request: cli.Request, tree: Tree) -> None:
-    """Print the configuration; then raise the faults that an evaluation would."""
-    checkpoint, config = choose(request, tree)
-    sys.stdout.write(to_yaml(read_keys(config)))
-    _open(request, checkpoint, config)
-
-
 def select(request: cli.Request, tree: Tree) -> Selection:
     """Decide what is scored, for the OUTDIR of a request and the configuration's YAML.
+
+    Prints the configuration, if that is asked for, also of one with faults.
 
     Raises:
         ConfigError: There is no such model, dataset, split or decoder, or a value is wrong.
     """
-    return _open(request, *choose(request, tree))
+    checkpoint, config = choose(request, tree)
+    if request.dump_config:
+        sys.stdout.write(to_yaml(read_keys(config)))
+    return _open(request, checkpoint, config)
 
 
 def choose(request: cli.Request, tree: Tree) -> tuple[Checkpoint | None, AsrConfig]:
@@ -133,7 +131,9 @@ def _open(request: cli.Request, checkpoint: Checkpoint | None, config: AsrConfig
     faults, named = list[str](), _named(config)
     with collected(faults):
         model = _prepared(open_model(named, config.common.assets), config, request)
-        config = _as_prepared(config, model)
+        task = replace(config.dataset.asr_task_config, normalize_audio=model.normalize_audio)
+        section = replace(config.dataset, text_profile=model.text_profile, asr_task_config=task)
+        config = replace(config, dataset=section)
     with collected(faults):
         assets = Assets(config.common.assets)
         # fairseq2 wants each directory of cards once.
@@ -180,13 +180,6 @@ def _prepared(model: OpenModel, config: AsrConfig, request: cli.Request) -> Open
         remedy = f"if you trust it, add dataset.text_profile={model.text_profile}"
         profile_in(f"the card of {model.card.name}", model.text_profile, remedy)
     return model._replace(**wins)
-
-
-def _as_prepared(config: AsrConfig, model: OpenModel) -> AsrConfig:
-    """Return a configuration that says how the recordings and texts are prepared."""
-    task = replace(config.dataset.asr_task_config, normalize_audio=model.normalize_audio)
-    dataset = replace(config.dataset, text_profile=model.text_profile, asr_task_config=task)
-    return replace(config, dataset=dataset)
 
 
 def results_dir(run: Run, config: AsrConfig) -> Path:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO, Any
+from typing import Any
 
 from danish_asr.base.errors import RunError, refused_content
 from danish_asr.base.files import publish
@@ -40,6 +40,8 @@ def fit_to_processes(run: Run, processes: int) -> None:
     Raises:
         RunError: A state cannot be read.
     """
+    import torch  # noqa: PLC0415 - slow
+
     folder, saved = run.at(run.last).folder, _saved_ranks(run)
     if saved in {0, processes}:
         return
@@ -55,7 +57,7 @@ def fit_to_processes(run: Run, processes: int) -> None:
         for name, total in totals.items():
             state["_metric_bag"][name]["weighted_sum"] = total if rank == 0 else total * 0
         with publish(folder / "trainer" / f"rank_{rank:02d}.pt") as stream:
-            _save(state, stream)
+            torch.save(state, stream, pickle_protocol=5)
         if rank >= saved:
             shutil.copyfile(
                 folder / "data_reader" / "dp_00.pt", folder / "data_reader" / f"dp_{rank:02d}.pt"
@@ -70,12 +72,6 @@ def _load(file: Path, run: Run) -> dict[str, Any]:
     except (OSError, EOFError, LookupError, RuntimeError, ValueError, UnpicklingError) as error:
         reason = refused_content(error) if isinstance(error, UnpicklingError) else error
         raise RunError(f"{file} cannot be read ({reason}); {way_on(run)}") from error
-
-
-def _save(state: dict[str, Any], stream: IO[bytes]) -> None:
-    import torch  # noqa: PLC0415 - slow
-
-    torch.save(state, stream, pickle_protocol=5)
 
 
 def _saved_ranks(run: Run) -> int:
