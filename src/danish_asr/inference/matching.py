@@ -84,9 +84,9 @@ def _runs(values: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.where(values, np.cumsum(begins), 0)
 
 
-def _starts(texts: Sequence[str]) -> list[int]:
+def _starts(texts: Sequence[str]) -> NDArray[np.int64]:
     """Where each text begins if spaces join them, and where one more would."""
-    return [0, *accumulate(len(text) + 1 for text in texts)]
+    return np.array([0, *accumulate(len(text) + 1 for text in texts)])
 
 
 def _islands(spoken: str, written: str) -> list[Island]:
