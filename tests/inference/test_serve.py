@@ -319,7 +319,8 @@ def test_a_signal_ends_a_server_in_a_window_and_nothing_of_audio_and_folders_is_
     assert done["duration"] == pytest.approx(3)
     assert json.loads(done["files"]["json"])["about"]["model"] == model_directory.name
     assert str(model_directory.parent) not in json.dumps(done)
-    assert not [path for path in temporary.rglob("*") if path.is_file()]
+    kept = [path.name for path in temporary.rglob("*") if path.is_file()]
+    assert {*kept} <= {"_remote_module_non_scriptable.py"}  # PyTorch's
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
