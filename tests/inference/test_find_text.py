@@ -91,19 +91,15 @@ def test_a_window_that_is_badly_heard_divides_no_text(
 def test_parts_of_the_text_in_another_order_are_timed_each_for_itself(
     model: Model, audio: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The text has what is said in the windows 2, 3, 0 and 1; nobody says its fifth line."""
+    """The text has what is said in the windows 2, 3, 0 and 1; nobody says its first line."""
     said = ["vi spiller musik", "fra fyn og lolland", "i dag tales der om", "vejret her ude"]
-    windows = []
-    for number, text in enumerate(said):
-        path = "".join(f"{letter}_" for letter in text)
-        windows.append((3.0 * number, path, text))
-    hears(monkeypatch, model, windows)
-    lines = [Line(said[number]) for number in (2, 3, 0, 1)]
-    transcript = align(model, audio, lines)
-    assert [segment.text for segment in transcript.segments] == said
-    starts = [segment.start for segment in transcript.segments]
-    assert starts == pytest.approx([0, 3, 6, 9], abs=0.05)
-    assert min(word.confidence or 0.0 for word in transcript.words) > SURE**10 / 2
+    paths = ["______" + "".join(f"{letter}_" for letter in text) for text in said]
+    hears(monkeypatch, model, [(3.0 * n, paths[n], said[n]) for n in range(4)])
+    lines = [Line("nå"), *(Line(said[number]) for number in (2, 3, 0, 1))]
+    segments = align(model, audio, lines).segments
+    assert [segment.text for segment in segments] == [*said[:2], "nå", *said[2:]]
+    starts = [segment.start for segment in segments if segment.text != "nå"]
+    assert starts == pytest.approx([0.1, 3.1, 6.1, 9.1], abs=0.05)
 
 
 @pytest.mark.parametrize(

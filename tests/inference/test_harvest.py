@@ -219,15 +219,15 @@ def test_a_number_is_another_speaker_in_each_recording_and_a_name_is_not(
     assert speakers == ["a Speaker 1", "Anna", "b Speaker 1", "Anna"]
 
 
-@pytest.mark.parametrize(("text", "succeeds"), [("1 2 sild", False), (None, True)])
+@pytest.mark.parametrize("text", ["1 2 sild", None])
 def test_where_nothing_is_heard_no_table_is_written(
-    tmp_path: Path, monkeypatch: Any, text: str | None, *, succeeds: bool
+    tmp_path: Path, monkeypatch: Any, text: str | None
 ) -> None:
     monkeypatch.setattr("danish_asr.inference.harvest.load_model", lambda *_, **__: "a model")
     (tmp_path / "a.wav").write_bytes(tone())
     if text:
         (tmp_path / "a.txt").write_text(text)
-    assert harvest([tmp_path], tmp_path / "out", "a-model", USUAL) is succeeds
+    assert not harvest([tmp_path], tmp_path / "out", "a-model", USUAL)
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 

@@ -68,7 +68,7 @@ def harvest(
     tiers: Sequence[str] = (),
     device: str = "auto",
 ) -> bool:
-    """Make tables of recordings; return whether all of them could be read.
+    """Make tables of recordings; return whether all could be read, and any had a text.
 
     Args:
         paths: Files and folders; the text beside a recording has its name.
@@ -104,13 +104,14 @@ def harvest(
         try:
             if loaded is not None:
                 failures = _listen(waiting, texts, loaded, key, console)
-            if heard := [recording for recording in recordings if is_heard(recording)]:
+            heard = [recording for recording in recordings if is_heard(recording)]
+            if heard:
                 _write_tables(heard, out, limits, console)
         finally:
             lease.release()
     if failures:
         console.print("\n  ".join([f"failed: {len(failures):,}", *failures]))
-    return not failures
+    return bool(heard) and not failures
 
 
 def _weights(model: str) -> str:

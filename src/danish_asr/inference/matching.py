@@ -124,19 +124,16 @@ def _rising(islands: Sequence[Island]) -> list[Island]:
 def _places(spoken: str, written: str, islands: Sequence[Island]) -> NDArray[np.int64]:
     """Return the place in the text of each character of the speech; -1: none."""
     places = np.full(len(spoken), -1)
-    edges = [Island(-1, -1), *_rising(islands), Island(len(spoken), len(written))]
-    for here, there in pairwise(edges):
-        if here.spoken >= 0:
-            places[here.spoken] = here.written
-        parts = spoken[here.spoken + 1 : there.spoken], written[here.written + 1 : there.written]
+    chain = _rising(islands)
+    for island in chain:
+        places[island.spoken] = island.written
+    for before, after in pairwise([Island(-1, -1), *chain, Island(len(spoken), len(written))]):
+        first, place = before.spoken + 1, before.written + 1
+        parts = spoken[first : after.spoken], written[place : after.written]
         for block in Levenshtein.opcodes(*parts):
             if block.tag == "equal":
-                begin, place = (
-                    here.spoken + 1 + block.src_start,
-                    here.written + 1 + block.dest_start,
-                )
-                length = block.src_end - block.src_start
-                places[begin : begin + length] = range(place, place + length)
+                begin, end = first + block.src_start, first + block.src_end
+                places[begin:end] = range(place + block.dest_start, place + block.dest_end)
     return places
 
 
