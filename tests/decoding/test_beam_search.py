@@ -14,7 +14,7 @@ from danish_asr.base.errors import LanguageModelError
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.beam_search import NgramScorer, load
 from danish_asr.decoding.beam_settings import search_settings
-from tests.decoding_inputs import ARPA, logits_of
+from tests.decoding_inputs import ARPA
 
 EXACT: dict[str, Any] = {"beam": 10_000, "beam_prune": -1e9, "symbol_prune": -30.0}
 
@@ -42,15 +42,6 @@ def test_it_finds_the_most_probable_text_of_short_inputs(tokenizer: Tokenizer, s
     )
     (text,) = BeamDecoder(tokenizer, **EXACT)([logits.log_softmax(-1)])
     assert truth[text] == pytest.approx(max(truth.values()), rel=1e-5)
-
-
-def test_a_language_model_decides_where_the_model_hesitates(
-    tokenizer: Tokenizer, arpa: Path
-) -> None:
-    logits = logits_of("en ko", tokenizer, noise=0)
-    logits[-2, symbols(tokenizer).index("å")] += 4.5
-    assert BeamDecoder(tokenizer)([logits]) == ["en kå"]
-    assert BeamDecoder(tokenizer, arpa)([logits]) == ["en ko"]
 
 
 def test_a_word_costs_what_the_language_model_says_and_more_if_it_is_unknown(arpa: Path) -> None:
@@ -82,10 +73,3 @@ def test_a_file_without_unknown_words_forbids_none_and_a_broken_one_is_refused(a
     broken.write_text("no language model")
     with pytest.raises(LanguageModelError, match=str(broken)):
         load(str(broken))
-
-
-def test_hotwords_count_and_an_utterance_without_frames_has_no_text(tokenizer: Tokenizer) -> None:
-    logits = logits_of("en ko", tokenizer, noise=0)
-    logits[-2, symbols(tokenizer).index("å")] = 3.5
-    decoder = BeamDecoder(tokenizer, hotwords=["kå"], hotword_weight=2.0)
-    assert decoder([logits, logits[:0]]) == ["en kå", ""]

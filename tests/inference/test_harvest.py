@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from danish_asr.base.errors import ConfigError
@@ -13,9 +14,10 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.inventory import read_inventory
 from danish_asr.decoding.transcript import Word
-from danish_asr.inference.harvest import Limits, Speech, harvest, hear_text, select
-from danish_asr.inference.loose_text import Line, Piece, Text
-from danish_asr.inference.model import Model
+from danish_asr.inference.find_text import Found
+from danish_asr.inference.harvest import Limits, harvest, hear_text, select
+from danish_asr.inference.loose_text import Line
+from danish_asr.inference.model import Heard, Model
 from tests.builders import tone, tree
 from tests.decoding_inputs import log_probs_of
 
@@ -25,10 +27,10 @@ USUAL = Limits(max_cer=0.3, min_seconds=1, max_seconds=20)
 TRAIN = ConvertOptions(name="radio", split="train", max_drop=1.0)
 
 
-def speech(start: float, first: int, last: int, **values: Any) -> Speech:
+def speech(start: float, first: int, last: int, **values: Any) -> Found:
     text = " ".join(TEXT[first:last])
     others = {"cer": 0.0, "hypothesis": text, "end": start + 2, **values}
-    return Speech(text=text, start=start, first=first, last=last, **others)
+    return Found(text=text, start=start, first=first, last=last, **others)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +46,7 @@ def speech(start: float, first: int, last: int, **values: Any) -> Speech:
     ],
 )
 def test_neighbours_are_one_utterance_and_speech_is_kept_or_has_a_reason(
-    pieces: list[Speech], utterances: int
+    pieces: list[Found], utterances: int
 ) -> None:
     selected = [*select(pieces, USUAL)]
     assert sum(not reason for _, reason in selected) == utterances
@@ -85,44 +87,55 @@ def test_what_is_within_the_limits_is_kept_and_other_speech_has_its_reason(
     assert [*select([piece], USUAL)] == [(piece, reason)]
 
 
+@pytest.fixture
+def audio(tmp_path: Path) -> Path:
+    (tmp_path / "a.wav").write_bytes(tone())
+    return tmp_path / "a.wav"
+
+
 def heard(
-    model: Model, monkeypatch: pytest.MonkeyPatch, path: str, words: list[Word], *lines: Line
-) -> list[Speech]:
+    model: Model,
+    audio: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    words: list[Word],
+    *lines: Line,
+) -> list[Found]:
     """What is found of lines in a window from 10 s on, in which a model emits ``path``."""
-    log_probs = log_probs_of(path, model.tokenizer)
-
-    def listen(_: Model, __: Path, text: Text, ___: object) -> tuple[float, list[Piece]]:
-        return 60.0, [Piece(10.0, words, log_probs[:, text.symbols])]
-
-    monkeypatch.setattr("danish_asr.inference.harvest.listen", listen)
-    return hear_text(model, Path("a.wav"), lines)[1]
+    window = Heard(10.0, False, log_probs_of(path, model.tokenizer), words)  # noqa: FBT003
+    monkeypatch.setattr(model, "hear", lambda _, **__: iter([window]))
+    return hear_text(model, audio, lines)[1]
 
 
 @pytest.mark.parametrize(
     ("blanks", "expected"), [(25, (10.36, 10.82)), (4, (10.0, 10.34)), (1, (10.0, 10.22))]
 )
 def test_a_piece_has_a_margin_as_far_as_its_window_goes(
-    model: Model, monkeypatch: pytest.MonkeyPatch, blanks: int, expected: tuple[float, float]
+    model: Model,
+    audio: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    blanks: int,
+    expected: tuple[float, float],
 ) -> None:
     path = f"{'_' * blanks}j_a_ _d_a{'_' * blanks}"
     words = [Word("ja", 10, 10.1), Word("da", 10.1, 10.2)]
     for other, speaker in (("anna", "anna"), ("bo", None), (None, None)):
         lines = Line("ja", "anna"), Line("da", other)
-        (piece,) = heard(model, monkeypatch, path, words, *lines)
+        (piece,) = heard(model, audio, monkeypatch, path, words, *lines)
         assert (piece.start, piece.end) == pytest.approx(expected)
         assert (piece.text, piece.cer, piece.speaker) == ("ja da", 0, speaker)
 
 
 def test_a_long_window_is_divided_at_its_pause(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+    model: Model, audio: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"j_a{'_' * 220}d_a"  # 226 frames, 4.52 s
     words = [Word("ja", 10, 10.06), Word("da", 14.46, 14.52)]
-    one, other = heard(model, monkeypatch, path, words, Line("ja da"))
+    one, other = heard(model, audio, monkeypatch, path, words, Line("ja da"))
     assert (one.start, one.end, one.first, one.last) == pytest.approx((10.0, 10.2, 0, 1))
     assert (other.start, other.end, other.first, other.last) == pytest.approx((14.32, 14.52, 1, 2))
     words[1] = Word("da", 13.94, 14.0)
-    assert len(heard(model, monkeypatch, path, words, Line("ja da"))) == 1
+    assert len(heard(model, audio, monkeypatch, path, words, Line("ja da"))) == 1
 
 
 @pytest.mark.parametrize(("pieces", "wrong", "warnings"), [(20, 0, 1), (19, 0, 0), (20, 1, 0)])
@@ -170,20 +183,52 @@ def test_other_limits_need_no_model_and_other_weights_hear_again(
     model_directory: Path, radio: Path, tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same directory with new weights once mixed what two checkpoints had heard."""
-    other = shutil.copytree(model_directory, tmp_path / "other")
+    own = shutil.copytree(model_directory, tmp_path / "own")
     out, with_text = tmp_path / "out", sorted(radio.glob("*[012].wav"))
-    assert harvest(with_text, out, str(model_directory), USUAL, device="cpu")
+    assert harvest(with_text, out, str(own), USUAL, device="cpu")
     before = tree(out / "recordings")
     with monkeypatch.context() as without_model:
         without_model.setattr("danish_asr.inference.harvest.load_model", None)
-        assert harvest(with_text, out, str(model_directory), replace(USUAL, max_cer=0))
+        assert harvest(with_text, out, str(own), replace(USUAL, max_cer=0))
     assert "heard before: 3" in capfd.readouterr().err
     assert tree(out / "recordings") == before
-    assert harvest(with_text, out, str(other), USUAL, device="cpu")
+    weights = torch.load(own / "model.pt")
+    weights["final_proj.bias"] += torch.arange(len(weights["final_proj.bias"]))
+    torch.save(weights, own / "model.pt")
+    assert harvest(with_text, out, str(own), USUAL, device="cpu")
     assert "heard before" not in capfd.readouterr().err
     (out / "recordings" / "programme-1.json").unlink()
-    assert harvest(with_text, out, str(other), USUAL, device="cpu")
+    assert harvest(with_text, out, str(own), USUAL, device="cpu")
     assert "heard before: 2" in capfd.readouterr().err
+
+
+def test_a_number_is_another_speaker_in_each_recording_and_a_name_is_not(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    pieces = [
+        speech(3 * number, number, number + 1, speaker=speaker)
+        for number, speaker in enumerate(("Speaker 1", "Anna"))
+    ]
+    for stem in ("a", "b"):
+        (tmp_path / f"{stem}.wav").write_bytes(tone())
+        (tmp_path / f"{stem}.txt").write_text(SAID)
+    for name, value in (("hear_text", (60.0, pieces)), ("load_model", "a model")):
+        monkeypatch.setattr(f"danish_asr.inference.harvest.{name}", lambda *_, v=value, **__: v)
+    assert harvest([tmp_path], tmp_path / "out", "a-model", USUAL)
+    speakers = [row["speaker_id"] for row in rows(tmp_path / "out" / "utterances.jsonl")]
+    assert speakers == ["a Speaker 1", "Anna", "b Speaker 1", "Anna"]
+
+
+@pytest.mark.parametrize("text", ["1 2 sild", None])
+def test_where_nothing_is_heard_no_table_is_written(
+    tmp_path: Path, monkeypatch: Any, text: str | None
+) -> None:
+    monkeypatch.setattr("danish_asr.inference.harvest.load_model", lambda *_, **__: "a model")
+    (tmp_path / "a.wav").write_bytes(tone())
+    if text:
+        (tmp_path / "a.txt").write_text(text)
+    assert not harvest([tmp_path], tmp_path / "out", "a-model", USUAL)
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
 
 def test_what_a_model_hears_does_not_replace_the_text_beside_a_recording(

@@ -56,14 +56,6 @@ def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory:
         load_model(model_directory, device="meta", int8=True)
 
 
-def test_int8_changes_what_a_cpu_computes(
-    model: Model, model_directory: Path, speech: NDArray[np.float32]
-) -> None:
-    (exact,), int8 = model.log_probs([speech]), load_model(model_directory, device="cpu", int8=True)
-    assert not torch.equal(int8.log_probs([speech])[0], exact)
-    assert (int8.about["int8"], "int8" in model.about) == (True, False)
-
-
 def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
     tmp_path: Path, model_directory: Path
 ) -> None:

@@ -37,3 +37,4 @@ def test_a_model_in_int8_hears_nearly_the_same_whatever_else_is_in_the_batch(
         assert (log_probs.argmax(dim=-1) == right).float().mean() > 0.9
         assert torch.equal(log_probs, int8.log_probs([waveform])[0])
     assert not torch.equal(expected[0], rounded[0])
+    assert (int8.about["int8"], "int8" in model.about) == (True, False)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import TranscriptionError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.worker import BusyError, GivenUpError, Transcription, Worker
 
@@ -27,18 +26,11 @@ class Endless:
 
     def stream(self, audio: bytes, *, progress: Any) -> Iterator[Segment]:
         self.heard.append(audio)
-        if audio == b"silent":
-            return
         yield SPOKEN
         while audio == b"endless" and self.heard == [audio] and not self.ended.wait(0.01):
             progress(1.0, None)
-        if audio == b"broken":
-            raise TranscriptionError(audio.decode())
         progress(2.0, None)
         yield SPOKEN
-
-    def why_empty(self, audio: bytes) -> str:
-        return f"{audio.decode()}, therefore"
 
 
 def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -85,17 +77,6 @@ async def test_recordings_take_turns_and_one_that_is_left_before_its_turn_is_nev
 
 
 @in_a_loop
-async def test_one_that_is_left_makes_way_for_the_next() -> None:
-    worker = Worker(Endless())
-    with worker.transcription() as left:
-        left.start(b"endless")
-        await anext(left.segments())
-    with worker.transcription() as following:
-        following.start(b"following")
-        assert len(await rest(following)) == 2
-
-
-@in_a_loop
 async def test_eight_recordings_wait_and_a_ninth_is_refused_until_one_is_done() -> None:
     worker = Worker(Endless())
     with ExitStack() as waiting:
@@ -118,20 +99,3 @@ async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
             with pytest.raises(GivenUpError, match="stopped"):
                 await rest(transcription)
         await asyncio.to_thread(worker.join)
-
-
-@in_a_loop
-async def test_a_transcript_without_text_has_a_reason() -> None:
-    with Worker(Endless()).transcription() as transcription:
-        transcription.start(b"silent")
-        assert not (await transcription.transcript()).segments
-        assert transcription.why_empty == "silent, therefore"
-
-
-@in_a_loop
-async def test_what_the_model_raises_is_raised_after_what_it_heard() -> None:
-    with Worker(Endless()).transcription() as transcription:
-        transcription.start(b"broken")
-        assert await anext(transcription.segments()) == SPOKEN
-        with pytest.raises(TranscriptionError, match="broken"):
-            await rest(transcription)

@@ -163,7 +163,8 @@ def _transcribe_files(
     console: Console,
 ) -> bool:
     """Write the missing transcripts of each recording; return whether all succeeded."""
-    from danish_asr.inference.loose_text import align, read_text, report_doubts
+    from danish_asr.inference.find_text import align, report_doubts
+    from danish_asr.inference.loose_text import read_text
 
     lines = read_text(request.text) if request.text else []
     model = _load(request)

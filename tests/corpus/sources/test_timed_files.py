@@ -263,6 +263,7 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".vtt", "WEBVTT\n\nja tak\n", "no times"),
         (".srt", TWO.replace("02,000", "02"), "line 6 has no"),
         (".srt", TWO.replace("00:00:02", "OO:00:02"), "line 6 has no"),
+        (".srt", TWO.replace("ja", "00:00:00,5 --> 00:00:00,9"), "line 3 has times in place"),
         (".srt", "1\n00:00:00,5 -> 00:00:01\nja\n", "line 2 has no"),
         (".vtt", VTT.replace("00:03.000", "0003.000"), "line 10 has no"),
         (".json", "[]", "segments"),

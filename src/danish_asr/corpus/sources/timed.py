@@ -36,7 +36,7 @@ from danish_asr.corpus.sources.timed_files import (
     stems_of,
 )
 
-_NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
+NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
 """A speaker who has a number in the file, and no name."""
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
@@ -266,7 +266,7 @@ def _records(
 
 def _guess_of(path: Path, span: Span) -> str | None:
     """Who speaks by the names of the file and its folder; None if the file names the speaker."""
-    if span.speaker and not _NUMBERED.fullmatch(span.speaker):
+    if span.speaker and not NUMBERED.fullmatch(span.speaker):
         return None
     if path.suffix.lower() == ".txt":
         return path.parent.name

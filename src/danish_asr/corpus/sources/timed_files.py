@@ -215,6 +215,8 @@ def read_subtitles(path: Path) -> TimedFile:
     timings = {}
     for number, line in enumerate(lines):
         if timing := _TIMING.fullmatch(line):
+            if number - 1 in timings:
+                raise ValueError(f"line {number + 1} has times in place of a text: {line[:60]!r}")
             timings[number] = timing
         elif _NEARLY_TIMES.fullmatch(line):
             raise ValueError(
