@@ -32,7 +32,7 @@ from danish_asr.scoring.intervals import (
     rates,
     spreads,
 )
-from danish_asr.scoring.predictions import Prediction, refuse
+from danish_asr.scoring.predictions import refuse
 from danish_asr.scoring.scores import (
     PERSON,
     Group,
@@ -75,7 +75,7 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Mapping[str, Mapping[str, Iterable[Prediction]]],
+    runs: Mapping[str, Mapping[str, pd.DataFrame]],
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,

@@ -32,7 +32,7 @@ from danish_asr.scoring.intervals import (
     named_speakers,
     pooled_intervals,
 )
-from danish_asr.scoring.predictions import LABELS, MEASURES, Prediction
+from danish_asr.scoring.predictions import LABELS, TEXTS
 from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
 
 BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
@@ -41,12 +41,11 @@ BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
 }
 """Columns that are grouped in bands, with the bounds of these and their unit."""
 
-_TEXTS: Final = ("id", "reference", "hypothesis")
 _NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
 PERSON: Final = "_person"
 """The column of `score_table` that says who spoke, over which intervals are computed."""
 
-_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out", PERSON}
+_NO_GROUPS: Final = {*TEXTS, *_NORMALISED, *COUNTS, "left_out", PERSON}
 _MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 
 
@@ -213,7 +212,7 @@ def plain_lines(lines: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
 
 
 def score_predictions(
-    predictions: Iterable[Prediction],
+    predictions: pd.DataFrame,
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
@@ -280,22 +279,21 @@ def _score_group(
 
 
 def score_table(
-    predictions: Iterable[Prediction],
+    predictions: pd.DataFrame,
     settings: Settings,
     share_people: Sequence[Sequence[str]] = (),
 ) -> pd.DataFrame:
     """Return a line per row; ``left_out`` is why it is not scored, or None.
 
-    Columns: the fields of `Prediction` and the further keys of the rows (strings or None), both
-    texts normalised, `COUNTS` (0 if left out), ``left_out``, `PERSON`, and ``words_per_second`` of
-    the normalised reference. Each column but texts and counts can be a grouping.
+    Columns: those of the predictions, both texts normalised, `COUNTS` (0 if left out),
+    ``left_out``, `PERSON`, and ``words_per_second`` of the normalised reference. Each column but
+    texts and counts can be a grouping.
     """
-    rows, normalize = list(predictions), settings.normalizer()
-    table = _frame(rows)
+    table, normalize = predictions.copy(), settings.normalizer()
     persons = persons_of(table["corpus"], table["speaker_id"], share_people)
     table[PERSON] = pd.Series(persons, dtype=object)
-    table["reference_normalised"] = [normalize(row.reference) for row in rows]
-    table["hypothesis_normalised"] = [normalize(row.hypothesis) for row in rows]
+    for name in ("reference", "hypothesis"):
+        table[f"{name}_normalised"] = [normalize(text) for text in table[name]]
     table["left_out"] = pd.Series([None] * len(table), dtype=object)
     for reason, applies in reversed([*ROW_FILTERS[settings.row_filter](table).items()]):
         table.loc[applies, "left_out"] = reason  # the first reason stays
@@ -307,19 +305,6 @@ def score_table(
     words = table[[*REFERENCE_WORDS]].sum(axis=1)
     table["words_per_second"] = words / table["duration"].replace(0, np.nan)
     return table
-
-
-def _frame(rows: Sequence[Prediction]) -> pd.DataFrame:
-    """Return the rows as they are read; numbers that are missing are NaN, texts None."""
-    columns: dict[str, Any] = {}
-    for name in (*_TEXTS, *LABELS):
-        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=object)
-    for name in ("duration", *MEASURES):
-        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=float)
-    for name in dict.fromkeys(key for row in rows for key in row.extra):
-        values = pd.Series([row.extra.get(name) for row in rows], dtype=object)
-        columns[name] = columns[name].fillna(values) if name in MEASURES else values
-    return pd.DataFrame(columns)
 
 
 def kept(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast, final
 
+import pandas as pd
 from fairseq2.datasets import Seq2SeqBatch
 from fairseq2.gang import Gang, all_sum
 from fairseq2.metrics import MetricBag
@@ -53,7 +54,7 @@ from danish_asr.recipe.train.ending import (
 from danish_asr.recipe.train.readers import any_row_has_loss, model_frames, splits_reader
 from danish_asr.recipe.train.training import register_common, write_configuration
 from danish_asr.recipe.train.validation import AsrValidationUnit
-from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
+from danish_asr.scoring.predictions import read_predictions, write_predictions
 
 _NOT_WRITTEN: Final = frozenset({"text", "language", "audio_size", "target_size"})
 """What a batch has of its rows and a predictions file does not, or by another name."""
@@ -142,7 +143,7 @@ class PredictionUnit(AsrValidationUnit):
         )
         self._output_dir, self._gang = context.output_dir, context.gangs.root
         self._about, self._tokenizer = about_evaluation(selection, decoder), model.tokenizer
-        self.predictions = list[Prediction]()
+        self.predictions = list[dict[str, Any]]()
 
     @override
     def process_batch(self, batch: Seq2SeqBatch, metric_bag: MetricBag) -> None:
@@ -170,7 +171,7 @@ class PredictionUnit(AsrValidationUnit):
                 "confidence": sure[row],
                 "seconds_per_character": round(seconds / sizes[row], 4) if sizes[row] else None,
             }
-            self.predictions.append(from_row(prediction, f"row {row} of a batch"))
+            self.predictions.append(prediction)
 
     @override
     def finalize(self, metric_bag: MetricBag) -> None:
@@ -242,7 +243,7 @@ def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:
 
 
 def write_results(
-    directory: Path, gang: Gang, predictions: list[Prediction], about: Mapping[str, Any]
+    directory: Path, gang: Gang, predictions: list[dict[str, Any]], about: Mapping[str, Any]
 ) -> None:
     """Write the predictions of all processes as one file, and ``evaluation.json`` beside it.
 
@@ -254,20 +255,20 @@ def write_results(
     # Ranks may be on several hosts and share only the output directory.
     files = [directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
     if gang.rank != 0:
-        write_predictions(files[gang.rank], predictions)
+        write_predictions(files[gang.rank], read_predictions(predictions))
     gang.barrier()
     if gang.rank == 0:
+        table = pd.concat(map(read_predictions, (predictions, *files[1:])), ignore_index=True)
         for file in files[1:]:
-            predictions += read_predictions(file)
             file.unlink()
         rows = sum(about["rows"].values())
-        if len({p.key for p in predictions}) != rows or len(predictions) != rows:
+        if len(table) != rows or table.duplicated(["corpus", "id"]).any():
             raise RunFailedError(
-                f"{len(predictions)} predictions were made for {rows} rows; every row must "
+                f"{len(table)} predictions were made for {rows} rows; every row must "
                 "be scored once. `danish-asr verify` finds ids that occur twice."
             )
         path = directory / PREDICTIONS
-        write_predictions(path, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
+        write_predictions(path, table.sort_values(["split", "id", "corpus"]))
         of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(path)}
         publish_json(directory / EVALUATION, {**about, **of_file})
         log.info("{} predictions written to {}.", rows, path)
