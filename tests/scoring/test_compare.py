@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from math import isnan, nan
 from statistics import mean, stdev
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,8 +95,8 @@ def test_other_rows_references_and_splits_are_refused() -> None:
 
 def test_each_file_has_its_size_condition_and_splits() -> None:
     runs = {name: {name.lower(): four_rows()} for name in "AB"}
-    about: dict[str, Any] = {"where": {"a": "age > 9"}, "splits": {"a": ["dev", "all"]}}
-    a, b = compared(runs, rows_in_split={"a": 5, "b": None}, **about).rows.values()
+    abouts = {"a": {"where": "age > 9", "rows_in_split": {"dev": 3, "all": 2}}}
+    a, b = compared(runs, rows_in_split={"a": 5, "b": None}, abouts=abouts).rows.values()
     assert (a.in_split, a.where, a.splits, a.partial) == (5, "age > 9", ["all", "dev"], True)
     assert (b.in_split, b.where, b.splits, b.partial) == (None, None, ["test"], False)
 

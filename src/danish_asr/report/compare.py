@@ -48,6 +48,7 @@ from danish_asr.report.tables import (
     say,
     warn,
 )
+from danish_asr.report.trained import marked
 from danish_asr.scoring.compare import Comparison, compare_runs
 from danish_asr.scoring.intervals import ALPHA, RATES, Interval
 from danish_asr.scoring.predictions import Source
@@ -121,15 +122,14 @@ def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
     for run, own in sources.items():
         for name, source in own.items():
             loaded = request.load([source], settings)
-            predictions[run][name] = loaded.rows
+            predictions[run][name] = marked(loaded, [abouts[name]])
             sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
     return compare_runs(
         predictions,
         by=request.by,
         settings=settings,
         rows_in_split=sizes,
-        where={name: about.get("where") for name, about in abouts.items()},
-        splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
+        abouts=abouts,
         share_people=share_people(abouts.values(), request.dataset),
     )
 

@@ -53,9 +53,16 @@ from danish_asr.report.tables import (
     summary,
     warn,
 )
+from danish_asr.report.trained import marked
 from danish_asr.scoring.intervals import COUNTS, rates
 from danish_asr.scoring.predictions import COLUMNS, Source
-from danish_asr.scoring.scores import BANDS, PERSON, GroupScore, Scores, score_predictions
+from danish_asr.scoring.scores import (
+    BANDS,
+    HIDDEN,
+    GroupScore,
+    Scores,
+    score_predictions,
+)
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
 
@@ -116,7 +123,7 @@ def scored(sources: Sequence[Source], request: Request) -> Scores:
     settings = request.settings(request.profile or profile_of(sources, abouts))
     loaded = request.load(sources, settings)
     return score_predictions(
-        loaded.rows,
+        marked(loaded, abouts),
         by=request.by,
         settings=settings,
         rows_in_split=rows_in_split(abouts, loaded.in_dataset),
@@ -407,7 +414,7 @@ def utterance_table(scores: Scores) -> pd.DataFrame:
     Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
     ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
     """
-    table = scores.table.drop(columns=["left_out", "words_per_second", PERSON, *COUNTS])
+    table = scores.table.drop(columns=[*HIDDEN, "words_per_second", *COUNTS], errors="ignore")
     wer, cer = rates(scores.table[[*COUNTS]].to_numpy(), scores.settings.denominator)
     table = table.assign(wer=wer, cer=cer)
     table[[*COUNTS]] = scores.table[[*COUNTS]]

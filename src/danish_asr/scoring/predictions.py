@@ -52,6 +52,7 @@ class Loaded(NamedTuple):
     """The rows of one or more sources, as `read_predictions` returns them."""
 
     rows: pd.DataFrame
+    sizes: Sequence[int]  # of the sources, whose rows are in order
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
 
 
@@ -102,7 +103,8 @@ def load(
     if split and dataset is None:
         fault = "split: it is one of a dataset; name that too (--dataset ROOT)"
         raise ConfigError([fault], where="the call")
-    table = pd.concat([_read(source, columns, dataset) for source in sources])
+    tables = [_read(source, columns, dataset) for source in sources]
+    table = pd.concat(tables)
     in_dataset = None
     if dataset is not None:
         splits = table["split"].dropna().astype(str).unique() if "split" in table else ()
@@ -110,7 +112,7 @@ def load(
         references = pd.concat([read_references(dataset, name) for name in names])
         table = _completed(table, references, normalize)
         in_dataset = len(references)
-    return Loaded(_checked(table), in_dataset)
+    return Loaded(_checked(table), [*map(len, tables)], in_dataset)
 
 
 def _read(source: Source, columns: Mapping[str, str], dataset: AnyPath | None) -> pd.DataFrame:

@@ -45,7 +45,14 @@ _NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
 PERSON: Final = "_person"
 """The column of `score_table` that says who spoke, over which intervals are computed."""
 
-_NO_GROUPS: Final = {*TEXTS, *_NORMALISED, *COUNTS, "left_out", PERSON}
+TRAINED_ROW: Final = "_trained_row"
+TRAINED_SPEAKER: Final = "_trained_speaker"
+"""Columns of predictions that say whether the model was trained on the row, or on its speaker."""
+
+HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER)
+"""Columns of `score_table` that no file has."""
+
+_NO_GROUPS: Final = {*TEXTS, *_NORMALISED, *COUNTS, *HIDDEN}
 _MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 
 
@@ -60,26 +67,32 @@ class RowsUsed:
     splits: Sequence[str]  # that were evaluated, or that the rows name
     empty_hypotheses: int  # of the scored rows, where the reference has a word
     where: str | None = None  # the condition of an evaluation of some rows of the split
+    trained_rows: int | None = None  # of the scored ones that the model was trained on, if known
+    trained_speakers: int | None = None
 
     @classmethod
     def of(
         cls,
         table: pd.DataFrame,
         in_split: int | None = None,
-        where: str | None = None,
-        splits: Iterable[str] = (),
+        about: Mapping[str, Any] | None = None,
     ) -> RowsUsed:
-        """Return what a score table says of its rows, and their evaluation if there is one."""
-        scored = table[table["left_out"].isna()]
+        """Return what a score table says of its rows, and ``evaluation.json`` if there is one."""
+        scored, about = table[table["left_out"].isna()], about or {}
+        trained: dict[str, int] = {}
+        if TRAINED_ROW in scored:
+            speakers = scored[PERSON][scored[TRAINED_SPEAKER]].nunique()
+            trained = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
         no_words = (scored["hypothesis_normalised"] == "") & (scored["reference_normalised"] != "")
         return cls(
             scored=len(scored),
             in_file=len(table),
             in_split=in_split,
             left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
-            splits=sorted(splits) or sorted(table["split"].dropna().unique()),
+            splits=sorted(about.get("rows_in_split") or table["split"].dropna().unique()),
             empty_hypotheses=int(no_words.sum()),
-            where=where,
+            where=about.get("where"),
+            **trained,
         )
 
     @property
@@ -116,6 +129,13 @@ class RowsUsed:
         if self.empty_hypotheses:
             rows = f"{self.empty_hypotheses:,} of {self.scored:,} hypotheses"
             lines.append(f"{prefix}{rows} are empty: all their words count as deleted")
+        if self.trained_rows or self.trained_speakers:
+            rows = f"{self.trained_rows:,} of {self.scored:,} rows"
+            fault = "the rates are not those of new speech"
+            lines.append(
+                f"{prefix}the model was trained on {rows}, and on {self.trained_speakers:,} of the "
+                f"speakers: {fault}"
+            )
         return lines
 
 
@@ -235,9 +255,7 @@ def score_predictions(
     (everything,) = groups_of(scored, "")
     return Scores(
         settings=settings,
-        rows=RowsUsed.of(
-            table, rows_in_split, about.get("where"), about.get("rows_in_split") or ()
-        ),
+        rows=RowsUsed.of(table, rows_in_split, about),
         overall=_score_group(everything, everything.by_speaker(), settings),
         groupings={name: _score_grouping(groups_of(scored, name), settings) for name in by},
         table=scored,

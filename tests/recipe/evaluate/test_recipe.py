@@ -133,7 +133,7 @@ def test_an_evaluation_needs_nothing_of_a_training(tmp_path: Path, finished_run:
 
 
 def losses_of(folder: Path) -> list[float]:
-    return read_predictions(folder / PREDICTIONS)["loss"].tolist()
+    return read_predictions(folder / PREDICTIONS)["loss"].fillna(-1).tolist()
 
 
 def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
