@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,18 +19,22 @@ from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import sha256_of
 from danish_asr.base.tables import Row
 from danish_asr.corpus.combine import combine
+from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
 from danish_asr.report.tables import bounds
 from danish_asr.scoring.predictions import read_predictions, read_references
 from danish_asr.scoring.scores import Scores
+from tests.documented import blocks
 from tests.foreign_code import NAME, ForeignCode
 from tests.parts import build_part
 from tests.score_rows import (
     changed,
+    compared,
     four_rows,
     prediction,
     random_rows,
+    scored,
     write_evaluation,
     write_rows,
 )
@@ -185,6 +190,41 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     assert (common["model"], "dataset" in common) == ("x", False)
     files[0].with_name("evaluation.json").unlink()
     assert score(files).rows.in_split is None
+
+
+def test_folds_of_one_dataset_are_scored_and_compared_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*random_rows(300, speakers=10)]
+    better = [
+        changed(row, hypothesis=row["reference"]) if n % 3 else row for n, row in enumerate(rows)
+    ]
+    for system, of_system in (("fold", rows), ("new", better)):
+        for fold in range(3):
+            own = [row for row in of_system if int(row["speaker_id"][-3:]) % 3 == fold]
+            folder = tmp_path / "outputs" / f"{system}-{fold}" / "eval" / "best" / "train"
+            about = {"rows_in_split": {"train": 300}, "where": f"fold {fold}", "dataset": "d"}
+            _file(folder / f"fold-{fold}", own, **about)
+    (lines,) = [
+        lines
+        for _, lines in blocks("docs/howto/check-data.md")
+        if "danish-asr compare" in lines[-1]
+    ]
+    score_line, compare_line = (shlex.split(line)[2:] for line in lines[-2:])
+    files = sorted(tmp_path.glob(score_line[0]))
+    scores, shown = _shown(*files, outputs=[Path(score_line[-1])])
+    assert "300 rows scored of 300 in the split train" in shown
+    assert scores.overall == scored(rows).overall
+    text = Path(score_line[-1]).read_text("utf-8")
+    assert all(f"fold-{fold}/predictions.jsonl" in text for fold in range(3))
+    comparison = compare_files(
+        parse_runs(compare_line), outputs=[tmp_path / "c.csv"], console=Console(file=io.StringIO())
+    )
+    expected = compared({"base": {"a": rows}, "new": {"b": better}})
+    assert comparison.table.equals(expected.table)
+    assert {used.partial for used in comparison.rows.values()} == {False}
+    assert sha256_of(files[0]) in (tmp_path / "c.csv").read_text("utf-8")
 
 
 def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions: Path) -> None:

@@ -49,6 +49,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     left_out = {"empty reference": 1, "10 s or longer": 1}
     of_rows = {"scored": 5, "in_file": 7, "in_split": 9, "left_out": left_out, "partial": True}
     of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
+    of_rows |= {"trained_rows": None, "trained_speakers": None}
     assert document["rows"] == of_rows
     of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
     of_line |= {"splits": "x", "where": "age > 9"}
@@ -164,6 +165,7 @@ def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
         ),
         ("duration:3", [3.0, 2.0], ["under 3 s", "3 and more s"]),
         ("loss", [2.0, 10.0, None], ["2.0", "10.0", "unknown"]),
+        ("confidence", [2.0, "high", None], ["2.0", "high", "unknown"]),
         ("dialect,dialect", ["b", "a"], ["a", "b"]),
         ("", ["b", "a"], ["all"]),
     ],
@@ -197,7 +199,7 @@ def test_words_per_second_are_those_of_the_normalised_reference() -> None:
 @pytest.mark.parametrize(
     ("grouping", "message"),
     [
-        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age"),
+        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age.*--dataset"),
         ("reference", "unknown column 'reference'"),
         ("age:x", "such as age:18,25,50"),
         ("dialect:1,2", "such as age:18,25,50"),

@@ -127,7 +127,7 @@ def scored(sources: Sequence[Source], request: Request) -> Scores:
         by=request.by,
         settings=settings,
         rows_in_split=rows_in_split(abouts, loaded.in_dataset),
-        about=_common(abouts),
+        about=common(abouts),
         share_people=share_people(abouts, request.dataset),
     )
 
@@ -187,9 +187,15 @@ def profile_of(sources: Iterable[object], abouts: Iterable[Mapping[str, Any]]) -
 
 
 def rows_in_split(abouts: Sequence[Mapping[str, Any]], in_dataset: int | None) -> int | None:
-    """Return the rows of all splits together; None if that is not known of each file."""
-    sizes = [sum((about.get("rows_in_split") or {}).values()) for about in abouts]
-    return sum(sizes) if all(sizes) else in_dataset
+    """Return the rows of all splits together, each once; None if one's are not known."""
+    sizes: dict[tuple[Any, ...], int] = {}
+    for about in abouts:
+        dataset = about.get("dataset"), about.get("dataset_root")
+        own = about.get("rows_in_split") or {}
+        if not own:
+            return in_dataset
+        sizes |= {(*dataset, split): size for split, size in own.items()}
+    return sum(sizes.values())
 
 
 def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -> list[list[str]]:
@@ -199,7 +205,7 @@ def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -
     return of_evaluations + of_dataset
 
 
-def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what is the same in all evaluations."""
     first, *others = abouts
     return {
@@ -372,7 +378,7 @@ def _writes(
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 
-        own = score_page(scores, files[0], request.dataset, audio=audio)
+        own = score_page(scores, files, request.dataset, audio=audio)
         return Content(own.html.encode(), own.left_out)
 
     def utterances(scores: Scores) -> Content:

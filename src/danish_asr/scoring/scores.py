@@ -407,14 +407,15 @@ def _column(table: pd.DataFrame, spec: str) -> pd.Categorical:
     name = name_of(spec)
     if name not in table or name in _NO_GROUPS:
         available = ", ".join(map(str, table.columns.drop(_NO_GROUPS, errors="ignore")))
-        raise ConfigError([f"by: unknown column '{name}'; available: {available}"])
+        fix = "a dataset may have it: --dataset ROOT"
+        raise _fault(f"unknown column '{name}'; available: {available}; {fix}")
     values = table[name]
     bounds, unit = _bounds(spec)
     if bounds:
         numbers = pd.to_numeric(values, errors="coerce")
         wrong = values[numbers.isna() & values.notna()]
         if len(wrong):
-            raise ConfigError([f"by: '{spec}': only numbers have bands; found {wrong.iloc[0]!r}"])
+            raise _fault(f"'{spec}': only numbers have bands; found {wrong.iloc[0]!r}")
         codes = [-1 if np.isnan(x) else bisect_right(bounds, x) for x in numbers]
         bands = pd.Categorical.from_codes(codes, pd.Index(_band_labels(bounds, unit)))
         return bands.remove_unused_categories()
@@ -422,9 +423,13 @@ def _column(table: pd.DataFrame, spec: str) -> pd.Categorical:
     if name not in LABELS and not name.endswith("_id") and all(map(_is_number, distinct)):
         if len(distinct) > _MOST_NUMBERS:
             fix = f"name bounds, such as {name}:1,2,5"
-            raise ConfigError([f"by: '{name}' has {len(distinct):,} different numbers; {fix}"])
+            raise _fault(f"'{name}' has {len(distinct):,} different numbers; {fix}")
         return pd.Categorical(values, sorted(distinct, key=lambda text: (float(text), str(text))))
     return pd.Categorical(values, sorted(distinct))
+
+
+def _fault(fault: str) -> ConfigError:
+    return ConfigError([f"by: {fault}"], where="the call")
 
 
 def _bounds(spec: str) -> tuple[list[float], str]:
@@ -435,7 +440,7 @@ def _bounds(spec: str) -> tuple[list[float], str]:
     numbers = text.split(",")
     if name.strip() in LABELS or not all(map(_is_number, numbers)):
         fix = "bands are for columns of numbers and name their bounds, such as age:18,25,50"
-        raise ConfigError([f"by: {fix}; found '{spec}'"])
+        raise _fault(f"{fix}; found '{spec}'")
     return sorted({*map(float, numbers)}), unit
 
 
