@@ -69,7 +69,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
 
 
 def test_runs_with_other_dev_rows_are_not_ranked_and_fit_a_log(tmp_path: Path) -> None:
-    for number, rates in enumerate(([90, 80], [50, 40], [70, 60])):
+    for number, rates in enumerate(([90.0, 80.0], [50.0, 40.0], [70.0, 60.0])):
         names = ", ".join(f"'speaker {number}-{n}'" for n in range(30))
         rows = {"valid_where": f"speaker_id in ({names})", "train_where": f"not in ({names})"}
         make_run(tmp_path / f"fold-{number}", {"dataset": rows}, rates)
