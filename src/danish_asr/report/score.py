@@ -5,7 +5,6 @@ scores; `score_files` is the command, which writes files and prints the same sco
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,6 @@ from os import PathLike
 from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import pandas as pd
 from rich.console import Console
@@ -23,9 +21,8 @@ from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath
-from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.corpus.inventory import content_of, share_people_of
-from danish_asr.metrics import Denominator, align_words, split_words
+from danish_asr.metrics import Denominator
 from danish_asr.recipe.run.evaluations import (
     EVALUATION,
     PREDICTIONS,
@@ -54,11 +51,10 @@ from danish_asr.report.tables import (
     warn,
 )
 from danish_asr.report.trained import marked
-from danish_asr.scoring.intervals import COUNTS, rates
+from danish_asr.report.utterances import trn_text, utterance_table
 from danish_asr.scoring.predictions import COLUMNS, Source
 from danish_asr.scoring.scores import (
     BANDS,
-    HIDDEN,
     GroupScore,
     Scores,
     score_predictions,
@@ -404,52 +400,3 @@ def to_json(document: Mapping[str, Any]) -> str:
 def to_csv(table: pd.DataFrame) -> str:
     """Return a table as the CSV files have it."""
     return table.to_csv(index=False, lineterminator="\n")
-
-
-_WDIFF: Final = {
-    "hit": "{0}",
-    "substitution": "[-{0}-]{{+{1}+}}",
-    "deletion": "[-{0}-]",
-    "insertion": "{{+{1}+}}",
-}
-
-
-def utterance_table(scores: Scores) -> pd.DataFrame:
-    """Return a line per scored row: what is known of it, texts, rates, counts and alignment.
-
-    Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
-    ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
-    """
-    table = scores.table.drop(columns=[*HIDDEN, "words_per_second", *COUNTS], errors="ignore")
-    wer, cer = rates(scores.table[[*COUNTS]].to_numpy(), scores.settings.denominator)
-    table = table.assign(wer=wer, cer=cer)
-    table[[*COUNTS]] = scores.table[[*COUNTS]]
-    texts = zip(table["reference_normalised"], table["hypothesis_normalised"], strict=True)
-    return table.assign(alignment=[_alignment(*pair) for pair in texts])
-
-
-def _alignment(reference: str, hypothesis: str) -> str:
-    if reference == hypothesis:
-        return reference
-    words = align_words(split_words(reference), split_words(hypothesis))
-    return " ".join(_WDIFF[word.tag].format(word.reference, word.hypothesis) for word in words)
-
-
-def trn_text(scores: Scores, side: str) -> str:
-    """Return the scored rows, ``reference`` or ``hypothesis``, in NIST's ``trn``.
-
-    A line is ``text (speaker-utterance)``. Both parts of the id are percent-encoded, so that ids
-    stay unique. What sclite would read as markup is written in full-width forms.
-    """
-    lines = []
-    columns = ["speaker_id", "id", f"{side}_normalised"]
-    for speaker, row_id, text in scores.table[columns].itertuples(index=False):
-        # A tab or newline does not separate words here.
-        words = [re.sub(r"\s", "_", word) for word in split_words(text)]
-        written = " ".join(words).translate(TRN_MARKUP)
-        lines.append(f"{written} ({_encoded(speaker or 'unknown')}-{_encoded(row_id)})\n")
-    return "".join(lines)
-
-
-def _encoded(name: str) -> str:
-    return quote(name, safe="").replace("-", "%2D").replace("_", "%5F")

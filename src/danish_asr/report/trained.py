@@ -17,7 +17,7 @@ from danish_asr.corpus.inventory import share_people_of
 from danish_asr.corpus.people import persons_of
 from danish_asr.recipe.run.run import Run
 from danish_asr.scoring.predictions import Loaded
-from danish_asr.scoring.scores import TRAINED_ROW, TRAINED_SPEAKER
+from danish_asr.scoring.rows import TRAINED_ROW, TRAINED_SPEAKER
 
 _READ: Final = (
     *("dataset.train_split", "dataset.train_where", "dataset.train_subset", "dataset.train_share"),

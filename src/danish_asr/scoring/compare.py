@@ -33,10 +33,9 @@ from danish_asr.scoring.intervals import (
     spreads,
 )
 from danish_asr.scoring.predictions import refuse
+from danish_asr.scoring.rows import PERSON, RowsUsed
 from danish_asr.scoring.scores import (
-    PERSON,
     Group,
-    RowsUsed,
     groups_of,
     kept,
     plain_lines,
