@@ -40,7 +40,7 @@ from danish_asr.scoring.intervals import (
     pooled_intervals,
     spreads,
 )
-from danish_asr.scoring.scores import PERSON
+from danish_asr.scoring.rows import PERSON
 from danish_asr.scoring.settings import Settings
 
 SPEAKERS: Final = (8, 12, 20, 35, 100)

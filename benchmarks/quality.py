@@ -31,6 +31,7 @@ from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import soundfile
 from numpy.typing import NDArray
 from rich.console import Console
@@ -45,7 +46,7 @@ from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources.synthetic import draw_sentence, speak
 from danish_asr.corpus.sources.voices import DIALECT_VOICES, Espeak, SyntheticSpeaker, draw_speaker
 from danish_asr.scoring.compare import compare_runs
-from danish_asr.scoring.predictions import Prediction, read_predictions
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.text.profiles import normalize
 
 OURS: Final = "ours"
@@ -264,11 +265,12 @@ def compared(folder: Path, baseline: str, arm: str, seeds: Sequence[int], part: 
     return text
 
 
-def predictions(folder: Path, arm: str, seed: int, part: str) -> Iterator[Prediction]:
+def predictions(folder: Path, arm: str, seed: int, part: str) -> pd.DataFrame:
     """The rows of a run in one of ``SETS``."""
     place, split = SETS[part]
     file = run_of(folder, arm, seed) / "eval" / "best" / place / "predictions.jsonl"
-    return (row for row in read_predictions(file) if row.split == split)
+    rows = read_predictions(file)
+    return rows[rows["split"] == split].reset_index(drop=True)
 
 
 def used(folder: Path, arm: str, seeds: Sequence[int]) -> Iterator[str]:

@@ -4,9 +4,8 @@ from typing import Any
 
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.advice import CHANCE, LOSS
-from danish_asr.scoring.predictions import write_predictions
 from tests.hostile import HOSTILE
-from tests.score_rows import prediction, write_evaluation
+from tests.score_rows import prediction, write_evaluation, write_rows
 
 WER = "Word Error Rate (WER)"
 
@@ -43,9 +42,7 @@ def _evaluation(run: Path, name: str, hypothesis: str, **about: Any) -> None:
     folder = run / "eval" / "best" / name
     folder.mkdir(parents=True)
     split = name.partition("@")[0].partition("/")[0]
-    write_predictions(
-        folder / "predictions.jsonl", [prediction("x", "ja nej", hypothesis, split=split)]
-    )
+    write_rows(folder / "predictions.jsonl", [prediction("x", "ja nej", hypothesis, split=split)])
     usual = {"model": "m", "checkpoint": "best", "step": 4, "rows_in_split": {split: 1}}
     own = {key: value for key, value in (usual | about).items() if value is not None}
     write_evaluation(folder / "predictions.jsonl", **own)

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from danish_asr.base.tables import Row
 from danish_asr.scoring.intervals import (
     COUNTS,
 )
-from danish_asr.scoring.predictions import Prediction
 from tests.score_rows import prediction
 
 
@@ -19,7 +19,7 @@ def row(
     confidence: float = 0.99,
     *,
     seconds: float | None = 0.1,
-) -> Prediction:
+) -> Row:
     measures = {"loss": loss, "confidence": confidence, "seconds_per_character": seconds}
     return prediction(name, reference, hypothesis, **measures)
 

@@ -1,13 +1,16 @@
 """Predictions for tests: a small file made by hand, and a large one with random errors."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from danish_asr.base.files import sha256_of, to_yaml
-from danish_asr.scoring.predictions import Prediction, write_predictions
+from danish_asr.base.tables import Row
+from danish_asr.scoring.compare import Comparison, compare_runs
+from danish_asr.scoring.predictions import read_predictions, write_predictions
+from danish_asr.scoring.scores import Scores, score_predictions
 
 WORDS = (
     *("jeg", "det", "er", "en", "et", "på", "at", "og", "til", "med", "har", "ikke", "som", "der"),
@@ -18,13 +21,39 @@ WORDS = (
 DIALECTS = ("Østjysk", "Sjællandsk", "Nordjysk", "Fynsk", "Bornholmsk")
 
 
-def prediction(row_id: str, reference: str, hypothesis: str, **changes: object) -> Prediction:
+def prediction(row_id: str, reference: str, hypothesis: str, **changes: object) -> Row:
     """One row with default values for the rest."""
-    values = {"corpus": "coral", "split": "test", "duration": 2.0, "speaker_id": "s1"} | changes
-    return Prediction(id=row_id, reference=reference, hypothesis=hypothesis, **values)  # type: ignore[arg-type]
+    row = {"id": row_id, "reference": reference, "hypothesis": hypothesis}
+    usual = {"corpus": "coral", "split": "test", "duration": 2.0, "speaker_id": "s1"}
+    groups = dict.fromkeys(("dialect", "age_group", "gender"))
+    return {**row, **usual, **groups, **changes}
 
 
-def four_rows() -> list[Prediction]:
+def changed(row: Row, **values: object) -> Row:
+    """The same row with other values."""
+    return {**row, **values}
+
+
+def scored(rows: Iterable[Row], **options: Any) -> Scores:
+    """The scores of rows."""
+    return score_predictions(read_predictions(rows), **options)
+
+
+def compared(runs: Mapping[str, Mapping[str, Iterable[Row]]], **options: Any) -> Comparison:
+    """The comparison of runs, each with the rows of its files."""
+    tables = {
+        run: {name: read_predictions(rows) for name, rows in files.items()}
+        for run, files in runs.items()
+    }
+    return compare_runs(tables, **options)
+
+
+def write_rows(file: Path, rows: Iterable[Row]) -> None:
+    """Write rows as an evaluation does."""
+    write_predictions(file, read_predictions(rows))
+
+
+def four_rows() -> list[Row]:
     """Two of Fynsk, one of Bornholmsk with an empty hypothesis, one of an unknown dialect."""
     return [
         prediction("a", "det er koldt", "det er koldt", dialect="Fynsk"),
@@ -36,7 +65,7 @@ def four_rows() -> list[Prediction]:
 
 def random_rows(
     rows: int, *, speakers: int = 60, errors: float = 0.2, seed: int = 0
-) -> Iterator[Prediction]:
+) -> Iterator[Row]:
     """Random sentences, recognised with an error rate per speaker around ``errors``."""
     random = Random(seed)
     rates = [min(0.9, errors * random.lognormvariate(0, 0.4)) for _ in range(speakers)]
@@ -87,7 +116,7 @@ def evaluated(run: Path, place: str, **about: object) -> Path:
     split = split.partition("@")[0]
     file = run / "eval" / place / "predictions.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_predictions(file, [replace(row, split=split) for row in four_rows()])
+    write_rows(file, [changed(row, split=split) for row in four_rows()])
     usual = {"checkpoint": checkpoint, "step": 4, "rows_in_split": {split: 4}} | about
     write_evaluation(file, **{key: value for key, value in usual.items() if value is not None})
     return file

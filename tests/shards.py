@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.data.tokenizers.char import load_char_tokenizer
 from fairseq2.gang import FakeGang, Gangs
 
+from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE, VERSION_DIR
 from danish_asr.corpus.cards import build_char_tokenizer
+from danish_asr.corpus.inventory import Inventory, ListedShard, files_of
 from danish_asr.corpus.rows import UTTERANCE_SCHEMA
 from danish_asr.recipe.config.schema import (
     AsrConfig,
@@ -148,3 +151,15 @@ def reader(
 def ids_of(batches: Any) -> list[str]:
     """The ids of all rows in lists of batches, in their order."""
     return [name for step in batches for batch in step for name in batch.example["id"]]
+
+
+def write_inventory(root: Path, name: str = "data") -> None:
+    """Write the ``manifest.json`` that lists the shards of a dataset."""
+    shards = [
+        ListedShard(path=place, rows=0, seconds=0, sha256=sha256_of(file))
+        for place, file in files_of(root).items()
+    ]
+    digests = {f"{kind}_sha256": "" for kind in ("ledger", "suspects")}
+    facts: dict[str, Any] = {"source": "", "key": "", "source_rows": 0, "summary": []}
+    facts |= {"dropped": {}, "suspects": {}, **digests}
+    publish_json(root / "manifest.json", asdict(Inventory(name=name, shards=shards, **facts)))

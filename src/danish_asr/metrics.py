@@ -22,7 +22,7 @@ S + D + H + I, as CoRal's official evaluation; at most 1, and at most the standa
 
 
 class Counts(NamedTuple):
-    """Hits and errors of a hypothesis, in words or in characters."""
+    """Hits and errors of a hypothesis, in words or in characters: numbers, or arrays of them."""
 
     hits: int = 0
     substitutions: int = 0
@@ -39,10 +39,13 @@ class Counts(NamedTuple):
         """All but the insertions."""
         return self.hits + self.substitutions + self.deletions
 
+    def divisor(self, denominator: Denominator = "standard") -> int:
+        """Return what errors are divided by."""
+        return self.reference_length + (self.insertions if denominator == "coral" else 0)
+
     def rate(self, denominator: Denominator = "standard") -> float:
         """Return errors as a fraction; over an empty reference the insertions, or 1 (coral)."""
-        length = self.reference_length + (self.insertions if denominator == "coral" else 0)
-        return self.errors / max(length, 1)
+        return self.errors / max(self.divisor(denominator), 1)
 
 
 @dataclass(frozen=True, slots=True)

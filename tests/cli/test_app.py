@@ -20,8 +20,7 @@ from danish_asr import cli
 from danish_asr.base.errors import RunError
 from danish_asr.cli import main
 from danish_asr.cli.app import app, say_next
-from danish_asr.scoring.predictions import write_predictions
-from tests.score_rows import four_rows
+from tests.score_rows import four_rows, write_rows
 
 
 def _commands(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,7 +140,7 @@ def test_a_fault_of_a_disk_or_of_the_program_shows_where_it_was(error: Exception
 def test_what_cannot_be_printed_is_written(
     tmp_path: Path, sink: str, status: int, message: str
 ) -> None:
-    write_predictions(tmp_path / "a.jsonl", four_rows())
+    write_rows(tmp_path / "a.jsonl", four_rows())
     command = f"{shlex.quote(sys.executable)} -m danish_asr score a.jsonl --out s.json {sink}"
     script = f"set -o pipefail; {command}"
     ended = subprocess.run(

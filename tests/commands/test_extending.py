@@ -14,7 +14,8 @@ PAGE = "docs/howto/extend.md"
 
 
 def hypotheses(folder: Path) -> dict[str, str]:
-    return {p.id: p.hypothesis for p in read_predictions(folder / "predictions.jsonl")}
+    rows = read_predictions(folder / "predictions.jsonl")
+    return dict(zip(rows["id"], rows["hypothesis"], strict=True))
 
 
 def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(

@@ -169,7 +169,7 @@ def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
     assert options[2]["R"] == ["span[hosts=1]", "rusage[mem=8GB]"]
     assert options[1]["R"] == [*options[2]["R"], "select[gpu80gb]"]
     results = run / "eval" / "best" / "test"
-    assert len({row.id for row in read_predictions(results / "predictions.jsonl")}) == 16
+    assert read_predictions(results / "predictions.jsonl")["id"].nunique() == 16
     assert (results / "report.html").is_file()
     config = from_yaml((run / "config.yaml").read_text(encoding="utf-8"))
     assert config["trainer"]["max_wall_minutes"] == 24 * 60 - 15

@@ -10,9 +10,8 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from danish_asr.cli.app import app
-from danish_asr.scoring.predictions import write_predictions
 from tests.builders import tone
-from tests.score_rows import four_rows
+from tests.score_rows import four_rows, write_rows
 
 
 def next_words(*command: str) -> list[str]:
@@ -48,5 +47,5 @@ def test_convert_verify_and_explore_lead_to_a_training() -> None:
 
 def test_score_leads_to_a_comparison(tmp_path: Path) -> None:
     file = tmp_path / "predictions.jsonl"
-    write_predictions(file, four_rows())
+    write_rows(file, four_rows())
     assert next_words("score", str(file)) == ["compare", str(file), "OTHER"]

@@ -104,7 +104,7 @@ def test_an_id_of_hypotheses_is_that_of_the_dataset_in_any_unicode_form(
     convert(tmp_path / "test.csv", tmp_path / "ds", ConvertOptions(name="own"))
     hypotheses = tmp_path / "hypotheses.csv"
     hypotheses.write_text(f"id,hypothesis\n{normalize(other, 'åse_1')},nej\n")
-    (prediction,) = read_predictions(hypotheses, dataset=tmp_path / "ds")
+    (prediction,) = read_predictions(hypotheses, dataset=tmp_path / "ds").itertuples()
     assert (prediction.reference, prediction.hypothesis) == ("ja", "nej")
 
 

@@ -91,8 +91,8 @@ def test_the_model_hears_in_rows_what_an_evaluation_writes(
     rows = [*read_rows(dataset_of(config), ["dev"], 1000)]
     model = load_model(run, device="cpu")
     heard = model.decoder(model.log_probs([row.waveform for row in rows]))
-    assert sorted(heard) == sorted(row.hypothesis for row in written)
-    assert sorted(row.text for row in rows) == sorted(row.reference for row in written)
+    assert sorted(heard) == sorted(written["hypothesis"])
+    assert sorted(row.text for row in rows) == sorted(written["reference"])
 
 
 @pytest.mark.parametrize("split", ["test", "dev,test_coral_read_aloud", "train"])

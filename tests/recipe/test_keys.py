@@ -335,7 +335,7 @@ HELD: dict[str, Callable[[Runs], Any]] = {
     "evaluator.split": lambda r: (r.evaluation / "predictions.jsonl").is_file(),
     "evaluator.label": lambda r: [p.name for p in r.evaluation.parent.iterdir()] == ["beams"],
     "evaluator.where": lambda r: (
-        {p.gender for p in read_predictions(r.evaluation / "predictions.jsonl")} == {"male"}
+        {*read_predictions(r.evaluation / "predictions.jsonl")["gender"]} == {"male"}
     ),
     "decoder.name": lambda r: r.evaluated("decoder.name") == "beam",
     "decoder.config": lambda r: r.evaluated("decoder.config.beam") == 3,

@@ -6,7 +6,7 @@ import pytest
 
 from danish_asr.base.schema import LEDGER_SCHEMA, SUSPECTS_SCHEMA
 from tests.hostile import HOSTILE, _row
-from tests.shards import flac, write_shard
+from tests.shards import flac, write_inventory, write_shard
 
 
 @pytest.fixture(scope="module")
@@ -28,4 +28,5 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suspect = {"corpus": "a", "split": "test", "id": "a-test-7", "dialect": "Fynsk"}
     suspects = [suspect | {"reason": "seconds of silence", "value": 4.5678}] * 6
     pq.write_table(pa.Table.from_pylist(suspects, SUSPECTS_SCHEMA), root / "suspects.parquet")
+    write_inventory(root)
     return root

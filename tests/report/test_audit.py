@@ -12,11 +12,11 @@ from rich.console import Console
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.report.audit import audit
 from danish_asr.scoring.contradictions import KINDS
-from danish_asr.scoring.predictions import read_references, write_predictions
+from danish_asr.scoring.predictions import read_references
 from tests.browser import faults_of, needs_browser
 from tests.builders import build_dataset
 from tests.foreign_code import NAME, ForeignCode
-from tests.score_rows import prediction, write_evaluation
+from tests.score_rows import prediction, write_evaluation, write_rows
 from tests.shards import utterance, write_shard
 
 WRONG = 3
@@ -44,14 +44,14 @@ def a_run(
     file = folder / "eval" / checkpoint / split / "predictions.jsonl"
     file.parent.mkdir(parents=True)
     rows = []
-    for number, row in enumerate(read_references(dataset, split)):
+    for number, row in enumerate(read_references(dataset, split).to_dict("records")):
         wrong = number < wrong_rows
         loss = 7.0 if wrong else 0.01 * (number % 7)
         heard = "her er noget helt andet sagt" if wrong else row["reference"]
         values: dict[str, Any] = {"corpus": row["corpus"] if corpus else None, "split": split}
         values |= {"loss": loss, "confidence": exp(-min(loss, 0.05))}
         rows.append(prediction(row["id"], row["reference"], heard, **values))
-    write_predictions(file, rows)
+    write_rows(file, rows)
     write_evaluation(file, checkpoint=checkpoint, **{"rows_in_split": {split: len(rows)}} | about)
     return folder
 
@@ -65,7 +65,7 @@ def audited(dataset: Path, models: list[Path], out: Path) -> tuple[list[dict[str
 
 
 def wrong_ids(dataset: Path) -> set[str]:
-    return {row["id"] for row in read_references(dataset, "train")[:WRONG]}
+    return {*read_references(dataset, "train")["id"][:WRONG]}
 
 
 def test_a_run_judges_all_splits_by_its_best_model_else_by_the_last(
@@ -161,7 +161,7 @@ def test_what_is_no_evaluation_of_the_dataset_or_would_be_replaced_is_refused(
     """`audit ds --model heard.csv --out heard.html` replaced the predictions by its list."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "folder.html").mkdir()
-    write_predictions(tmp_path / "other.jsonl", [prediction("of another", "ja", "ja")])
+    write_rows(tmp_path / "other.jsonl", [prediction("of another", "ja", "ja")])
     a_run(tmp_path / "run", dataset)
     a_run(tmp_path / "beam", dataset, decoder={"name": "beam"})
     (tmp_path / "heard.csv").write_text("id,corpus,split,hypothesis\n", encoding="utf-8")

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +15,11 @@ from rich.console import Console
 from danish_asr import __version__, compare
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import sha256_of
+from danish_asr.base.tables import Row
 from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.report.request import Request
 from danish_asr.scoring.compare import Comparison
-from danish_asr.scoring.predictions import Prediction, write_predictions
-from tests.score_rows import four_rows, random_rows, write_evaluation
+from tests.score_rows import changed, four_rows, random_rows, write_evaluation, write_rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -34,18 +33,18 @@ def _shown(runs: list[str], width: int = 200, **options: Any) -> tuple[Compariso
     return comparison, console.export_text()
 
 
-def _write(path: Path, rows: list[Prediction]) -> Path:
+def _write(path: Path, rows: list[Row]) -> Path:
     path.parent.mkdir(exist_ok=True)
-    write_predictions(path, rows)
+    write_rows(path, rows)
     return path
 
 
 def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
     a = list(random_rows(600))
     random = Random(0)
-    words_of = [row.hypothesis.split() for row in a]
+    words_of = [row["hypothesis"].split() for row in a]
     noisy = [[w if random.random() > 0.5 else "brus" for w in words] for words in words_of]
-    b = [replace(row, hypothesis=" ".join(w)) for row, w in zip(a, noisy, strict=True)]
+    b = [changed(row, hypothesis=" ".join(w)) for row, w in zip(a, noisy, strict=True)]
     files = [str(_write(tmp_path / "a.jsonl", a)), str(_write(tmp_path / "b.jsonl", b))]
     _, shown = _shown(files, width=80, by=["dialect", "age_group,gender"])
     shown = shown.replace(f"{tmp_path}/", "")
@@ -59,7 +58,7 @@ def test_the_table_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
 def test_python_names_runs_as_the_command_does_and_both_know_their_evaluations(
     tmp_path: Path,
 ) -> None:
-    better = [replace(row, hypothesis=row.reference) for row in four_rows()]
+    better = [changed(row, hypothesis=row["reference"]) for row in four_rows()]
     a, b = _write(tmp_path / "a" / "p.jsonl", four_rows()), _write(tmp_path / "b.jsonl", better)
     write_evaluation(a, rows_in_split={"test": 5}, where="age > 9")
     by_command, shown = _shown([str(a), f"new={b}"], by=[])
@@ -84,8 +83,8 @@ def test_a_run_has_the_name_that_it_is_given_or_a_letter(tmp_path: Path) -> None
 
 def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -> None:
     rows = list(random_rows(300))
-    right = [replace(row, hypothesis=row.reference) for row in rows]
-    wrong = [replace(row, hypothesis=f"brus {row.hypothesis}") for row in rows]
+    right = [changed(row, hypothesis=row["reference"]) for row in rows]
+    wrong = [changed(row, hypothesis=f"brus {row['hypothesis']}") for row in rows]
     # In "alike" twenty speakers have one error more, and as many have none.
     alike = [*wrong[:20], *rows[20:30], *right[30:50], *rows[50:]]
     others = {"better": right, "worse": wrong, "alike": alike, "same": rows}
@@ -105,7 +104,7 @@ def test_a_run_is_better_or_worse_only_if_the_p_value_is_small(tmp_path: Path) -
 def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     rows = list(random_rows(200, speakers=10))
     better = [
-        replace(row, hypothesis=row.reference) if n % 2 else row for n, row in enumerate(rows)
+        changed(row, hypothesis=row["reference"]) if n % 2 else row for n, row in enumerate(rows)
     ]
     seeds = {"a": rows, "b": better, "c": better[:-100] + rows[-100:]}
     a, b, c = (_write(tmp_path / f"{name}.jsonl", own) for name, own in seeds.items())

@@ -1,6 +1,6 @@
+import dataclasses
 import io
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,32 +9,19 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import sha256_of
-from danish_asr.corpus.verify import leaks_of
-from danish_asr.report.dataset import read_rows
-from danish_asr.report.dataset_page import compared, write_dataset_page
+from danish_asr.corpus.verify import verify
+from danish_asr.report.dataset_page import check_page, write_dataset_page
 from tests.browser import faults_of, in_browser, needs_browser
 from tests.builders import build_dataset
-from tests.foreign_code import NAME, ForeignCode
 from tests.hostile import HOSTILE, _row
-from tests.shards import write_shard
-
-
-def test_a_card_names_no_code_and_the_page_says_that_sentences_are_not_compared(
-    tmp_path: Path, dataset: Path, foreign_code: ForeignCode
-) -> None:
-    root = shutil.copytree(dataset, tmp_path / "data")
-    (root / "cards").mkdir()
-    (root / "cards" / "data.yaml").write_text(f"text_profile: {NAME}")
-    speakers, audio = leaks_of(compared(root, read_rows(root)))
-    assert (speakers.what, audio.what) == ("speakers", "audio")
-    page = _page(root, tmp_path / "page.html")
-    assert "cards/data.yaml" in page
-    assert "not computed" in page
-    assert not foreign_code.ran
+from tests.shards import write_inventory, write_shard
 
 
 def _page(root: Path, out: Path, **options: Any) -> str:
-    write_dataset_page(root, out, console=Console(file=io.StringIO()), **options)
+    if not (root / "manifest.json").exists():
+        write_inventory(root)
+    options = {"console": Console(file=io.StringIO())} | options
+    write_dataset_page(root, out, verify(root), **options)
     return out.read_text(encoding="utf-8")
 
 
@@ -57,10 +44,9 @@ def test_the_page_is_whole_on_a_phone_the_same_each_time_and_shows_hostile_texts
 ) -> None:
     text = _page(dataset, page := tmp_path / "page.html")
     assert _page(dataset, tmp_path / "again.html") == text
-    assert "manifest.json is missing" in text
     assert faults_of(page) == []
     found = in_browser(page, FOUND)
-    assert found["charts"] == 6
+    assert found["charts"] == 2
     assert 8 <= found["players"] <= 11  # of 11 rows
     assert found["ledger"] == [[HOSTILE, "unknown", "3"]]
     assert found["suspects"] == [["seconds of silence", "6"]]
@@ -93,7 +79,6 @@ def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_la
         _row(n, "train", text="å" * (10 + 3 * n % 8), audio_size=8_000 + 800 * (n % 5), **nobody)
         for n in range(8)
     ]
-    rows[3]["audio_bytes"] = b"no audio"
     write_shard(tmp_path / "ds", rows)
     _page(tmp_path / "ds", tmp_path / "page.html")
     lengths = [row["audio_size"] / 16_000 for row in rows]
@@ -107,28 +92,32 @@ def test_the_page_has_five_rows_of_each_extreme_and_warns_of_what_the_dataset_la
         ranks = sorted((sign * value, row) for row, value in enumerate(values))
         found = [(entry["row"], entry["value"]) for entry in shown["extremes"][title]]
         assert found == [(row, form.format(values[row])) for _, row in ranks[:5]], title
-    quiet = [entry["row"] for entry in shown["extremes"]["Quietest"]]
-    assert (len(quiet), 3 in quiet, shown["measured"]) == (5, False, 7)
-    about = ["speaker_id, dialect", "no test split", "manifest.json", "1 of the sampled rows"]
-    assert [part in line for part, line in zip(about, shown["warnings"], strict=True)] == [True] * 4
+    about = ["speaker_id, dialect", "no test split"]
+    assert [part in line for part, line in zip(about, shown["warnings"], strict=True)] == [True] * 2
 
 
 def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
     dataset: Path, tmp_path: Path, shown: dict[str, Any]
 ) -> None:
-    _page(dataset, tmp_path / "page.html", sample=4, contradictions=["train: a and b differ"])
+    _page(dataset, tmp_path / "page.html")
     assert {reason: len(rows) for reason, rows in shown["to_check"].items()} == {
         "seconds of silence": 5
     }
     counts = {dialect: len(rows) for dialect, rows in shown["samples"].items()}
     assert counts == {"Fynsk": 3, HOSTILE: 1, "unknown": 1, "Østjysk": 1}
-    assert (shown["measured"], shown["unit"], shown["ledger"]) == (
-        4,
-        ("minutes", 60),
-        [(HOSTILE, "unknown", 3)],
+    assert (shown["unit"], shown["ledger"]) == (("minutes", 60), [(HOSTILE, "unknown", 3)])
+    assert shown["warnings"] == []
+
+
+def test_texts_that_differ_and_what_could_not_be_compared_are_warnings_of_the_page(
+    dataset: Path, tmp_path: Path, shown: dict[str, Any]
+) -> None:
+    faults = {"contradictions": ["train: a and b differ"], "unchecked": ["no profile"]}
+    checked = dataclasses.replace(verify(dataset), **faults)
+    write_dataset_page(
+        dataset, tmp_path / "page.html", checked, console=Console(file=io.StringIO())
     )
-    assert len(shown["warnings"]) == 2
-    assert shown["warnings"][1] == "train: a and b differ"
+    assert shown["warnings"] == ["train: a and b differ", "no profile"]
 
 
 def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_audio(
@@ -137,11 +126,9 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_aud
     rows = [_row(number, "train") for number in range(3)]
     rows[1]["audio_bytes"] = b"no audio"
     write_shard(tmp_path, rows)
-    # As long as the others, so that the audio of both splits is compared.
     write_shard(tmp_path, [_row(3, "test")], split="test")
     console = Console(record=True, width=300, file=io.StringIO())
-    write_dataset_page(tmp_path, tmp_path / "page.html", console=console)
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = _page(tmp_path, tmp_path / "page.html", console=console)
     assert page.count("data:audio/flac") == 3
     assert re.search(r"\b3; [^.]*--no-audio", page)
     (line,) = [line for line in console.export_text().splitlines() if "out of the page" in line]
@@ -155,7 +142,7 @@ def test_a_clip_that_cannot_be_heard_is_left_out_and_counted_and_all_without_aud
 
 def test_the_page_has_the_name_and_the_manifest_of_the_dataset(tmp_path: Path) -> None:
     build_dataset(root := tmp_path / "ds", name="radio", train=2, dev=1, test=1)
-    text = _page(root, tmp_path / "page.html", sample=2)
+    text = _page(root, tmp_path / "page.html")
     assert sha256_of(root / "manifest.json") in text
     assert "<title>Speech dataset: radio" in text
 
@@ -164,5 +151,5 @@ def test_the_page_has_the_name_and_the_manifest_of_the_dataset(tmp_path: Path) -
 def test_the_page_replaces_no_file_of_the_dataset(dataset: Path, name: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in dataset.rglob("*")}
     with pytest.raises(ConfigError, match=f"{name}(.|\n)*--page"):
-        write_dataset_page(dataset, dataset / name, sample=1)
+        check_page(dataset, dataset / name)
     assert {path: path.stat().st_mtime_ns for path in dataset.rglob("*")} == before

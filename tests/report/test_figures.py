@@ -8,14 +8,12 @@ import pytest
 from danish_asr import __version__, plot_groups
 from danish_asr.base.errors import ConfigError
 from danish_asr.report.figures import forest_file, forest_plot
-from danish_asr.scoring.compare import compare_runs
-from danish_asr.scoring.scores import score_predictions
-from tests.score_rows import DIALECTS, prediction, random_rows
+from tests.score_rows import DIALECTS, changed, compared, prediction, random_rows, scored
 
 
 def test_each_group_has_a_dot_at_its_rate_an_interval_if_any_and_all_rows_a_line() -> None:
     few = prediction("few", "et to tre fire", "et to tre", dialect="<$lonely$>")
-    scores = score_predictions([*random_rows(600), few], by=["dialect"])
+    scores = scored([*random_rows(600), few], by=["dialect"])
     groups = scores.groupings["dialect"].groups
     (axes,) = plot_groups(scores, "dialect").axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
@@ -47,9 +45,9 @@ def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_byt
     others: str,
 ) -> None:
     rows = list(random_rows(300))
-    better = [replace(row, hypothesis=row.reference) for row in rows]
+    better = [changed(row, hypothesis=row["reference"]) for row in rows]
     runs = {"A": {"a": rows}} | {name: {name: better} for name in others}
-    comparison = compare_runs(runs, by=["dialect"])
+    comparison = compared(runs, by=["dialect"])
     table = comparison.table[comparison.table["run"] != "A"][::-1]
     figure = forest_plot(comparison)
     (axes,) = figure.axes
@@ -69,6 +67,6 @@ def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_byt
 
 
 def test_a_figure_of_groups_that_were_not_scored_is_refused_with_those_that_were() -> None:
-    scores = score_predictions([*random_rows(20)], by=["dialect"])
+    scores = scored([*random_rows(20)], by=["dialect"])
     with pytest.raises(ConfigError, match=r"gender.*dialect"):
         plot_groups(scores, "gender")

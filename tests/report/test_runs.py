@@ -68,6 +68,19 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
 
 
+def test_runs_with_other_dev_rows_are_not_ranked_and_fit_a_log(tmp_path: Path) -> None:
+    for number, rates in enumerate(([90.0, 80.0], [50.0, 40.0], [70.0, 60.0])):
+        names = ", ".join(f"'speaker {number}-{n}'" for n in range(30))
+        rows = {"valid_where": f"speaker_id in ({names})", "train_where": f"not in ({names})"}
+        make_run(tmp_path / f"fold-{number}", {"dataset": rows}, rates)
+    assert [run.name for run in find_runs(tmp_path)] == ["fold-0", "fold-1", "fold-2"]
+    output = io.StringIO()
+    report_runs(tmp_path, console=Console(file=output))
+    first, *table = output.getvalue().splitlines()
+    assert "not ranked" in first
+    assert max(map(len, table)) <= 100
+
+
 def test_a_run_is_found_as_the_directory_itself_and_not_below_a_hidden_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", {}, [90, 80])
     make_run(tmp_path / ".old" / "hidden", {}, [90])
@@ -125,19 +138,22 @@ def test_the_evaluation_of_a_test_score_is_named_unless_it_is_the_only_one_and_a
     assert row["test_evaluation"] == taken
 
 
-def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(sweep: Path) -> None:
+@pytest.mark.parametrize("broken_text", ["", "{}", '{"rows_in_split": 5}'])
+def test_a_broken_evaluation_hides_neither_runs_nor_other_evaluations(
+    sweep: Path, broken_text: str
+) -> None:
     """An empty evaluation.json ended the list and the page."""
     _evaluation(sweep / "a", "dev", "ja nej")
     _evaluation(sweep / "a", "dev/edited", "ja nej")
     broken = sweep / "a" / "eval" / "best" / "dev" / "evaluation.json"
-    broken.write_text("")
+    broken.write_text(broken_text)
     (broken.parent / "edited" / "predictions.jsonl").write_text("")
     output = io.StringIO()
     report_runs(sweep, csv=sweep / "runs.csv", console=Console(file=output, width=500))
     with (sweep / "runs.csv").open() as file:
         rates = {row["run"]: row["test_wer"] for row in csv.DictReader(file)}
     assert (rates["a"], {*rates}) == ("0.5", {*"abcde"})
-    assert str(broken) in output.getvalue()
+    assert (str(broken) in output.getvalue()) is (broken_text != "{}")
     report_run(sweep / "a", Console(file=output, width=500))
     page = (sweep / "a" / "report.html").read_text(encoding="utf-8")
     assert "<td>50.00</td>" in page

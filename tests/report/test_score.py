@@ -5,8 +5,8 @@ import io
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +17,37 @@ from rich.console import Console
 from danish_asr import __version__, compare, score
 from danish_asr.base.errors import ConfigError, PredictionsError
 from danish_asr.base.files import sha256_of
+from danish_asr.base.tables import Row
 from danish_asr.corpus.combine import combine
+from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
 from danish_asr.report.tables import bounds
-from danish_asr.scoring.predictions import (
-    Prediction,
-    read_predictions,
-    read_references,
-    to_row,
-    write_predictions,
-)
+from danish_asr.scoring.predictions import read_predictions, read_references
 from danish_asr.scoring.scores import Scores
+from tests.documented import blocks
 from tests.foreign_code import NAME, ForeignCode
 from tests.parts import build_part
-from tests.score_rows import four_rows, prediction, random_rows, write_evaluation
+from tests.score_rows import (
+    changed,
+    compared,
+    four_rows,
+    prediction,
+    random_rows,
+    scored,
+    write_evaluation,
+    write_rows,
+)
 from tests.spoiled import change_manifest
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def _file(folder: Path, rows: Iterable[Prediction] = (), **about: Any) -> Path:
+def _file(folder: Path, rows: Iterable[Row] = (), **about: Any) -> Path:
     """A file of predictions, `four_rows` or others, and what its evaluation says, if anything."""
     file = folder / "predictions.jsonl"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_predictions(file, [*rows] or four_rows())
+    write_rows(file, [*rows] or four_rows())
     if about:
         write_evaluation(file, **about)
     return file
@@ -62,11 +68,11 @@ def _shown(*paths: Path, **options: Any) -> tuple[Scores, str]:
 def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
     # Two dialects and rows of six words, so that the files stay small.
     rows = [
-        prediction(row.id, row.reference, row.hypothesis, speaker_id=row.speaker_id,
-                   dialect=row.dialect, gender=row.gender, duration=9.5)
+        changed(row, duration=9.5, age_group=None)
         for row in random_rows(1500)
-        if row.gender and row.dialect in {"Fynsk", "Østjysk"} and len(row.reference.split()) == 6
-    ]  # fmt: skip
+        if row["gender"] and row["dialect"] in {"Fynsk", "Østjysk"}
+        if len(row["reference"].split()) == 6
+    ]
     outputs = [tmp_path / "scores.json", tmp_path / "scores.csv"]
     _, shown = _shown(_file(tmp_path, rows), by=["dialect", "corpus,gender"], outputs=outputs)
     (tmp_path / "scores.txt").write_text(shown, encoding="utf-8")
@@ -86,7 +92,7 @@ def test_a_file_rows_a_frame_dicts_and_a_run_have_the_same_scores(tmp_path: Path
     assert "4 rows scored of 9 in the split" in shown
     assert "partial: 4 of 9 rows" in shown
     assert score(str(run), by="dialect") == score(file.parent, by=["dialect"]) == expected
-    dicts = [to_row(row) for row in four_rows()]
+    dicts = four_rows()
     frame = pd.DataFrame(dicts).rename(columns={"hypothesis": "pred"})
     frame.loc[3, "duration"] = None
     for rows in (read_predictions(file), dicts, frame):
@@ -102,8 +108,7 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
         build_part(tmp_path / corpus, rows={"test": 3}, people="012")
     combine([tmp_path / corpus for corpus in "abc"], data := tmp_path / "all", name="all")
     change_manifest(data, lambda manifest: manifest.update(share_people=[["a", "b"], ["c"]]))
-    rows = [{"id": row["id"], "pred": row["reference"]} for row in read_references(data)]
-    frame = pd.DataFrame(rows)
+    frame = read_references(data)[["id", "reference"]].rename(columns={"reference": "pred"})
     scores = score(frame, dataset=data)
     assert (scores.overall.wer.value, scores.overall.speakers, scores.rows.in_split) == (0, 6, 9)
     assert {group.label for group in scores.groupings["dialect"].groups} != {"unknown"}
@@ -116,9 +121,9 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
 
 def test_our_own_trn_is_read_back_with_its_dataset(tmp_path: Path) -> None:
     build_part(tmp_path / "data", rows={"test": 3}, people="012")
-    rows = [row | {"pred": row["reference"]} for row in read_references(tmp_path / "data")]
-    written = pd.DataFrame(rows).to_json(orient="records", lines=True)
-    (file := tmp_path / "p.jsonl").write_text(written, encoding="utf-8")
+    rows = read_references(tmp_path / "data")
+    file = tmp_path / "p.jsonl"
+    rows.assign(pred=rows["reference"]).to_json(file, orient="records", lines=True)
     _shown(file, outputs=[tmp_path / "x.trn"])
     again = score(tmp_path / "x.hyp.trn", dataset=tmp_path / "data")
     assert (again.overall.wer.value, again.rows.in_file, again.rows.in_split) == (0, 3, 3)
@@ -168,7 +173,7 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     whole = _file(tmp_path, rows, rows_in_split={"test": 400}, model="x")
     files = []
     for fold in range(3):
-        own = [row for row in rows if int(str(row.speaker_id)[-3:]) % 3 == fold]
+        own = [row for row in rows if int(str(row["speaker_id"])[-3:]) % 3 == fold]
         about = {"rows_in_split": {"test": len(own)}, "dataset": f"{fold}"}
         files.append(_file(tmp_path / f"{fold}", own, model="x", **about))
     page = tmp_path / "page.html"
@@ -185,6 +190,41 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     assert (common["model"], "dataset" in common) == ("x", False)
     files[0].with_name("evaluation.json").unlink()
     assert score(files).rows.in_split is None
+
+
+def test_folds_of_one_dataset_are_scored_and_compared_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [*random_rows(300, speakers=10)]
+    better = [
+        changed(row, hypothesis=row["reference"]) if n % 3 else row for n, row in enumerate(rows)
+    ]
+    for system, of_system in (("fold", rows), ("new", better)):
+        for fold in range(3):
+            own = [row for row in of_system if int(row["speaker_id"][-3:]) % 3 == fold]
+            folder = tmp_path / "outputs" / f"{system}-{fold}" / "eval" / "best" / "train"
+            about = {"rows_in_split": {"train": 300}, "where": f"fold {fold}", "dataset": "d"}
+            _file(folder / f"fold-{fold}", own, **about)
+    (lines,) = [
+        lines
+        for _, lines in blocks("docs/howto/check-data.md")
+        if "danish-asr compare" in lines[-1]
+    ]
+    score_line, compare_line = (shlex.split(line)[2:] for line in lines[-2:])
+    files = sorted(tmp_path.glob(score_line[0]))
+    scores, shown = _shown(*files, outputs=[Path(score_line[-1])])
+    assert "300 rows scored of 300 in the split train" in shown
+    assert scores.overall == scored(rows).overall
+    text = Path(score_line[-1]).read_text("utf-8")
+    assert all(f"fold-{fold}/predictions.jsonl" in text for fold in range(3))
+    comparison = compare_files(
+        parse_runs(compare_line), outputs=[tmp_path / "c.csv"], console=Console(file=io.StringIO())
+    )
+    expected = compared({"base": {"a": rows}, "new": {"b": better}})
+    assert comparison.table.equals(expected.table)
+    assert {used.partial for used in comparison.rows.values()} == {False}
+    assert sha256_of(files[0]) in (tmp_path / "c.csv").read_text("utf-8")
 
 
 def test_split_and_condition_of_an_evaluation_are_beside_the_numbers(predictions: Path) -> None:
@@ -210,7 +250,7 @@ def test_every_file_says_what_its_numbers_are_of(
 
 
 def test_a_table_for_latex_has_rates_with_intervals_and_escaped_labels(tmp_path: Path) -> None:
-    rows = [replace(row, dialect=f"A&{row.dialect}") for row in random_rows(600)]
+    rows = [changed(row, dialect=f"A&{row['dialect']}") for row in random_rows(600)]
     file = _file(tmp_path, rows)
     scores, _ = _shown(file, by=["dialect"], outputs=[tmp_path / "s.tex"])
     text = (tmp_path / "s.tex").read_text("utf-8")
@@ -317,7 +357,7 @@ def test_an_output_may_be_beside_the_files_of_a_dataset_and_replace_itself(
     assert (data / "report.html").is_file()
 
 
-def _export(folder: Path, rows: list[Prediction], name: str, **options: Any) -> None:
+def _export(folder: Path, rows: list[Row], name: str, **options: Any) -> None:
     _shown(_file(folder, rows), by=[], outputs=[folder / name], **options)
 
 
@@ -326,7 +366,7 @@ def test_each_scored_utterance_is_a_row_with_counts_texts_and_alignment(tmp_path
         *four_rows(),
         prediction("empty", "!", "ja"),
         prediction("long", "ja", "ja", duration=11.0),
-        prediction("e", "A, b c", "a x c d", extra={"age": "41"}),
+        prediction("e", "A, b c", "a x c d", age="41"),
     ]
     options: dict[str, Any] = {"row_filter": "coral", "denominator": "coral"}
     _export(tmp_path, rows, "utterances.csv", **options)

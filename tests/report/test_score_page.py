@@ -2,7 +2,6 @@ import io
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from danish_asr.base.tables import Row
 from danish_asr.report.score import score_files
 from danish_asr.report.score_page import RateAxis, score_page
-from danish_asr.scoring.predictions import Prediction, write_predictions
-from danish_asr.scoring.scores import score_predictions
 from tests.browser import faults_of, in_browser, needs_browser
 from tests.hostile import HOSTILE
-from tests.score_rows import prediction, random_rows, write_evaluation
+from tests.score_rows import changed, prediction, random_rows, scored, write_evaluation, write_rows
 from tests.shards import utterance, write_shard
 
 ROWS = [
@@ -25,10 +23,10 @@ ROWS = [
 ]
 
 
-def _score_page(rows: list[Prediction], dataset: Path | None = None) -> str:
+def _score_page(rows: list[Row], dataset: Path | None = None) -> str:
     by = ["dialect", "age_group,gender", "duration"]
-    scores = score_predictions(rows, by=by, rows_in_split=500)
-    return score_page(scores, Path("p.jsonl"), dataset).html
+    scores = scored(rows, by=by, rows_in_split=500)
+    return score_page(scores, [Path("p.jsonl")], dataset).html
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +66,7 @@ def test_the_page_is_whole_on_a_phone_and_shows_hostile_texts_as_text(page: Path
     assert in_browser(page, BEYOND, width=390) == []
 
 
-def _numbered(dialect: str, words: int, errors: int, speakers: int = 10) -> list[Prediction]:
+def _numbered(dialect: str, words: int, errors: int, speakers: int = 10) -> list[Row]:
     """Rows of ``words`` words, of which ``errors`` are wrong; the speakers differ a little."""
     rows = []
     for number in range(speakers):
@@ -83,28 +81,24 @@ def _numbered(dialect: str, words: int, errors: int, speakers: int = 10) -> list
 def test_groups_stand_worst_first_bands_by_size_and_those_without_a_rate_last() -> None:
     rows = [*_numbered("good", 40, 1), *_numbered("bad", 40, 9), *_numbered("worse", 40, 39, 1)]
     rows += [prediction("none", "øh", "ja", dialect="no words", speaker_id="n")]
-    rows = [replace(row, duration=16.0 if row.dialect == "bad" else 2.0) for row in rows]
-    scores = score_predictions(rows, by=["dialect", "duration"])
-    text = score_page(scores, Path("p.jsonl")).html
+    rows = [changed(row, duration=16.0 if row["dialect"] == "bad" else 2.0) for row in rows]
+    scores = scored(rows, by=["dialect", "duration"])
+    text = score_page(scores, [Path("p.jsonl")]).html
     headings = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', text)
     assert headings == ["worse", "bad", "good", "no words", "2–4 s", "10–20 s"]
 
 
 def test_the_axis_reaches_the_worst_group_and_intervals_up_to_four_times_the_rate() -> None:
     rows = [*_numbered("usual", 400, 40, 40), *_numbered("far", 10, 8)]
-    scores = score_predictions(rows, by=["dialect"])
+    scores = scored(rows, by=["dialect"])
     axis = RateAxis(scores)
     worst = max(group.wer.value for group in scores.groupings["dialect"].groups)
     assert not axis.beyond(worst)
     assert (axis.ticks[-1] <= 100, axis.beyond(1.2)) == (True, True)
     assert (axis.x(0), axis.x(axis.ticks[-1] / 100), axis.x(9)) == (10, 190, 190)
-    near = RateAxis(
-        score_predictions([*_numbered("usual", 40, 4), *_numbered("b", 40, 8)], by=["dialect"])
-    )
+    near = RateAxis(scored([*_numbered("usual", 40, 4), *_numbered("b", 40, 8)], by=["dialect"]))
     assert near.ticks[-1] >= 21, "the interval of b ends there"
-    without = score_predictions(
-        [prediction("a", "et to tre fire", "et to tre fem")], by=["dialect"]
-    )
+    without = scored([prediction("a", "et to tre fire", "et to tre fem")], by=["dialect"])
     assert RateAxis(without).ticks[-1] >= 25
 
 
@@ -119,7 +113,7 @@ def predicted(tmp_path: Path) -> Path:
     file = tmp_path / "run" / "predictions.jsonl"
     file.parent.mkdir()
     rows = [prediction(row["id"], row["text"], "nej", corpus="a") for row in SPEECH]
-    write_predictions(file, rows)
+    write_rows(file, rows)
     write_evaluation(file, dataset_root=str(data))
     return file
 

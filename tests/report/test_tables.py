@@ -25,8 +25,7 @@ from danish_asr.report.tables import (
 )
 from danish_asr.scoring.gap import Gap, NotCompared, PairTest
 from danish_asr.scoring.intervals import Estimate, Interval
-from danish_asr.scoring.scores import score_predictions
-from tests.score_rows import four_rows
+from tests.score_rows import four_rows, scored
 
 
 def test_rates_and_p_values_have_few_digits_and_none_is_no_number() -> None:
@@ -38,7 +37,7 @@ def test_rates_and_p_values_have_few_digits_and_none_is_no_number() -> None:
 
 
 def test_an_own_interval_a_pooled_one_and_none_are_told_apart() -> None:
-    group = score_predictions(four_rows(), by=["dialect"]).overall
+    group = scored(four_rows(), by=["dialect"]).overall
     own = replace(group, wer=Estimate(0.2, Interval(0.1, 0.3)))
     pooled = replace(group, wer=Estimate(0.2), wer_pooled=Interval(0.1, 0.3))
     none = replace(group, wer=Estimate(0.2))
@@ -79,7 +78,7 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
     assert in_grouping("", "all") == "all"
     assert sentence("by dialect of Fyn") == "By dialect of Fyn"
     assert (short("abc", 3), short("abcd", 3), short(None)) == ("abc", "abc…", "")
-    scores = score_predictions(four_rows(), by=["dialect"], rows_in_split=9)
+    scores = scored(four_rows(), by=["dialect"], rows_in_split=9)
     assert "4 rows scored of 9" in summary(scores)
 
 

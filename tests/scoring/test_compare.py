@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from math import isnan, nan
 from statistics import mean, stdev
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,31 +11,30 @@ import pytest
 from scipy.stats import ttest_ind
 
 from danish_asr.base.errors import ConfigError, PredictionsError
-from danish_asr.scoring.compare import Comparison, compare_runs, holm, holm_alphas, with_seeds
+from danish_asr.base.tables import Row
+from danish_asr.scoring.compare import Comparison, holm, holm_alphas, with_seeds
 from danish_asr.scoring.intervals import Spread
-from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import changed, compared, four_rows, prediction, random_rows, scored
 
 
-def _better(rows: list[Prediction]) -> list[Prediction]:
+def _better(rows: list[Row]) -> list[Row]:
     """The same run with a part of each speaker's rows recognised without errors."""
     return [
-        replace(row, hypothesis=row.reference) if number // 40 % 4 == 0 else row
+        changed(row, hypothesis=row["reference"]) if number // 40 % 4 == 0 else row
         for number, row in enumerate(rows)
     ]
 
 
-def _compared(a: Iterable[Prediction], b: Iterable[Prediction], *by: str) -> Comparison:
-    return compare_runs({"A": {"A": a}, "B": {"B": b}}, by=by)
+def _compared(a: Iterable[Row], b: Iterable[Row], *by: str) -> Comparison:
+    return compared({"A": {"A": a}, "B": {"B": b}}, by=by)
 
 
 def test_the_difference_is_that_of_the_two_scores() -> None:
     a = list(random_rows(600))
     b = _better(a)
     table = _compared(a, b, "dialect").table
-    first, second = (score_predictions(rows, by=["dialect"]) for rows in (a, b))
+    first, second = (scored(rows, by=["dialect"]) for rows in (a, b))
     for run, scores in (("A", first), ("B", second)):
         own = table[table["run"] == run]
         columns = ["group", "wer", "cer", "rows", "speakers"]
@@ -48,13 +45,13 @@ def test_the_difference_is_that_of_the_two_scores() -> None:
 
 
 def test_rows_are_paired_by_corpus_and_id_in_any_order() -> None:
-    a = [*random_rows(200), *(replace(row, corpus="x") for row in random_rows(200, seed=1))]
+    a = [*random_rows(200), *(changed(row, corpus="x") for row in random_rows(200, seed=1))]
     b = _better(a)
     assert _compared(a, b[::-1], "dialect").table.equals(_compared(a, b, "dialect").table)
-    without = [replace(row, corpus=None) for row in b[:200]]
+    without = [changed(row, corpus=None) for row in b[:200]]
     with pytest.raises(PredictionsError, match=r"200 rows differ .* a column corpus"):
         _compared(a, without)
-    copies = [*a[:200], *(replace(row, corpus="y") for row in a[:200])]
+    copies = [*a[:200], *(changed(row, corpus="y") for row in a[:200])]
     with pytest.raises(PredictionsError, match=r"'utt-000000' is in several corpora of B"):
         _compared(without, copies)
 
@@ -81,25 +78,25 @@ def test_other_rows_references_and_splits_are_refused() -> None:
     expected = r"^2 rows differ .*\n  id 'a' of A is not in B\n  id 'z' of B is not in A$"
     with pytest.raises(PredictionsError, match=expected):
         _compared(a, b)
-    b = [replace(row, reference="noget andet") if row.id == "c" else row for row in a]
+    b = [changed(row, reference="noget andet") if row["id"] == "c" else row for row in a]
     with pytest.raises(PredictionsError, match="id 'c' has another reference"):
         _compared(a, b)
     with pytest.raises(PredictionsError, match="splits: a of 9 rows, b of 8 rows"):
-        compare_runs({"A": {"a": a}, "B": {"b": a}}, rows_in_split={"a": 9, "b": 8})
+        compared({"A": {"a": a}, "B": {"b": a}}, rows_in_split={"a": 9, "b": 8})
     short = {"A": {"a": [prediction("short", "ja", "ja", duration=0.1)]}, "B": {"b": a}}
     with pytest.raises(PredictionsError, match="no row to score"):
-        compare_runs(short, settings=Settings(row_filter="coral"))
+        compared(short, settings=Settings(row_filter="coral"))
     with pytest.raises(ConfigError, match="two or more"):
-        compare_runs({"A": {"a": a}})
+        compared({"A": {"a": a}})
     runs = {"base": {"a.jsonl": a}, "new": {"b.jsonl": a, "c.jsonl": a[:-1]}}
     with pytest.raises(PredictionsError, match=r"id 'd' of a.jsonl is not in c.jsonl"):
-        compare_runs(runs)
+        compared(runs)
 
 
 def test_each_file_has_its_size_condition_and_splits() -> None:
     runs = {name: {name.lower(): four_rows()} for name in "AB"}
-    about: dict[str, Any] = {"where": {"a": "age > 9"}, "splits": {"a": ["dev", "all"]}}
-    a, b = compare_runs(runs, rows_in_split={"a": 5, "b": None}, **about).rows.values()
+    abouts = {"a": {"where": "age > 9", "rows_in_split": {"dev": 3, "all": 2}}}
+    a, b = compared(runs, rows_in_split={"a": 5, "b": None}, abouts=abouts).rows.values()
     assert (a.in_split, a.where, a.splits, a.partial) == (5, "age > 9", ["all", "dev"], True)
     assert (b.in_split, b.where, b.splits, b.partial) == (None, None, ["test"], False)
 
@@ -140,7 +137,7 @@ def test_in_each_line_of_a_comparison_interval_and_p_say_the_same_small_groups_i
     """An interval without zero stood beside a p of 0.12 in seven rows of one comparison."""
     rows = [*random_rows(1200, speakers=26)]
     others = [
-        replace(row, hypothesis=row.reference) if number % 9 == 0 else row
+        changed(row, hypothesis=row["reference"]) if number % 9 == 0 else row
         for number, row in enumerate(rows)
     ]
     table = _compared(rows, others, "dialect", "age_group", "gender").table
@@ -157,22 +154,22 @@ def test_in_each_line_of_a_comparison_interval_and_p_say_the_same_small_groups_i
     assert tested["wer_level"].min() < tested["wer_level"].max()
 
 
-def _rows(seed: int, *, better: bool = False) -> list[Prediction]:
+def _rows(seed: int, *, better: bool = False) -> list[Row]:
     """The same references in every run, with errors by the seed."""
-    references = [row.reference for row in random_rows(400, speakers=20)]
+    references = [row["reference"] for row in random_rows(400, speakers=20)]
     others = random_rows(400, speakers=20, seed=seed)
     return [
-        replace(row, reference=reference, hypothesis=reference if better and n % 3 else hypothesis)
+        changed(row, reference=reference, hypothesis=reference if better and n % 3 else hypothesis)
         for n, (row, reference) in enumerate(zip(others, references, strict=True))
-        for hypothesis in [f"{reference} {row.hypothesis.split(' ')[0]}" if n % 4 else reference]
+        for hypothesis in [f"{reference} {row['hypothesis'].split(' ')[0]}" if n % 4 else reference]
     ]
 
 
 def test_seeds_are_averaged_and_their_spread_is_shown() -> None:
     seeds = [_rows(1, better=True), _rows(2), _rows(3)]
-    compared = compare_runs({"base": {"x": _rows(4)}, "new": dict(zip("abc", seeds, strict=True))})
-    alone = [score_predictions(rows).overall for rows in seeds]
-    base, new = compared.table.iloc[0], compared.table.iloc[1]
+    comparison = compared({"base": {"x": _rows(4)}, "new": dict(zip("abc", seeds, strict=True))})
+    alone = [scored(rows).overall for rows in seeds]
+    base, new = comparison.table.iloc[0], comparison.table.iloc[1]
     assert new["wer"] == pytest.approx(mean(score.wer.value for score in alone))
     assert new["wer_deviation"] == pytest.approx(stdev(score.wer.value for score in alone))
     assert new["cer_deviation"] == pytest.approx(stdev(score.cer.value for score in alone))
@@ -189,12 +186,12 @@ def test_two_runs_with_several_seeds_are_compared_over_the_seeds_too(
     for run, (name, count) in enumerate(zip("AB", seeds, strict=True)):
         runs[name] = {
             f"{name}{seed}": [  # each seed is better than the one before
-                replace(row, hypothesis=row.reference) if n % 10 < 3 * seed + run else row
+                changed(row, hypothesis=row["reference"]) if n % 10 < 3 * seed + run else row
                 for n, row in enumerate(rows)
             ]
             for seed in range(count)
         }
-    line = compare_runs(runs).table.iloc[1]
+    line = compared(runs).table.iloc[1]
     assert bool(line["over_seeds"]) is over_seeds
     assert bool(line["wer_p"] > 0.05) is over_seeds
 
@@ -210,13 +207,13 @@ def test_without_a_spread_of_speakers_seeds_are_compared_by_welchs_test() -> Non
 
 def test_holm_covers_all_runs_and_groups_of_a_grouping() -> None:
     base, one, two = _rows(1), _rows(2, better=True), _rows(3)
-    compared = compare_runs({"base": {"x": base}, "one": {"y": one}, "two": {"z": two}})
-    overall = compared.table[:3]
+    comparison = compared({"base": {"x": base}, "one": {"y": one}, "two": {"z": two}})
+    overall = comparison.table[:3]
     for rows, line in zip((one, two), overall[1:].to_dict("records"), strict=True):
         alone = _compared(base, rows).table.iloc[1]
         assert line["wer_p"] == alone["wer_p"]
         assert line["wer_high"] - line["wer_low"] >= alone["wer_high"] - alone["wer_low"]
-    for _, lines in compared.table.groupby("grouping"):
+    for _, lines in comparison.table.groupby("grouping"):
         assert lines["wer_p_adjusted"].equals(holm(lines["wer_p"]).rename("wer_p_adjusted"))
-    document = json.loads(json.dumps(compared.to_dict(), allow_nan=False))
-    assert len(document["groups"]) == len(compared.to_pandas()) == 3 * (1 + 5 + 3 + 3)
+    document = json.loads(json.dumps(comparison.to_dict(), allow_nan=False))
+    assert len(document["groups"]) == len(comparison.to_pandas()) == 3 * (1 + 5 + 3 + 3)

@@ -3,8 +3,9 @@ from math import exp
 import pytest
 
 from danish_asr.base.errors import PredictionsError
-from danish_asr.scoring.contradictions import NO_SPEECH, OTHER_TEXT, TOO_LONG, judge
-from danish_asr.scoring.predictions import Prediction
+from danish_asr.base.tables import Row
+from danish_asr.scoring.contradictions import NO_SPEECH, OTHER_TEXT, TOO_LONG, Judgement, judge
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_groups import row
 from tests.score_rows import prediction
@@ -12,14 +13,18 @@ from tests.score_rows import prediction
 TEXT = "det er koldt i dag"
 
 
-def usual(count: int = 20, *, gap: float = 0.02) -> list[Prediction]:
+def usual(count: int = 20, *, gap: float = 0.02) -> list[Row]:
     """Rows that a model recognises, with gaps from 0 to ``gap``."""
     gaps = (gap * number / (count - 1) for number in range(count))
     return [row(f"usual {n}", TEXT, TEXT, own, 1.0) for n, own in enumerate(gaps)]
 
 
-def kinds(*rows: Prediction) -> dict[str, str]:
-    judgement = judge([*usual(), *rows], "run", Settings())
+def _judge(rows: list[Row]) -> Judgement:
+    return judge(read_predictions(rows), "run", Settings())
+
+
+def kinds(*rows: Row) -> dict[str, str]:
+    judgement = _judge([*usual(), *rows])
     return {one["id"]: one["kind"] for one in judgement.contradictions}
 
 
@@ -57,14 +62,14 @@ def test_a_difficult_voice_and_a_short_text_with_one_error_are_not_contradicted(
 def test_a_gap_stands_out_among_those_of_the_other_rows(of_others: float, least: float) -> None:
     for gap in (least - 0.1, least + 0.1):
         rows = [*usual(21, gap=of_others), row("a", TEXT, "hun bor ved vandet", gap, 1.0)]
-        listed = judge(rows, "run", Settings()).contradictions
+        listed = _judge(rows).contradictions
         assert [one["id"] for one in listed] == ["a"] * (gap > least)
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 15])
 def test_wrong_texts_are_listed_however_many_there_are_below_a_half(wrong: int) -> None:
     rows = [*usual(), *(row(f"wrong {n}", TEXT[::-1], TEXT, 8.0) for n in range(wrong))]
-    judgement = judge(rows, "run", Settings())
+    judgement = _judge(rows)
     assert judgement.judged == 20 + wrong
     assert {one["id"] for one in judgement.contradictions} == {f"wrong {n}" for n in range(wrong)}
 
@@ -75,7 +80,7 @@ def test_texts_that_need_more_frames_come_first_then_the_largest_gaps() -> None:
     wrong = [row(f"wrong {loss}", TEXT, "hun bor ved vandet", loss) for loss in (6.0, 8.0)]
     assert [*kinds(*wrong, cut[0])] == ["cut 0", "wrong 8.0", "wrong 6.0"]
     # Also where most rows are such.
-    assert len(judge([*usual(8), *cut], "run", Settings()).contradictions) == len(cut)
+    assert len(_judge([*usual(8), *cut]).contradictions) == len(cut)
 
 
 @pytest.mark.parametrize(
@@ -84,18 +89,18 @@ def test_texts_that_need_more_frames_come_first_then_the_largest_gaps() -> None:
         ([row(str(n), TEXT, "e", 4.0, 0.1) for n in range(20)], "run: the model is too weak"),
         ([prediction("a", TEXT, TEXT)], "'a' has no confidence: .*evaluate a model"),
         (
-            [*usual(), prediction("a", TEXT, TEXT, extra={"confidence": "high"})],
+            [*usual(), prediction("a", TEXT, TEXT, confidence="high")],
             "'a' has no confidence",
         ),
     ],
 )
 def test_a_weak_model_and_predictions_without_measures_are_refused(
-    rows: list[Prediction], message: str
+    rows: list[Row], message: str
 ) -> None:
     with pytest.raises(PredictionsError, match=message):
-        judge(rows, "run", Settings())
+        _judge(rows)
 
 
 def test_a_model_with_half_of_the_characters_wrong_can_judge() -> None:
     rows = [row(str(n), "abcd", "ab", 4.0, 0.1) for n in range(9)]
-    assert judge(rows, "run", Settings()).judged == 9
+    assert _judge(rows).judged == 9

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from danish_asr.base.tables import Row
 from danish_asr.metrics import align_counts
 from danish_asr.scoring.errors import (
     LARGEST_TABLE,
@@ -14,15 +15,13 @@ from danish_asr.scoring.errors import (
     analyse_errors,
     errors_without_compounds,
 )
-from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import score_predictions
-from tests.score_rows import prediction, random_rows
+from tests.score_rows import prediction, random_rows, scored
 
 WORDS = st.lists(st.sampled_from(["rød", "grød", "rødgrød", "med", "fløde", "å"]), max_size=8)
 
 
-def _analysis(rows: list[Prediction]) -> ErrorAnalysis:
-    return analyse_errors(score_predictions(rows, by=[]).table)
+def _analysis(rows: list[Row]) -> ErrorAnalysis:
+    return analyse_errors(scored(rows, by=[]).table)
 
 
 def test_frequent_errors_are_counted_by_kind() -> None:
@@ -57,7 +56,7 @@ def test_the_worst_utterances_are_those_with_most_errors_and_then_by_wer() -> No
     assert "one" in ids
     assert len(ids) == len({*ids})
     rows = [prediction(name, "ja", "ja nej nej") for name in "ab"]
-    table = score_predictions(rows, by=[]).table
+    table = scored(rows, by=[]).table
     worst = analyse_errors(table, "coral").worst
     assert [(row["id"], row["words"], row["errors"]) for row in worst] == [("b", 1, 2), ("a", 1, 2)]
     assert worst[0]["wer"] == pytest.approx(2 / 3)

@@ -12,31 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.tables import Row
 from danish_asr.metrics import Denominator, ErrorCounts, count_errors
 from danish_asr.scoring.intervals import COUNTS
-from danish_asr.scoring.predictions import Prediction
-from danish_asr.scoring.scores import Group, groups_of, kept, score_predictions, score_table
+from danish_asr.scoring.predictions import read_predictions
+from danish_asr.scoring.scores import Group, groups_of, kept, score_table
 from danish_asr.scoring.settings import Settings
 from danish_asr.text.profiles import normalize
 from tests.documented import script
-from tests.score_rows import four_rows, prediction, random_rows
+from tests.score_rows import four_rows, prediction, random_rows, scored
 
 ROWS = list(random_rows(30, speakers=10))
 
 
 @settings(max_examples=6)
 @given(st.permutations(ROWS))
-def test_the_order_of_rows_does_not_matter(shuffled: list[Prediction]) -> None:
-    expected = score_predictions(ROWS, by=["dialect"])
+def test_the_order_of_rows_does_not_matter(shuffled: list[Row]) -> None:
+    expected = scored(ROWS, by=["dialect"])
     assert expected.overall.wer.interval
-    assert score_predictions(shuffled, by=["dialect"], about={"model": "x"}) == expected
+    assert scored(shuffled, by=["dialect"], about={"model": "x"}) == expected
 
 
 def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     chosen = Settings(profile="rye", row_filter="coral", denominator="coral")
     rows = [*four_rows(), prediction("e", "", "ja"), prediction("f", "ja", "ja", duration=11.0)]
     rows.append(prediction("g", "!", ""))  # empty as its reference is
-    scores = score_predictions(
+    scores = scored(
         rows,
         settings=chosen,
         rows_in_split=9,
@@ -48,6 +49,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     left_out = {"empty reference": 1, "10 s or longer": 1}
     of_rows = {"scored": 5, "in_file": 7, "in_split": 9, "left_out": left_out, "partial": True}
     of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
+    of_rows |= {"trained_rows": None, "trained_speakers": None}
     assert document["rows"] == of_rows
     of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
     of_line |= {"splits": "x", "where": "age > 9"}
@@ -72,7 +74,7 @@ def test_rows_say_of_which_split_they_are_and_whether_some_lack(
     split: str | None, in_split: int | None, said: str, *, partial: bool
 ) -> None:
     rows = [prediction("a", "ja", "", split=split), prediction("b", "ja", "ja")]
-    used = score_predictions(rows, rows_in_split=in_split).rows
+    used = scored(rows, rows_in_split=in_split).rows
     assert (used.of_split(), used.partial) == (said, partial)
     warnings = used.warnings("file")
     assert all(line.startswith("file: ") for line in warnings)
@@ -86,7 +88,7 @@ def test_a_group_without_a_reference_word_has_no_rate(denominator: Denominator) 
         prediction("b", "!", "", dialect="Fynsk"),
         prediction("c", "ja", "ja", dialect="Jysk"),
     ]
-    scores = score_predictions(rows, settings=Settings(denominator=denominator))
+    scores = scored(rows, settings=Settings(denominator=denominator))
     assert math.isnan(scores.groupings["dialect"].groups[0].wer.value)
     line = json.loads(json.dumps(scores.to_dict(), allow_nan=False))["groups"][1]
     assert (line["group"], line["wer"]) == ("Fynsk", None)
@@ -99,10 +101,10 @@ def test_pooled_intervals_belong_to_named_groups_and_not_to_their_labels() -> No
     pairs = (("a · b", "c"), ("a", "b · c"), ("d", "e"), ("d", "f"), ("d", None))
     rows = []
     for row in random_rows(600, speakers=30):
-        dialect, gender = pairs[int(str(row.speaker_id)[-3:]) % 5]
-        values = {"speaker_id": row.speaker_id, "dialect": dialect, "gender": gender}
-        rows.append(prediction(row.id, row.reference, row.hypothesis, **values))
-    part = score_predictions(rows, by=["dialect,gender"]).groupings["dialect,gender"]
+        dialect, gender = pairs[int(str(row["speaker_id"])[-3:]) % 5]
+        values = {"speaker_id": row["speaker_id"], "dialect": dialect, "gender": gender}
+        rows.append(prediction(row["id"], row["reference"], row["hypothesis"], **values))
+    part = scored(rows, by=["dialect,gender"]).groupings["dialect,gender"]
     assert {group.speakers for group in part.groups} == {6}
     assert len({group.wer_pooled for group in part.groups[:4]} - {None}) == 4
     assert [group.wer_pooled for group in part.groups[4:]] == [None]
@@ -115,23 +117,21 @@ def test_the_profile_of_the_page_scores(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "my_scoring.py").write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     profile = "my_scoring:lower"
-    scores = score_predictions(
-        [prediction("a", "Ja Tak", "ja tak")], settings=Settings(profile=profile)
-    )
+    scores = scored([prediction("a", "Ja Tak", "ja tak")], settings=Settings(profile=profile))
     assert scores.overall.wer.value == 0
     assert scores.to_dict()["settings"]["profile_version"] is None
 
 
-def _groups(rows: Iterable[Prediction], grouping: str) -> list[Group]:
-    return groups_of(score_table(rows, Settings()), grouping)
+def _groups(rows: Iterable[Row], grouping: str) -> list[Group]:
+    return groups_of(score_table(read_predictions(rows), Settings()), grouping)
 
 
 @pytest.mark.parametrize("columns", [(), ("dialect",), ("dialect", "age_group"), ("speaker_id",)])
 def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
     expected: dict[tuple[str | None, ...], ErrorCounts] = defaultdict(ErrorCounts)
     for row in random_rows(300):
-        key = tuple(getattr(row, column) for column in columns)
-        texts = (normalize(text, "coral") for text in (row.reference, row.hypothesis))
+        key = tuple(row[column] for column in columns)
+        texts = (normalize(text, "coral") for text in (row["reference"], row["hypothesis"]))
         expected[key] += count_errors(*texts)
     sums = {}
     for group in _groups(random_rows(300), ",".join(columns)):
@@ -165,6 +165,7 @@ def test_groups_hold_the_sums_of_their_rows(columns: tuple[str, ...]) -> None:
         ),
         ("duration:3", [3.0, 2.0], ["under 3 s", "3 and more s"]),
         ("loss", [2.0, 10.0, None], ["2.0", "10.0", "unknown"]),
+        ("confidence", [2.0, "high", None], ["2.0", "high", "unknown"]),
         ("dialect,dialect", ["b", "a"], ["a", "b"]),
         ("", ["b", "a"], ["all"]),
     ],
@@ -175,8 +176,7 @@ def test_groups_are_in_order_numbers_by_size_bands_by_their_bounds_and_unknown_l
     column = grouping.partition(":")[0].partition(",")[0] or "dialect"
     rows = []
     for number, value in enumerate(values):
-        own = {"extra": {column: value}} if column in {"age", "show_id"} else {column: value}
-        rows.append(prediction(str(number), "ja", "ja", **own))
+        rows.append(prediction(str(number), "ja", "ja", **{column: value}))
     assert [group.label for group in _groups(rows, grouping)] == labels
 
 
@@ -199,7 +199,7 @@ def test_words_per_second_are_those_of_the_normalised_reference() -> None:
 @pytest.mark.parametrize(
     ("grouping", "message"),
     [
-        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age"),
+        ("dialekt", "unknown column 'dialekt'; available: .*dialect.*age.*--dataset"),
         ("reference", "unknown column 'reference'"),
         ("age:x", "such as age:18,25,50"),
         ("dialect:1,2", "such as age:18,25,50"),
@@ -209,7 +209,7 @@ def test_words_per_second_are_those_of_the_normalised_reference() -> None:
 )
 def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) -> None:
     extras = [{"age": "ung", "snr": str(n), "show_id": str(n)} for n in range(101)]
-    rows = [prediction(str(n), "ja", "ja", extra=extra) for n, extra in enumerate(extras)]
+    rows = [prediction(str(n), "ja", "ja", **extra) for n, extra in enumerate(extras)]
     assert (len(_groups(rows[:100], "snr")), len(_groups(rows, "show_id"))) == (100, 101)
     with pytest.raises(ConfigError, match=message):
         _groups(rows, grouping)
@@ -219,24 +219,24 @@ def test_without_a_row_or_a_word_nothing_is_scored() -> None:
     rows = [prediction("a", "", "ja nej"), prediction("b", "!", "")]
     settings = Settings()
     with pytest.raises(PredictionsError, match=r"no word .* references of 2 rows .* coral"):
-        kept(score_table(rows, settings), settings)
+        kept(score_table(read_predictions(rows), settings), settings)
     with pytest.raises(PredictionsError, match=r"no row to score: there are no rows"):
-        kept(score_table([], settings), settings)
+        kept(score_table(read_predictions([]), settings), settings)
     strict = Settings(row_filter="coral")
     with pytest.raises(PredictionsError, match=r"no row to score \(1 left out: empty reference"):
-        kept(score_table(rows[:1], strict), strict)
+        kept(score_table(read_predictions(rows[:1]), strict), strict)
 
 
 def test_a_speaker_is_of_one_corpus_unless_corpora_share_people() -> None:
     rows = [prediction(f"{corpus}", "ja", "ja", corpus=corpus) for corpus in ("coral", "b", None)]
     rows.append(prediction("d", "ja", "ja", speaker_id=None))
-    assert score_predictions(rows).overall.speakers == 3
-    assert score_predictions(rows, share_people=[["coral", "b"]]).overall.speakers == 2
+    assert scored(rows).overall.speakers == 3
+    assert scored(rows, share_people=[["coral", "b"]]).overall.speakers == 2
     with pytest.raises(ConfigError, match="unknown column '_person'"):
-        score_predictions(rows, by=["_person"])
+        scored(rows, by=["_person"])
 
 
 def test_a_column_of_ones_own_is_a_grouping() -> None:
-    table = score_table(four_rows(), Settings())
+    table = score_table(read_predictions(four_rows()), Settings())
     table["long"] = (table["reference"].str.len() > 12).map({True: "long", False: "short"})
     assert [group.label for group in groups_of(table, "long")] == ["long", "short"]

@@ -4,6 +4,7 @@ import pytest
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.scoring.intervals import COUNTS
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction
@@ -29,8 +30,8 @@ def test_settings_name_themselves_and_report_all_faults_at_once() -> None:
         ({"duration": 10.0}, "10 s or longer"),
         ({"duration": None, "reference": ""}, "duration unknown"),
         ({"reference": " "}, "empty reference"),
-        ({"extra": {"validated": "Rejected"}}, "rejected by the corpus's validators"),
-        ({"extra": {"validated": "maybe"}}, None),
+        ({"validated": "Rejected"}, "rejected by the corpus's validators"),
+        ({"validated": "maybe"}, None),
     ],
 )
 def test_the_coral_filter_is_strict_at_its_bounds(
@@ -38,12 +39,12 @@ def test_the_coral_filter_is_strict_at_its_bounds(
 ) -> None:
     row = prediction("a", **{"reference": "ja", "hypothesis": "ja"} | changes)
     for row_filter, expected in (("coral", reason), ("all", None)):
-        table = score_table([row], Settings(row_filter=row_filter))
+        table = score_table(read_predictions([row]), Settings(row_filter=row_filter))
         assert table["left_out"].tolist() == [expected]
 
 
 def test_the_rye_filter_excludes_references_that_normalisation_empties() -> None:
     rows = [prediction("a", "...", "ja"), prediction("b", "ja", "ja")]
-    table = score_table(rows, Settings(profile="rye", row_filter="rye"))
+    table = score_table(read_predictions(rows), Settings(profile="rye", row_filter="rye"))
     assert table["left_out"].tolist() == ["empty reference after normalisation", None]
     assert table[[*COUNTS]].sum(axis=1).tolist() == [0, 3]

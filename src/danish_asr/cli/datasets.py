@@ -133,9 +133,8 @@ def verify(
     *,
     page: Annotated[
         Path | None,
-        Option(metavar="FILE", help="Write a page: groups, gaps, measures, audio to listen to."),
+        Option(metavar="FILE", help="Write a page: groups, gaps, audio to listen to."),
     ] = None,
-    sample: Annotated[int, Option(min=0, help="Rows of the page whose audio is measured.")] = 2_000,
     allow_shared: Annotated[
         list[_Leak] | None, Option(help="What may be in several splits. Repeatable.")
     ] = None,
@@ -155,8 +154,7 @@ def verify(
     if page is not None and not result.damage:
         from danish_asr.report.dataset_page import write_dataset_page
 
-        faults = result.contradictions
-        write_dataset_page(root, page, sample=sample, audio=not no_audio, contradictions=faults)
+        write_dataset_page(root, page, result, audio=not no_audio)
     check_faults(root, result, page=page)
     if {"train", "dev"} <= {split for split, _ in result.hours}:
         run = "OUTDIR" if Path("outputs/first").exists() else "outputs/first"

@@ -231,7 +231,8 @@ def build(
     from danish_asr.decoding.ngram_build import build_language_model
 
     if (model is None) == (profile is None):
-        raise ConfigError(["give either --model or --profile: its words must equal the model's"])
+        fault = "give either --model or --profile: its words must equal the model's"
+        raise ConfigError([fault], where="the command line")
     if model is not None:
         from danish_asr.recipe.models.cards import open_model
         from danish_asr.text.profiles import profile_in

@@ -259,7 +259,8 @@ def _convert_missing(request: "Request") -> None:
     source = source_of_dataset(name)
     if source is None:
         fix = f"for others begin with `danish-asr convert SOURCE --name {name}`"
-        raise ConfigError([f"--prepare: CoRal is named coral_v2_... or coral_v3_...; {fix}"])
+        fault = f"--prepare: CoRal is named coral_v2_... or coral_v3_...; {fix}"
+        raise ConfigError([fault], where="the command line")
     convert(source, name=name)
 
 

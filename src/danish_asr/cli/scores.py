@@ -92,7 +92,7 @@ def score(
 def compare(
     runs: Annotated[
         list[str],
-        Argument(help="RUN, FILE, or NAME=FILE,FILE with one per seed; first: baseline."),
+        Argument(help="RUN, FILE, or NAME=FILE,FILE (seeds or folds); first: baseline."),
     ],
     *,
     out: Annotated[

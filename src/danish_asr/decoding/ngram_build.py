@@ -69,8 +69,7 @@ def build_language_model(
     transcripts: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     if dataset:
         for split in {shard.keys["split"] for shard in find_shards(dataset)}:
-            references = read_references(dataset, split)
-            transcripts[split] = [str(row["reference"]) for row in references]
+            transcripts[split] = [*read_references(dataset, split)["reference"]]
     sentences = Sentences(profile, [*transcripts["dev"], *transcripts["test"]])
     number_of: dict[str, int] = {word: number for number, word in enumerate(SPECIAL)}
     tokens = array("q")

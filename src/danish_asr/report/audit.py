@@ -23,7 +23,7 @@ from danish_asr.report.outputs import Content, Write, declared, write_all
 from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
 from danish_asr.report.tables import light_table, print_table, say, warn
 from danish_asr.scoring.contradictions import KINDS, Judgement, judge
-from danish_asr.scoring.predictions import Prediction, read_predictions
+from danish_asr.scoring.predictions import read_predictions
 from danish_asr.scoring.settings import Settings
 
 _ON_PAGE: Final = 300  # rows of the page; the table has all
@@ -113,19 +113,19 @@ def _files(model: Path) -> list[Path]:
     return [one.predictions for one in greedy if one.about.get("checkpoint") == chosen]
 
 
-def _of_dataset(files: Sequence[Path], rows: Rows, root: Path) -> list[Prediction]:
+def _of_dataset(files: Sequence[Path], rows: Rows, root: Path) -> pd.DataFrame:
     """Return the predictions of the dataset's rows as they are now, each row once."""
-    texts = rows.table["text"]
-    of_dataset: dict[Any, Prediction] = {}
-    for file in files:
-        for row in read_predictions(file):
-            number = rows.find(row.corpus, row.id)
-            if number is not None and texts[number].as_py() == row.reference:
-                of_dataset.setdefault(row.key, row)
-    if not of_dataset:
+    predictions = pd.concat(map(read_predictions, files), ignore_index=True)
+    found = map(rows.find, predictions["corpus"], predictions["id"])
+    predictions["number"] = pd.Series([*found], dtype="Int64")
+    texts = pd.Series(rows.table["text"].to_pylist(), dtype=object)
+    current = texts.reindex(predictions["number"]).to_numpy()
+    of_dataset = predictions[predictions["reference"] == current]
+    of_dataset = of_dataset.drop_duplicates("number")
+    if of_dataset.empty:
         seen = ", ".join(map(str, files))
         raise PredictionsError(f"{seen}: no row is one of {root}; evaluate the model on it")
-    return [*of_dataset.values()]
+    return of_dataset.drop(columns="number").reset_index(drop=True)
 
 
 def _counts(judgement: Judgement) -> dict[str, int]:

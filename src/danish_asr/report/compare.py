@@ -5,6 +5,7 @@ comparison; `compare_files` is the command, which writes files and prints the sa
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from glob import glob
 from math import isnan
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,7 @@ from danish_asr.report.request import Request, listed
 from danish_asr.report.score import (
     about_of,
     choices_of,
+    common,
     inputs_of,
     profile_of,
     rows_in_split,
@@ -48,6 +50,7 @@ from danish_asr.report.tables import (
     say,
     warn,
 )
+from danish_asr.report.trained import marked
 from danish_asr.scoring.compare import Comparison, compare_runs
 from danish_asr.scoring.intervals import ALPHA, RATES, Interval
 from danish_asr.scoring.predictions import Source
@@ -82,7 +85,8 @@ def compare(
 ) -> Comparison:
     """Return the differences between runs over the same rows and the first of them.
 
-    A run is what `danish_asr.score` takes, or a list of such paths, one per seed. Runs are called
+    A run is what `danish_asr.score` takes, or a list of such paths: seeds, which have the same
+    rows, or folds, which have no row in common and are compared as one. Runs are called
     A, B, ...; a single mapping of names to runs gives them other names. Groups and speakers are the
     first one's. All other arguments are as for `danish_asr.score`. Rates and differences are
     fractions; a negative difference has fewer errors than the first run.
@@ -118,33 +122,46 @@ def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
     settings = request.settings(request.profile or profile_of(abouts, abouts.values()))
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
+    tested: dict[str, Mapping[str, Any]] = {}
     for run, own in sources.items():
-        for name, source in own.items():
-            loaded = request.load([source], settings)
-            predictions[run][name] = loaded.rows
-            sizes[name] = rows_in_split([abouts[name]], loaded.in_dataset)
+        loaded = {name: request.load([source], settings) for name, source in own.items()}
+        keys = pd.concat([one.rows[["corpus", "id"]] for one in loaded.values()])
+        parts = [[name] for name in own]
+        if len(own) > 1 and not keys.duplicated().any():  # folds
+            parts = [[*own]]
+        for names in parts:
+            name = ", ".join(names)
+            own_abouts = [abouts[one] for one in names]
+            rows = [marked(loaded[one], [abouts[one]]) for one in names]
+            predictions[run][name] = pd.concat(rows, ignore_index=True)
+            sizes[name] = rows_in_split(own_abouts, loaded[names[0]].in_dataset)
+            tested[name] = common(own_abouts)
     return compare_runs(
         predictions,
         by=request.by,
         settings=settings,
         rows_in_split=sizes,
-        where={name: about.get("where") for name, about in abouts.items()},
-        splits={name: about.get("rows_in_split") or () for name, about in abouts.items()},
+        abouts=tested,
         share_people=share_people(abouts.values(), request.dataset),
     )
 
 
 def parse_runs(arguments: Sequence[str]) -> dict[str, list[Path]]:
-    """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first."""
+    """Parse ``FILE`` or ``NAME=FILE,FILE``; a run without a name gets a letter, A for the first.
+
+    A ``*`` in a file's path stands for all that there is.
+    """
     runs: dict[str, list[Path]] = {}
     for number, argument in enumerate(arguments):
         name, equals, files = argument.partition("=")
         name = name.strip()
-        paths = [Path(file.strip()) for file in files.split(",") if file.strip()]
+        given = [file.strip() for file in files.split(",") if file.strip()]
+        paths = [Path(path) for file in given for path in sorted(glob(file)) or [file]]  # noqa: PTH207 - may be absolute
         if not equals or Path(argument).exists():
             name, paths = chr(ord("A") + number), [Path(argument)]
         if not paths or name in runs:
-            raise ConfigError([f"run '{argument}': expected NAME=FILE[,FILE...], each NAME once"])
+            fault = f"run '{argument}': expected NAME=FILE[,FILE...], each NAME once"
+            raise ConfigError([fault], where="the list of runs")
         runs[name] = paths
     if len(runs) < 2:
         faults = ["expected two or more; the first is the baseline"]
@@ -159,15 +176,16 @@ def compare_files(
     outputs: Sequence[AnyPath] = (),
     console: Console | None = None,
 ) -> Comparison:
-    """Compare runs, each with a file per seed, with the first; write ``outputs`` and print.
+    """Compare runs, each with a file per seed or fold, with the first; write ``outputs`` and print.
 
     Raises what `compare` does; then nothing was written.
     """
     console, request = console or Terminal(), request or Request()
     choices = choices_of(path for own in runs.values() for path in own)
-    files = [Path(file) for own in runs.values() for file in sources_of([*own])]
+    of_runs = {run: [*map(Path, sources_of([*own]))] for run, own in runs.items()}
+    files = [file for own in of_runs.values() for file in own]
     writes = [
-        (path, _write(end, files, choices))
+        (path, _write(end, of_runs, choices))
         for end, path in outputs_by_end(outputs, COMPARE_OUTPUTS).items()
     ]
     functions = declared(writes, inputs_of(files, request.dataset, choices))
@@ -181,15 +199,18 @@ def compare_files(
     return comparison
 
 
-def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[Comparison]:
+def _write(
+    end: str, runs: Mapping[str, Sequence[Path]], choices: Sequence[Choice]
+) -> Write[Comparison]:
     """Return the function that makes the content of an output."""
+    files = [file for own in runs.values() for file in own]
 
     def document(comparison: Comparison) -> Content:
         whole = with_choices(origin(files) | comparison.to_dict(), choices)
         return Content.of_text(to_json(whole))
 
     def table(comparison: Comparison) -> Content:
-        return Content.of_text(to_csv(_with_origin(comparison)))
+        return Content.of_text(to_csv(_with_origin(comparison, runs)))
 
     def tex(comparison: Comparison) -> Content:
         return Content.of_text(comparison_latex(comparison, origin_lines(origin(files))))
@@ -203,11 +224,9 @@ def _write(end: str, files: Sequence[Path], choices: Sequence[Choice]) -> Write[
     return {".json": document, ".csv": table, ".tex": tex}.get(end, figure)
 
 
-def _with_origin(comparison: Comparison) -> pd.DataFrame:
+def _with_origin(comparison: Comparison, runs: Mapping[str, Sequence[Path]]) -> pd.DataFrame:
     """Return the table, each line with what its run is of."""
-    of_runs = {
-        run: origin_columns(origin(map(Path, files))) for run, files in comparison.runs.items()
-    }
+    of_runs = {run: origin_columns(origin(files)) for run, files in runs.items()}
     columns = pd.DataFrame([of_runs[run] for run in comparison.table["run"]])
     return comparison.to_pandas().join(columns.drop(columns="file"))
 

@@ -5,21 +5,17 @@ In: the root of a dataset. Out: an Arrow table of all rows, sums per group, and 
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from danish_asr.base.audio import decode, encode_flac, resampled
-from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import METADATA_COLUMNS, MIN_SPEAKERS, SAMPLE_RATE, SPLITS
 from danish_asr.corpus.inventory import find_shards, share_people_of
@@ -33,13 +29,6 @@ UNKNOWN: Final = "unknown"
 MAX_CLIP_SECONDS: Final = 20.0
 MAX_PAGE_BYTES: Final = 20_000_000
 """FLAC on the page; base64 makes it a third larger."""
-
-SILENCE: Final = 40.0
-"""Windows this much (dB) below the loudest one are silence, if they are at an end."""
-
-_WINDOW: Final = SAMPLE_RATE // 50
-_FULL_SCALE: Final = 0.999  # as in the conversion's suspects
-_FLOOR: Final = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,55 +240,6 @@ def _read(path: Path, columns: list[str]) -> pa.Table:
         return pq.read_table(path, columns=columns).select(columns)
     except (OSError, KeyError, pa.ArrowException) as error:
         raise DatasetError(f"{path}: {error}; convert the dataset again") from error
-
-
-class Measures(NamedTuple):
-    """Measures of an utterance."""
-
-    loudness: float  # RMS in dB of full scale
-    clipped: float  # share of the samples at full scale
-    silence: float  # seconds at both ends
-    snr: float  # dB
-
-
-def measure(audio: bytes) -> Measures:
-    """Measure an utterance without its DC offset; raises `AudioError` if it cannot be decoded.
-
-    The SNR is the 95th minus the 15th percentile of the power in windows of 20 ms, which ISIP's
-    tool signal_to_noise names as a usual choice. It assumes pauses: dense speech, music behind the
-    voice and digital silence mislead it. It compares recordings of one kind, and is no measurement.
-    """
-    mono, _ = decode(audio)
-    wave = mono.astype(np.float64)
-    wave -= wave.mean()
-    size = len(wave) // _WINDOW * _WINDOW
-    windows = wave[:size].reshape(-1, _WINDOW) if size else wave[None]
-    levels = _decibels(np.square(windows).mean(axis=1))
-    loud = np.flatnonzero(levels > levels.max() - SILENCE)
-    low, high = np.percentile(levels, [15, 95])
-    return Measures(
-        loudness=float(_decibels(np.square(wave).mean())),
-        clipped=float((np.abs(mono) >= _FULL_SCALE).mean()),
-        silence=float(len(levels) - (loud[-1] - loud[0] + 1)) * _WINDOW / SAMPLE_RATE,
-        snr=float(high - low),
-    )
-
-
-def _decibels(power: Any) -> Any:
-    return 10 * np.log10(np.maximum(power, _FLOOR))
-
-
-def measure_rows(rows: Rows, chosen: NDArray[np.int64]) -> Iterator[Measures | None]:
-    """Measure rows in their order; None stands for undecodable audio."""
-
-    def measure_row(row: int) -> Measures | None:
-        try:
-            return measure(rows.audio(row))
-        except AudioError:
-            return None
-
-    with ThreadPoolExecutor(usable_cpus()) as pool:
-        yield from pool.map(measure_row, chosen.tolist())
 
 
 class Clips:

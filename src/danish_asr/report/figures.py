@@ -34,7 +34,8 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
     """
     if grouping not in scores.groupings:
         scored = ", ".join(scores.groupings)
-        raise ConfigError([f"unknown grouping '{grouping}'; scored: {scored or 'none'}"])
+        fault = f"unknown grouping '{grouping}'; scored: {scored or 'none'}"
+        raise ConfigError([fault], where="the call")
     groups = scores.groupings[grouping].groups
     lines = [
         _Line(f"{short(group.label, 30)} ({count(group.speakers)})", group.wer) for group in groups

@@ -52,12 +52,16 @@ def outputs_by_end(paths: Iterable[AnyPath], ends: Iterable[str]) -> dict[str, P
 
 
 def declared(
-    writes: Iterable[tuple[Path, Write[Result]]], inputs: Iterable[AnyPath]
+    writes: Iterable[tuple[Path, Write[Result]]],
+    inputs: Iterable[AnyPath],
+    *,
+    option: str = "--out",
 ) -> dict[Path, Write[Result]]:
     """Return the function of each path that will be written.
 
     Raises:
-        ConfigError: Two contents would be in one file, or one would replace an input.
+        ConfigError: Two contents would be in one file, or one would replace an input; ``option``
+            names others.
     """
     functions: dict[Path, Write[Result]] = {}
     twice: list[str] = []
@@ -67,7 +71,7 @@ def declared(
         functions[path] = write
     if twice:
         raise ConfigError(twice, where="the list of outputs")
-    refuse_overwriting(functions, inputs)
+    refuse_overwriting(functions, inputs, option=option)
     return functions
 
 

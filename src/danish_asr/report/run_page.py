@@ -12,12 +12,12 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, RunError
-from danish_asr.base.files import publish_text, refuse_overwriting
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run.evaluations import Evaluation
 from danish_asr.recipe.run.run import TENSORBOARD
 from danish_asr.report.components import Curve, Panel, curves_chart, render_template
+from danish_asr.report.outputs import Content, declared, write_all
 from danish_asr.report.runs import STOPPED, ListedRun
 from danish_asr.report.tables import say, warn
 
@@ -56,11 +56,12 @@ def report_run(folder: Path, console: Console | None = None) -> None:
     """
     console = console or Console(stderr=True)
     run, page = ListedRun(folder), folder / "report.html"
-    refuse_overwriting([page], run.own.files(), option="place for it")
+    writes = [(page, lambda scored: Content.of_text(render_run(run, scored)))]
+    functions = declared(writes, run.own.files(), option="place for it")
     if run.refused:
         raise RunError(f"{folder}: the run was refused before it began: {run.reason}")
     scored = [_scored(run, evaluation, page) for evaluation in run.own.evaluations()]
-    publish_text(page, render_run(run, scored))
+    write_all(functions, scored)
     for one in scored:
         if one["fault"]:
             warn(f"not scored: {one['fault']}", console)
@@ -84,7 +85,9 @@ def render_run(run: ListedRun, scored: Sequence[Mapping[str, Any]]) -> str:
 
 def _scored(run: ListedRun, evaluation: Evaluation, page: Path) -> dict[str, Any]:
     """Return what the page shows of an evaluation, which may have a page of its own."""
-    about, what = evaluation.about, evaluation.rows
+    about, what, model = evaluation.about, evaluation.rows, evaluation.about.get("model")
+    if about.get("step") is not None:
+        model = f"{about.get('checkpoint')}, step {about['step']}"
     if "decoder" in about:
         what += f" ({evaluation.decoder})"
     report = evaluation.predictions.with_name("report.html")
@@ -95,7 +98,13 @@ def _scored(run: ListedRun, evaluation: Evaluation, page: Path) -> dict[str, Any
             overall = run.scores(evaluation).overall
         except DanishAsrError as error:  # one evaluation must not hide the others
             fault = str(error)
-    return {"about": about, "overall": overall, "what": what, "page": link, "fault": fault}
+    return {
+        "model": model or "unknown",
+        "overall": overall,
+        "what": what,
+        "page": link,
+        "fault": fault,
+    }
 
 
 def _numbers(run: ListedRun) -> dict[str, tuple[str, str]]:

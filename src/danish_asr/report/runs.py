@@ -5,7 +5,7 @@ In: the output directories of runs. Out: state, best validation, speed, test sco
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -16,14 +16,16 @@ from rich.console import Console
 
 from danish_asr.base.config_tree import flatten, short_names
 from danish_asr.base.errors import DanishAsrError, RunError
-from danish_asr.base.files import is_written, publish_text, refuse_overwriting
+from danish_asr.base.files import is_written
 from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.schema import DecoderSection
 from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
 from danish_asr.recipe.run.evaluations import BEST, Choice, Evaluation
 from danish_asr.recipe.run.run import CONFIG_FILE, ENVIRONMENT, FAILED, SCORE_TITLES, Run
-from danish_asr.report.score import score, to_csv
-from danish_asr.report.tables import fitting, light_table, percent, print_table, say
+from danish_asr.report.outputs import Content, declared, write_all
+from danish_asr.report.request import Request
+from danish_asr.report.score import scored, to_csv
+from danish_asr.report.tables import fitting, light_table, percent, print_table, say, short
 from danish_asr.scoring.scores import Scores
 from danish_asr.scoring.settings import DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
@@ -35,6 +37,14 @@ FAILED_STATE: Final = "failed"
 
 _LEFT_OUT: Final = ("trainer.max_wall_minutes", "common.assets.")
 """Keys, or their beginnings, that say nothing about what a run learns."""
+
+_DEV_ROWS: Final = (
+    *("dataset.name", "dataset.config_overrides.data"),
+    *("dataset.valid_split", "dataset.valid_where", "dataset.valid_subset"),
+)
+"""Keys that choose the rows of a validation."""
+
+_LONGEST: Final = 24  # characters of a value in the table
 
 _TIMES: Final = ("hours", "audio h/h")
 """Columns of the hours of training, and of the hours of audio in one of them."""
@@ -140,7 +150,7 @@ class ListedRun:
         command = shlex.join(["score", str(self.folder), "--profile", self.profile])
         remedy = f"if you trust it, `danish-asr {command}` calls it"
         profile = profile_in(self.folder / CONFIG_FILE, self.profile, remedy)
-        return score(evaluation.predictions, by=["dialect"], profile=profile)
+        return scored([evaluation.predictions], Request(by=(), profile=profile))
 
     @cached_property
     def test(self) -> Scores | None:
@@ -192,6 +202,8 @@ class ListedRun:
 def find_runs(root: Path) -> list[ListedRun]:
     """Return the runs in a directory or below it, the best dev score first, without one last.
 
+    If they were validated on different rows, as folds are, they are in the order of their names.
+
     Raises:
         RunError: There is none.
     """
@@ -204,7 +216,15 @@ def find_runs(root: Path) -> list[ListedRun]:
             f"{root}: no run in it or below it; expected the OUTDIR of `danish-asr train` or "
             "`danish-asr sweep`, or a directory above several"
         )
+    if not have_same_dev_rows(runs):
+        return runs
     return sorted(runs, key=lambda run: (run.best.score, run.best.loss) if run.best else (inf, inf))
+
+
+def have_same_dev_rows(runs: Iterable[ListedRun]) -> bool:
+    """Whether runs were validated on the same rows, so that their scores can be ranked."""
+    rows = {tuple(map(run.config.get, _DEV_ROWS)) for run in runs if not run.refused}
+    return len(rows) < 2
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -229,12 +249,13 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
         ConfigError: The table would overwrite a file of a run.
     """
     console, runs = console or Console(), find_runs(root)
-    if csv:
-        read = [path for run in runs for path in run.own.files()]
-        refuse_overwriting([csv], read, option="--csv")
+    writes = [(csv, _table)] if csv else []
+    read = [path for run in runs for path in run.own.files()]
+    functions = declared(writes, read, option="--csv")
     keys = _different_keys(runs)
     metrics = " or ".join(dict.fromkeys(run.score for run in runs if not run.refused))
-    say(f"runs in {root}: {len(runs)}. Best dev: {metrics}, lower is better", console)
+    order = "lower is better" if have_same_dev_rows(runs) else "of different rows: not ranked"
+    say(f"runs in {root}: {len(runs)}. Best dev: {metrics}, {order}", console)
     if any(run.test for run in runs):
         profiles = " or ".join(dict.fromkeys(run.profile for run in runs if run.test))
         say(f"test WER under profile {profiles}", console)
@@ -245,7 +266,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
     say("", console)
     if left_out := [column[0] for column in columns if column not in shown]:
         names = ", ".join(left_out)
-        say(f"the terminal is too narrow: {names} left out; --csv has all", console)
+        say(f"too wide for the table: {names}; --csv has all", console)
     for run in runs:
         if run.reason:
             say(f"{run.name}: {run.state}: {run.reason}", console)
@@ -253,10 +274,15 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
             say(f"{run.name}: test score not computed: {run.fault}", console)
         elif run.choice and run.is_unusual:
             say(f"test WER: {run.choice.in_words()}", console)
-    if csv:
-        lines = [run.line() | _values(run, keys) for run in runs]
-        publish_text(csv, to_csv(pd.DataFrame(lines)))
-        say(f"wrote {csv}", console)
+    write_all(functions, runs)
+    for path in functions:
+        say(f"wrote {path}", console)
+
+
+def _table(runs: Sequence[ListedRun]) -> Content:
+    keys = _different_keys(runs)
+    lines = [run.line() | _values(run, keys) for run in runs]
+    return Content.of_text(to_csv(pd.DataFrame(lines)))
 
 
 def _different_keys(runs: Sequence[ListedRun]) -> list[str]:
@@ -286,5 +312,5 @@ def _cells(runs: Sequence[ListedRun], keys: Sequence[str]) -> list[list[str]]:
             cells.append(percent(run.test.overall.wer.value) if run.test else "")
         cells += [f"{run.hours:.2f}", f"{run.speed:,.0f}"] if run.reports else ["", ""]
         values = _values(run, keys)
-        table.append(cells + [values.get(key, "") for key in keys])
+        table.append(cells + [short(values.get(key), _LONGEST) for key in keys])
     return table

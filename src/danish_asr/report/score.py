@@ -5,7 +5,6 @@ scores; `score_files` is the command, which writes files and prints the same sco
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -14,7 +13,6 @@ from os import PathLike
 from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
 
 import pandas as pd
 from rich.console import Console
@@ -23,9 +21,8 @@ from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath
-from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.corpus.inventory import content_of, share_people_of
-from danish_asr.metrics import Denominator, align_words, split_words
+from danish_asr.metrics import Denominator
 from danish_asr.recipe.run.evaluations import (
     EVALUATION,
     PREDICTIONS,
@@ -53,9 +50,15 @@ from danish_asr.report.tables import (
     summary,
     warn,
 )
-from danish_asr.scoring.intervals import COUNTS, rates
+from danish_asr.report.trained import marked
+from danish_asr.report.utterances import trn_text, utterance_table
 from danish_asr.scoring.predictions import COLUMNS, Source
-from danish_asr.scoring.scores import BANDS, PERSON, GroupScore, Scores, score_predictions
+from danish_asr.scoring.scores import (
+    BANDS,
+    GroupScore,
+    Scores,
+    score_predictions,
+)
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
 
@@ -116,11 +119,11 @@ def scored(sources: Sequence[Source], request: Request) -> Scores:
     settings = request.settings(request.profile or profile_of(sources, abouts))
     loaded = request.load(sources, settings)
     return score_predictions(
-        loaded.rows,
+        marked(loaded, abouts),
         by=request.by,
         settings=settings,
         rows_in_split=rows_in_split(abouts, loaded.in_dataset),
-        about=_common(abouts),
+        about=common(abouts),
         share_people=share_people(abouts, request.dataset),
     )
 
@@ -180,9 +183,15 @@ def profile_of(sources: Iterable[object], abouts: Iterable[Mapping[str, Any]]) -
 
 
 def rows_in_split(abouts: Sequence[Mapping[str, Any]], in_dataset: int | None) -> int | None:
-    """Return the rows of all splits together; None if that is not known of each file."""
-    sizes = [sum((about.get("rows_in_split") or {}).values()) for about in abouts]
-    return sum(sizes) if all(sizes) else in_dataset
+    """Return the rows of all splits together, each once; None if one's are not known."""
+    sizes: dict[tuple[Any, ...], int] = {}
+    for about in abouts:
+        dataset = about.get("dataset"), about.get("dataset_root")
+        own = about.get("rows_in_split") or {}
+        if not own:
+            return in_dataset
+        sizes |= {(*dataset, split): size for split, size in own.items()}
+    return sum(sizes.values())
 
 
 def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -> list[list[str]]:
@@ -192,7 +201,7 @@ def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -
     return of_evaluations + of_dataset
 
 
-def _common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what is the same in all evaluations."""
     first, *others = abouts
     return {
@@ -365,7 +374,7 @@ def _writes(
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 
-        own = score_page(scores, files[0], request.dataset, audio=audio)
+        own = score_page(scores, files, request.dataset, audio=audio)
         return Content(own.html.encode(), own.left_out)
 
     def utterances(scores: Scores) -> Content:
@@ -391,52 +400,3 @@ def to_json(document: Mapping[str, Any]) -> str:
 def to_csv(table: pd.DataFrame) -> str:
     """Return a table as the CSV files have it."""
     return table.to_csv(index=False, lineterminator="\n")
-
-
-_WDIFF: Final = {
-    "hit": "{0}",
-    "substitution": "[-{0}-]{{+{1}+}}",
-    "deletion": "[-{0}-]",
-    "insertion": "{{+{1}+}}",
-}
-
-
-def utterance_table(scores: Scores) -> pd.DataFrame:
-    """Return a line per scored row: what is known of it, texts, rates, counts and alignment.
-
-    Over an empty reference there is no rate. The alignment is in the notation of GNU wdiff:
-    ``det [-er-]{+var+} [-meget-] koldt {+nu+}``.
-    """
-    table = scores.table.drop(columns=["left_out", "words_per_second", PERSON, *COUNTS])
-    wer, cer = rates(scores.table[[*COUNTS]].to_numpy(), scores.settings.denominator)
-    table = table.assign(wer=wer, cer=cer)
-    table[[*COUNTS]] = scores.table[[*COUNTS]]
-    texts = zip(table["reference_normalised"], table["hypothesis_normalised"], strict=True)
-    return table.assign(alignment=[_alignment(*pair) for pair in texts])
-
-
-def _alignment(reference: str, hypothesis: str) -> str:
-    if reference == hypothesis:
-        return reference
-    words = align_words(split_words(reference), split_words(hypothesis))
-    return " ".join(_WDIFF[word.tag].format(word.reference, word.hypothesis) for word in words)
-
-
-def trn_text(scores: Scores, side: str) -> str:
-    """Return the scored rows, ``reference`` or ``hypothesis``, in NIST's ``trn``.
-
-    A line is ``text (speaker-utterance)``. Both parts of the id are percent-encoded, so that ids
-    stay unique. What sclite would read as markup is written in full-width forms.
-    """
-    lines = []
-    columns = ["speaker_id", "id", f"{side}_normalised"]
-    for speaker, row_id, text in scores.table[columns].itertuples(index=False):
-        # A tab or newline does not separate words here.
-        words = [re.sub(r"\s", "_", word) for word in split_words(text)]
-        written = " ".join(words).translate(TRN_MARKUP)
-        lines.append(f"{written} ({_encoded(speaker or 'unknown')}-{_encoded(row_id)})\n")
-    return "".join(lines)
-
-
-def _encoded(name: str) -> str:
-    return quote(name, safe="").replace("-", "%2D").replace("_", "%5F")

@@ -34,14 +34,15 @@ class _Clips(NamedTuple):
 
 
 def score_page(
-    scores: Scores, file: Path, dataset: AnyPath | None = None, *, audio: bool = True
+    scores: Scores, files: Sequence[Path], dataset: AnyPath | None = None, *, audio: bool = True
 ) -> ScorePage:
-    """Return the page of a predictions file.
+    """Return the page of predictions files, which were scored as one.
 
     With ``audio`` it holds the worst utterances' speech, from ``dataset`` or the evaluated dataset.
     """
     analysis = analyse_errors(scores.table, scores.settings.denominator)
-    about = {"file": "/".join(file.resolve().parts[-2:])} | dict(scores.about)
+    names = ["/".join(file.resolve().parts[-2:]) for file in files]
+    about = {"file": ", ".join(names)} | dict(scores.about)
     root = dataset or about.get("dataset_root")
     clips = _Clips({}, 0, [])
     if audio and root and analysis.worst:

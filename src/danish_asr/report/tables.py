@@ -32,6 +32,7 @@ POOLED_NOTE: Final = (
 )
 
 _LISTED: Final = 10  # groups of one reason
+_LOG: Final = 100  # characters of a list of runs that is no terminal's
 _GAP: Final = 2  # characters between the columns of a light table
 
 
@@ -74,11 +75,13 @@ def print_table(
 def fitting(
     columns: Sequence[tuple[str, ...]], fixed: int, console: Console
 ) -> list[tuple[str, ...]]:
-    """Return the columns that a terminal has room for: the first ones, then others in order."""
-    if not console.is_terminal:
-        return [*columns]
+    """Return the columns that there is room for: the first ones, then others in order.
+
+    A log has 100 characters.
+    """
+    width = console.width if console.is_terminal else _LOG
     ends = accumulate(max(map(len, column)) + _GAP for column in columns)
-    fit = sum(end <= console.width + _GAP for end in ends)
+    fit = sum(end <= width + _GAP for end in ends)
     return [*columns[: max(fixed, fit)]]
 
 

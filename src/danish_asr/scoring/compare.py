@@ -10,7 +10,7 @@ Satterthwaite's (Biometrics Bulletin 2, 1946).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any, Final
@@ -32,11 +32,10 @@ from danish_asr.scoring.intervals import (
     rates,
     spreads,
 )
-from danish_asr.scoring.predictions import Prediction, refuse
+from danish_asr.scoring.predictions import refuse
+from danish_asr.scoring.rows import PERSON, RowsUsed
 from danish_asr.scoring.scores import (
-    PERSON,
     Group,
-    RowsUsed,
     groups_of,
     kept,
     plain_lines,
@@ -75,22 +74,20 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Mapping[str, Mapping[str, Iterable[Prediction]]],
+    runs: Mapping[str, Mapping[str, pd.DataFrame]],
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
     rows_in_split: Mapping[str, int | None] | None = None,
-    where: Mapping[str, str | None] | None = None,
-    splits: Mapping[str, Iterable[str]] | None = None,
+    abouts: Mapping[str, Mapping[str, Any]] | None = None,
     share_people: Sequence[Sequence[str]] = (),
 ) -> Comparison:
     """Compare runs with the first of them.
 
     ``runs`` maps the name of each run to its files, one per seed, by the name that messages give
-    them. Groups and speakers are those of the first file. ``where`` has, by the same names, the
-    condition that selected rows of the split, if the file has not all of them. ``splits`` has the
-    names of what was evaluated, if that is known. A person is a corpus and a speaker;
-    ``share_people`` as for `danish_asr.corpus.people.persons_of`.
+    them. Groups and speakers are those of the first file. ``abouts`` has, by the same names, the
+    ``evaluation.json`` of files. A person is a corpus and a speaker; ``share_people`` as for
+    `danish_asr.corpus.people.persons_of`.
 
     Raises:
         PredictionsError: The files have different rows or references, or splits of other sizes.
@@ -99,7 +96,7 @@ def compare_runs(
     if len(runs) < 2:
         faults = ["expected two or more runs; the first is the baseline"]
         raise ConfigError(faults, where="the call")
-    settings, where, splits = settings or Settings(), where or {}, splits or {}
+    settings, abouts = settings or Settings(), abouts or {}
     sizes = {name: size for name, size in (rows_in_split or {}).items() if size is not None}
     if len({*sizes.values()}) > 1:
         listed = ", ".join(f"{name} of {size:,} rows" for name, size in sizes.items())
@@ -109,8 +106,7 @@ def compare_runs(
     for files in runs.values():
         for name, predictions in files.items():
             table = score_table(predictions, settings, share_people)
-            own = splits.get(name, ())
-            used[name] = RowsUsed.of(table, sizes.get(name), where.get(name), own)
+            used[name] = RowsUsed.of(table, sizes.get(name), abouts.get(name))
             tables[name] = kept(table, settings)
     (first_name, first), *others = tables.items()
     aligned = {first_name: first}

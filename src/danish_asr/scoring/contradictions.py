@@ -6,7 +6,7 @@ are the same text, and small where the model is unsure, so that a difficult voic
 a wrong text. An empty hypothesis has no loss.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import inf, log
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,6 @@ import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.intervals import CHARACTER_COUNTS
-from danish_asr.scoring.predictions import Prediction
 from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
 
@@ -55,7 +54,7 @@ class Judgement(NamedTuple):
     needs more frames than the audio has, or is empty; the largest gap first."""
 
 
-def judge(rows: Iterable[Prediction], model: str, settings: Settings) -> Judgement:
+def judge(rows: pd.DataFrame, model: str, settings: Settings) -> Judgement:
     """Return the rows whose reference the model contradicts; all rows are of one model.
 
     Raises:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import pandas as pd
 from rapidfuzz.distance import Levenshtein
 
-from danish_asr.metrics import AlignedWord, Counts, Denominator, align_words, split_words
-from danish_asr.scoring.intervals import WORD_COUNTS
+from danish_asr.metrics import AlignedWord, Denominator, align_words, split_words
+from danish_asr.scoring.intervals import COUNTS, WORD_COUNTS, rates, word_counts
 
 WORST: Final = 50
 WORST_WORDS: Final = 5
@@ -77,11 +77,10 @@ def _errors(aligned: Sequence[AlignedWord]) -> Iterator[Pair]:
 
 
 def _worst(wrong: pd.DataFrame, denominator: Denominator) -> list[dict[str, Any]]:
-    counts = [Counts(*numbers) for numbers in wrong[[*WORD_COUNTS]].to_numpy().tolist()]
+    counts = word_counts(wrong)
+    wer, _ = rates(wrong[[*COUNTS]].to_numpy(), denominator)
     ranked = wrong.assign(
-        errors=[own.errors for own in counts],
-        words=[own.reference_length for own in counts],
-        wer=[own.rate(denominator) for own in counts],
+        errors=counts.errors.astype(int), words=counts.reference_length.astype(int), wer=wer
     )
     by_errors = ranked.sort_values(["errors", "wer", "id"], ascending=False)[:WORST]
     long = ranked[ranked["words"] >= WORST_WORDS]

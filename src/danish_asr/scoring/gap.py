@@ -27,12 +27,12 @@ from danish_asr.scoring.intervals import (
     FloatArray,
     IntArray,
     Interval,
-    errors_and_lengths,
     logs_and_errors,
     named_speakers,
     of_speakers,
     rates,
     share_speakers,
+    word_counts,
     words_of,
 )
 
@@ -125,7 +125,7 @@ def estimate_gap(
     if not rate_of:
         return None
     worst = max(rate_of, key=rate_of.__getitem__)
-    why_none = _why_none(sums, denominator)
+    why_none = _why_none(sums)
     return Gap(
         worst=worst,
         worst_wer=rate_of[worst],
@@ -148,7 +148,7 @@ def _why_not_compared(spoken: pd.DataFrame) -> str | None:
     return None
 
 
-def _why_none(sums: Sequence[pd.DataFrame], denominator: Denominator) -> str | None:
+def _why_none(sums: Sequence[pd.DataFrame]) -> str | None:
     """Return why no groups are compared, and what that needs."""
     if len(sums) < 2:
         return f"{len(sums)} group{'' if len(sums) == 1 else 's'} can be, 2 needed"
@@ -156,8 +156,7 @@ def _why_none(sums: Sequence[pd.DataFrame], denominator: Denominator) -> str | N
         return f"{len(sums)} groups, at most {MOST_GROUPS} can be"
     if share_speakers(sums):
         return "speakers are in several groups, and each must be in one"
-    errors, _ = errors_and_lengths(pd.concat(sums), denominator)
-    with_errors = np.count_nonzero(errors)
+    with_errors = np.count_nonzero(word_counts(pd.concat(sums)).errors)
     if with_errors < MIN_SPEAKERS:
         verb = "speaker has" if with_errors == 1 else "speakers have"
         return f"{with_errors} {verb} errors, {MIN_SPEAKERS} needed"

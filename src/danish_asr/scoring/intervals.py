@@ -17,7 +17,7 @@ shrinking it towards the others' narrows the interval, but hides the one group t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, floor, sqrt
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -69,22 +69,22 @@ class Estimate:
 
 def rates(counts: FloatArray | IntArray, denominator: Denominator) -> FloatArray:
     """Return WER and CER, (2, ...), of counts (..., 8); NaN without a unit in the reference."""
-    numbers = counts.astype(np.float64)
-    parts = np.moveaxis(numbers.reshape(*counts.shape[:-1], len(RATES), 4), -2, 0)
-    errors, lengths = _errors_and_lengths(parts, denominator)
-    references = parts[..., :3].sum(axis=-1)
-    return np.where(references > 0, errors / np.maximum(lengths, 1), np.nan)
+    both = [counts_of(part) for part in np.split(counts, len(RATES), axis=-1)]
+    of_rates = [
+        np.where(own.reference_length, own.errors / np.maximum(own.divisor(denominator), 1), np.nan)
+        for own in both
+    ]
+    return np.stack(of_rates)
 
 
-def _errors_and_lengths(
-    counts: FloatArray, denominator: Denominator
-) -> tuple[FloatArray, FloatArray]:
-    """Return errors and what they are divided by, (...), of counts (..., 4) as in `Counts`."""
-    hits, substitutions, deletions, insertions = np.moveaxis(counts, -1, 0)
-    lengths = hits + substitutions + deletions
-    if denominator == "coral":
-        lengths = lengths + insertions
-    return substitutions + deletions + insertions, lengths
+def counts_of(numbers: npt.NDArray[Any]) -> Any:
+    """Return `Counts`, whose fields are arrays (...), of numbers (..., 4)."""
+    return Counts(*np.moveaxis(numbers.astype(np.float64), -1, 0))
+
+
+def word_counts(sums: pd.DataFrame) -> Any:
+    """Return `Counts` of the words of each speaker."""
+    return counts_of(sums[[*WORD_COUNTS]].to_numpy())
 
 
 class Spread(NamedTuple):
@@ -147,7 +147,7 @@ def named_speakers(sums: pd.DataFrame) -> int:
 
 def words_of(sums: pd.DataFrame) -> FloatArray:
     """Return the words of each speaker in the references."""
-    words: FloatArray = sums[[*REFERENCE_WORDS]].to_numpy(float).sum(axis=1)
+    words: FloatArray = word_counts(sums).reference_length
     return words
 
 
@@ -252,8 +252,8 @@ def _deviations(
     words = words_of(group[0])
     deviations = np.zeros(len(words))
     for sign, sums in zip((-1, 1), group, strict=True):
-        counts = sums[[*COUNTS]].to_numpy(float).reshape(len(sums), len(RATES), 4)[:, number]
-        errors, lengths = _errors_and_lengths(counts, denominator)
+        counts = counts_of(np.split(sums[[*COUNTS]].to_numpy(), len(RATES), axis=-1)[number])
+        errors, lengths = counts.errors, counts.divisor(denominator)
         rate = errors.sum() / max(lengths.sum(), 1)
         # In words of the reference, so that both runs have the same unit.
         deviations += sign * (errors - rate * lengths) * words.sum() / max(lengths.sum(), 1)
@@ -298,16 +298,12 @@ def takes_part(group: pd.DataFrame) -> bool:
     return named_speakers(group) >= FEWEST and bool(words_of(group).sum() >= MIN_WORDS)
 
 
-def errors_and_lengths(sums: pd.DataFrame, denominator: Denominator) -> tuple[FloatArray, ...]:
-    """Return the word errors of each speaker, and what they are divided by."""
-    return _errors_and_lengths(sums[[*WORD_COUNTS]].to_numpy(float), denominator)
-
-
 def of_speakers(
     groups: Sequence[pd.DataFrame], denominator: Denominator
 ) -> tuple[FloatArray, IntArray]:
     """Return what `logs_and_errors` takes, (5, speakers), and where each group begins."""
-    errors, lengths = errors_and_lengths(pd.concat(groups), denominator)
+    counts = word_counts(pd.concat(groups))
+    errors, lengths = counts.errors, counts.divisor(denominator)
     sizes = np.array([len(group) for group in groups])
     values = np.stack([errors, lengths, errors**2, errors * lengths, lengths**2])
     return values, np.cumsum(sizes) - sizes

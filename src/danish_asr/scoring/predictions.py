@@ -1,21 +1,22 @@
 """Read and write ``predictions.jsonl``: one JSON object per utterance of a split.
 
 In: JSON lines, CSV, TSV, Parquet, manifests of NeMo, sclite's trn, a DataFrame, or dicts; what they
-lack comes from a built dataset. Out: a list of `Prediction`. Texts are not normalised, so that a
-file can be scored under any profile. A row is named by its corpus and its id.
+lack comes from a built dataset. Out: a DataFrame with a line per row, whose columns are `COLUMNS`,
+`MEASURES` and all other keys. Texts are not normalised, so that a file can be scored under any
+profile. A row is named by its corpus and its id.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from math import inf, isfinite, isnan, nan
+from math import inf, isinf, isnan, nan
 from os import PathLike
 from pathlib import Path
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize as unicode_form
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,61 +27,33 @@ from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 from danish_asr.corpus.inventory import shards_of_split
 
 Source: TypeAlias = Any
-"""A path, a DataFrame, or an iterable of dicts or of `Prediction`."""
+"""A path, a DataFrame, or an iterable of dicts."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
-    """One utterance with its reference and hypothesis; what is unknown is None.
-
-    `danish_asr.decoding.ctc` defines loss and confidence.
-    """
-
-    id: str
-    reference: str
-    hypothesis: str
-    corpus: str | None = None
-    split: str | None = None
-    duration: float | None = None  # in seconds
-    loss: float | None = None  # of the reference, in nats per character; None: empty or too long
-    confidence: float | None = None  # in the hypothesis, 0 to 1
-    seconds_per_character: float | None = None  # of the reference
-    speaker_id: str | None = None
-    dialect: str | None = None
-    age_group: str | None = None
-    gender: str | None = None
-    extra: Mapping[str, str | None] = field(default_factory=dict)  # all other keys of the row
-
-    @property
-    def key(self) -> tuple[str | None, str]:
-        """Corpus and id, which name the row in whatever form its id was typed."""
-        return self.corpus, unicode_form("NFC", self.id)
-
-
-_TEXTS: Final = ("id", "reference", "hypothesis")
+TEXTS: Final = ("id", "reference", "hypothesis")
 LABELS: Final = ("corpus", "split", "speaker_id", "dialect", "age_group", "gender")
-COLUMNS: Final = (*_TEXTS, "duration", *LABELS)
-"""What a column of a file can be read as."""
+COLUMNS: Final = (*TEXTS, "duration", *LABELS)
+"""What a column of a file can be read as; ``duration`` is in seconds."""
 
 MEASURES: Final = ("loss", "confidence", "seconds_per_character")
-"""What an evaluation measures of each row."""
+"""What an evaluation measures of each row (`danish_asr.decoding.ctc` defines the first two): the
+loss of the reference in nats per character, NaN if it is empty or too long, and the confidence in
+the hypothesis, 0 to 1. Another tool's column of that name, which is not of numbers, is a label."""
 
+_WRITTEN: Final = (*TEXTS, "corpus", "split", "duration", *MEASURES, *LABELS[2:])
 _HYPOTHESIS: Final = ("hypothesis", "prediction", "pred", "pred_text")
 _OTHER_NAMES: Final = {"reference": "text", "id": "audio_filepath"}  # as in NeMo
+_UTTERANCE: Final = "_utterance"
+"""The id of a trn row without its speaker, as our own trn files have it."""
+
 _LISTED: Final = 5  # rows in an error message
 
 
 class Loaded(NamedTuple):
-    """The rows of one or more sources."""
+    """The rows of one or more sources, as `read_predictions` returns them."""
 
-    rows: list[Prediction]
+    rows: pd.DataFrame
+    sizes: Sequence[int]  # of the sources, whose rows are in order
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
-
-
-_UTTERANCE: Final = "_utterance"
-"""The id of a trn row without its speaker, as our own trn files have it."""
-
-_Located = tuple[str, Row]  # file and line of a row, and the row
 
 
 def read_predictions(
@@ -89,8 +62,12 @@ def read_predictions(
     columns: Mapping[str, str] | None = None,
     dataset: AnyPath | None = None,
     split: str | None = None,
-) -> list[Prediction]:
-    """Return the rows of a predictions file, a DataFrame, or an iterable of dicts; see `load`."""
+) -> pd.DataFrame:
+    """Return the rows of a file, a DataFrame, or an iterable of dicts; see `load`.
+
+    Ids, references and hypotheses are strings, duration and measures floats, NaN if unknown, and
+    all else labels: strings, None if unknown.
+    """
     return load([source], columns=columns, dataset=dataset, split=split).rows
 
 
@@ -105,7 +82,7 @@ def load(
     """Read the rows of sources that test each row once.
 
     Args:
-        sources: Each a path, a DataFrame, or an iterable of dicts or predictions.
+        sources: Each a path, a DataFrame, or an iterable of dicts.
         columns: The names of columns in the source by the names that they have here, such as
             ``{"reference": "sentence"}``.
         dataset: The root of a built dataset. Its rows give what a row lacks; a reference of the
@@ -123,49 +100,37 @@ def load(
     if len({*columns.values()}) < len(columns):
         fault = "columns: one column is named for two; name each once"
         raise ConfigError([fault], where="the call")
-    located = [row for source in sources for row in _rows_of(source, columns, dataset)]
-    in_dataset = None
-    if dataset is not None:
-        splits = {str(row["split"]) for _, row in located if row.get("split")}
-        names = [split] if split else sorted(splits) or ["test"]
-        references = [row for name in names for row in read_references(dataset, name)]
-        located = _completed(located, references, normalize)
-        in_dataset = len(references)
-    elif split:
+    if split and dataset is None:
         fault = "split: it is one of a dataset; name that too (--dataset ROOT)"
         raise ConfigError([fault], where="the call")
-    rows: list[Prediction] = []
-    first_seen: dict[tuple[str | None, str], str] = {}
-    for location, row in located:
-        prediction = from_row(row, location)
-        earlier = first_seen.setdefault(prediction.key, location)
-        if earlier != location:
-            raise PredictionsError(
-                f"{location}: duplicate id {prediction.id!r}, first seen in {earlier}; each row of "
-                "a corpus is expected once. `danish-asr compare` takes several runs"
-            )
-        rows.append(prediction)
-    return Loaded(rows, in_dataset)
+    tables = [_read(source, columns, dataset) for source in sources]
+    table = pd.concat(tables)
+    in_dataset = None
+    if dataset is not None:
+        splits = table["split"].dropna().astype(str).unique() if "split" in table else ()
+        names = [split] if split else sorted({*splits} - {""}) or ["test"]
+        references = pd.concat([read_references(dataset, name) for name in names])
+        table = _completed(table, references, normalize)
+        in_dataset = len(references)
+    return Loaded(_checked(table), [*map(len, tables)], in_dataset)
 
 
-def _rows_of(
-    source: Source, columns: Mapping[str, str], dataset: AnyPath | None
-) -> Iterator[_Located]:
+def _read(source: Source, columns: Mapping[str, str], dataset: AnyPath | None) -> pd.DataFrame:
+    """Return the rows of a source as they are. The index is their places; NaN is a missing key."""
     is_file = isinstance(source, str | PathLike)
-    is_trn = is_file and suffix_of(Path(source)) == TRN
-    count = 0
-    for location, row in _file_rows(Path(source)) if is_file else _object_rows(source):
-        count += 1
-        names = dict(columns)
-        if dataset is not None:  # which may have the other columns, and knows the speaker
-            names = {key: name for key, name in names.items() if key == "hypothesis" or name in row}
-            if is_trn:
-                speaker = row.pop("speaker_id", "")
-                row[_UTTERANCE] = str(row["id"]).removeprefix(speaker)[1:]
-        _rename(row, location, names)
-        yield location, row
-    if is_file and not count:
+    rows = [*(_file_rows(Path(source)) if is_file else _object_rows(source))]
+    if is_file and not rows:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
+    table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], dtype=object)
+    names = dict(columns)
+    if dataset is not None:  # which may have the other columns, and knows the speaker
+        names = {key: name for key, name in names.items() if key == "hypothesis" or name in table}
+        if is_file and suffix_of(Path(source)) == TRN:
+            table[_UTTERANCE] = [
+                row["id"].removeprefix(row.get("speaker_id", ""))[1:] for _, row in rows
+            ]
+            table = table.drop(columns="speaker_id", errors="ignore")
+    return _renamed(table, names) if len(table) else table
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -178,37 +143,41 @@ def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
-    if hasattr(source, "itertuples"):  # a DataFrame, whose missing values are NaN
-        source = source.astype(object).where(source.notna(), None).to_dict("records")
+    if isinstance(source, pd.DataFrame):  # whose missing values are NaN
+        source = _with_none(source).to_dict("records")
     if not isinstance(source, Iterable) or isinstance(source, Mapping):
-        kinds = "a file, a DataFrame, or a list of dicts or predictions"
+        kinds = "a file, a DataFrame, or a list of dicts"
         raise PredictionsError(f"expected {kinds}, found {type(source).__name__}")
     for number, row in enumerate(source, start=1):
-        if not isinstance(row, Prediction | Mapping):
-            fault = f"expected a dict or a prediction, found {type(row).__name__}"
-            raise PredictionsError(f"row {number}: {fault}")
-        yield f"row {number}", to_row(row) if isinstance(row, Prediction) else dict(row)
+        if not isinstance(row, Mapping):
+            raise PredictionsError(f"row {number}: expected a dict, found {type(row).__name__}")
+        yield f"row {number}", dict(row)
 
 
-def _rename(row: Row, location: str, columns: Mapping[str, str]) -> None:
+def _with_none(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with None for what is missing."""
+    nothing: Any = None
+    return table.astype(object).where(table.notna(), nothing)
+
+
+def _renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """Give the columns their names here: the requested ones, and those that other tools write."""
-    absent = [name for name in columns.values() if name not in row]
+    place = table.index[0]
+    absent = [name for name in columns.values() if name not in table]
     if absent:
-        present = ", ".join(map(repr, row))
-        raise PredictionsError(f"{location}: no column {', '.join(absent)}; found {present}")
-    row |= {key: row.pop(name) for key, name in columns.items()}
-    names = [name for name in _HYPOTHESIS if name in row]
+        present = ", ".join(map(repr, table.columns))
+        raise PredictionsError(f"{place}: no column {', '.join(absent)}; found {present}")
+    table = table.assign(**{key: table.pop(name) for key, name in columns.items()})
+    names = [name for name in _HYPOTHESIS if name in table]
     if len(names) > 1 and "hypothesis" not in columns:
         fault = f"found {' and '.join(names)}; name the one to score: --columns hypothesis=NAME"
-        raise PredictionsError(f"{location}: {fault}")
-    if names and "hypothesis" not in row:
-        row["hypothesis"] = row.pop(names[0])
-    for key, name in _OTHER_NAMES.items():
-        if key not in row and name in row and "hypothesis" in row:
-            row[key] = row.pop(name)
+        raise PredictionsError(f"{place}: {fault}")
+    others = {"hypothesis": names[0], **_OTHER_NAMES} if names else {}
+    renames = {name: key for key, name in others.items() if key not in table}
+    return table.rename(columns=renames)
 
 
-def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
+def read_references(dataset: AnyPath, split: str = "test") -> pd.DataFrame:
     """Return the rows of ``<split>`` or ``<split>_<corpus>`` of a dataset, without hypotheses.
 
     Each has id, corpus, split, reference, duration in seconds, and the metadata of the dataset.
@@ -216,64 +185,70 @@ def read_references(dataset: AnyPath, split: str = "test") -> list[Row]:
     Raises:
         DatasetError: There is no such dataset or split, or a file cannot be read.
     """
-    rows: list[Row] = []
+    tables: list[pd.DataFrame] = []
     for shard in shards_of_split(Path(dataset), split):
         of_shard = {key: shard.keys[key] for key in ("corpus", "split")}
-        rows += [row | of_shard for row in _read_shard(shard.path)]
-    if not rows:
+        tables.append(_read_shard(shard.path).assign(**of_shard))
+    table = pd.concat(tables)
+    if table.empty:
         raise DatasetError(f"{dataset}: split '{split}' has no row")
-    return rows
+    return table
 
 
-def _read_shard(shard: Path) -> list[Row]:
+def _read_shard(shard: Path) -> pd.DataFrame:
     columns = ["id", "text", "audio_size", *METADATA_COLUMNS, "sub_dialect", "age"]
     try:
-        rows: list[Row] = pq.ParquetFile(shard).read(columns).to_pylist()
-        for row in rows:
-            row["duration"] = row.pop("audio_size") / SAMPLE_RATE
-            row["reference"] = row.pop("text")
+        rows = pq.ParquetFile(shard).read(columns).select(columns).to_pylist()
     except (KeyError, OSError, pa.ArrowException) as error:
         fix = "`danish-asr verify` finds all such files"
         raise DatasetError(f"{shard}: cannot be read ({error}); {fix}") from None
-    return rows
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    seconds = table.pop("audio_size") / SAMPLE_RATE
+    return table.assign(duration=seconds).rename(columns={"text": "reference"})
 
 
 def _completed(
-    located: Sequence[_Located], references: Sequence[Row], normalize: Callable[[str], str]
-) -> list[_Located]:
+    table: pd.DataFrame, references: pd.DataFrame, normalize: Callable[[str], str]
+) -> pd.DataFrame:
     """Return the rows with what they lack; what the dataset knows wins over a guess."""
-    by_id: defaultdict[str, list[Row]] = defaultdict(list)
-    for reference in references:
-        by_id[unicode_form("NFC", reference["id"])].append(reference)
-    completed: list[_Located] = []
-    absent: list[str] = []
-    different: list[str] = []
-    for location, row in located:
-        _require(row, ("id", "hypothesis"), location)
-        named = f"{location}: id {row['id']!r:.80}"
-        utterance = unicode_form("NFC", str(row.pop(_UTTERANCE, "")))
-        if unicode_form("NFC", str(row["id"])) not in by_id and utterance in by_id:
-            row["id"] = utterance
-        same_id = by_id.get(unicode_form("NFC", str(row["id"])), [])
-        corpus = row.get("corpus")
-        matching = [own for own in same_id if corpus in (None, "", own["corpus"])]
-        if len(matching) > 1:
-            corpora = ", ".join(own["corpus"] for own in matching)
-            raise PredictionsError(f"{named} is in {corpora}; add a column corpus to the file")
-        if not matching:
-            absent.append(named)
-            continue
-        (of_dataset,) = matching
-        text, expected = row.get("reference"), of_dataset["reference"]
-        if text and text != expected and normalize(str(text)) != normalize(expected):
-            different.append(f"{named}: {text!r:.80}, expected {expected!r:.80}")
-            continue
-        own = {key: value for key, value in row.items() if value not in (None, "")}
-        own |= {"hypothesis": row["hypothesis"], "reference": expected}
-        completed.append((location, of_dataset | own))
-    refuse("ids are not in this split of the dataset:", absent)
-    refuse("references differ from the dataset's; leave out the column:", different)
+    _require(table, ("id", "hypothesis"))
+    of_references = pd.DataFrame({"key": _keys(references["id"]), "corpus": references["corpus"]})
+    of_references["number"] = np.arange(len(references))
+    keys = _keys(table["id"])
+    if _UTTERANCE in table:
+        utterances = _keys(table.pop(_UTTERANCE))
+        is_ours = ~keys.isin(of_references["key"]) & utterances.isin(of_references["key"])
+        keys = keys.where(~is_ours, utterances)
+    own = pd.DataFrame({"key": keys, "named": table.get("corpus"), "row": np.arange(len(table))})
+    named = [f"{place}: id {row_id!r:.80}" for place, row_id in table["id"].items()]
+    pairs = own.merge(of_references, on="key")
+    unnamed = pairs["named"].isna() | (pairs["named"] == "")
+    pairs = pairs[unnamed | (pairs["named"] == pairs["corpus"])]
+    for row in pairs["row"][pairs["row"].duplicated()]:
+        corpora = ", ".join(pairs["corpus"][pairs["row"] == row])
+        raise PredictionsError(f"{named[row]} is in {corpora}; add a column corpus to the file")
+    absent = sorted({*range(len(table))} - {*pairs["row"]})
+    refuse("ids are not in this split of the dataset:", [named[row] for row in absent])
+    completed = references.iloc[pairs["number"]].set_axis(table.index)
+    if "reference" in table:
+        texts = table.pop("reference").fillna("")
+        both = zip(named, texts, completed["reference"], strict=True)
+        different = [
+            f"{name}: {text!r:.80}, expected {expected!r:.80}"
+            for name, text, expected in both
+            if text and text != expected and normalize(str(text)) != normalize(expected)
+        ]
+        refuse("references differ from the dataset's; leave out the column:", different)
+    for name, values in table.drop(columns="id").items():
+        is_known = values.notna() & (values != "") | (name == "hypothesis")
+        of_dataset: Any = completed.get(name)
+        completed[name] = values.where(is_known, of_dataset)
     return completed
+
+
+def _keys(ids: "pd.Series[Any]") -> "pd.Series[str]":
+    """Return ids in one form, however they are typed."""
+    return pd.Series([unicode_form("NFC", str(own)) for own in ids], ids.index, dtype=object)
 
 
 def refuse(message: str, faults: Sequence[str]) -> None:
@@ -284,63 +259,103 @@ def refuse(message: str, faults: Sequence[str]) -> None:
         raise PredictionsError("\n  ".join(lines))
 
 
-def from_row(row: Row, location: str) -> Prediction:
-    """Build a prediction from the object of its line; a fault is reported at ``location``."""
-    _require(row, _TEXTS, location)
-    values: dict[str, Any] = {key: row.pop(key) for key in _TEXTS}
-    if type(values["id"]) is int:
-        values["id"] = str(values["id"])
-    for key, text in values.items():
+def _require(table: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise `PredictionsError` for the first row without some of the keys."""
+    lacks = _is_missing(table.reindex(columns=[*names]))
+    rows = lacks.any(axis="columns")
+    if not rows.any():
+        return
+    number = int(rows.to_numpy().argmax())
+    missing = [name for name in names if lacks[name].iloc[number]]
+    row = table.iloc[number]
+    present = row[~_is_missing(row)].index.astype(str)
+    hint = f"found {', '.join(map(repr, present))}"
+    if missing == ["reference"]:
+        hint += "; name the dataset that has the references: --dataset ROOT"
+    elif set(",;\t").intersection("".join(present)):
+        hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
+    else:
+        hint += f"; give its name in the file: --columns {missing[0]}=NAME"
+    raise PredictionsError(f"{table.index[number]}: missing {', '.join(missing)}; {hint}")
+
+
+def _is_missing(values: Any) -> Any:
+    """Return where a row lacks a key, of a row or a table: NaN, as None is a value."""
+    return values.isna() & values.map(lambda value: value is not None)
+
+
+def _checked(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows as `read_predictions` does, numbered from 0."""
+    _require(table, TEXTS)
+    first = (*TEXTS, *LABELS, "duration", *MEASURES)
+    table = table.reindex(columns=[*dict.fromkeys((*first, *table.columns))])
+    checked: dict[Any, pd.Series[Any]] = {}
+    for name, values in table.items():
+        if name in TEXTS:
+            checked[name] = _texts(values)
+        elif name == "duration":
+            checked[name] = _durations(values)
+        else:
+            measured = _numbers(values) if name in MEASURES else None
+            checked[name] = _labels(values) if measured is None else measured
+    rows = pd.DataFrame(checked)
+    key = pd.DataFrame({"corpus": rows["corpus"], "id": _keys(rows["id"])})
+    numbers = key.groupby([*key], dropna=False, sort=False).ngroup().to_numpy()
+    for row in np.flatnonzero(pd.Series(numbers).duplicated()):
+        place, earlier = table.index[row], table.index[(numbers == numbers[row]).argmax()]
+        raise PredictionsError(
+            f"{place}: duplicate id {rows['id'][row]!r}, first seen in {earlier}; each row of a "
+            "corpus is expected once. `danish-asr compare` takes several runs"
+        )
+    return rows
+
+
+def _texts(values: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return ids, references or hypotheses, of which each must be a text."""
+    name = values.name
+    fix = 'write "" where nothing was recognised' if name == "hypothesis" else "write a text"
+    for place, text in values.items():
+        if name == "id" and type(text) is int:
+            continue
         if not isinstance(text, str):
             shown = "null" if text is None else f"{text!r:.40}"
-            fix = 'write "" where nothing was recognised' if key == "hypothesis" else "write a text"
-            raise PredictionsError(f"{location}: {key} must be a string, found {shown}; {fix}")
-    if not values["id"].strip():
-        raise PredictionsError(f"{location}: the id is empty")
-    seconds = _seconds(row.pop("duration", None), location)
-    values |= {key: _text(row.pop(key, None)) for key in LABELS}
-    values |= {key: _pop_number(row, key) for key in MEASURES}
-    extra = {key: _text(value) for key, value in row.items()}
-    return Prediction(**values, duration=seconds, extra=extra)
+            raise PredictionsError(f"{place}: {name} must be a string, found {shown}; {fix}")
+        if name == "id" and not text.strip():
+            raise PredictionsError(f"{place}: the id is empty")
+    return pd.Series([*map(str, values)], dtype=object)
 
 
-def _require(row: Row, keys: Sequence[str], location: str) -> None:
-    missing = [key for key in keys if key not in row]
-    if missing:
-        hint = f"found {', '.join(map(repr, row))}"
-        if missing == ["reference"]:
-            hint += "; name the dataset that has the references: --dataset ROOT"
-        elif set(",;\t").intersection("".join(map(str, row))):
-            hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
-        else:
-            hint += f"; give its name in the file: --columns {missing[0]}=NAME"
-        raise PredictionsError(f"{location}: missing {', '.join(missing)}; {hint}")
+def _durations(values: "pd.Series[Any]") -> "pd.Series[float]":
+    """Return seconds, NaN where they are unknown."""
+    seconds = [_number(value) for value in values]
+    for number, (place, value) in zip(seconds, values.items(), strict=True):
+        if number is None or number < 0 or isinf(number):
+            fault = f"expected a duration in seconds, found {value!r:.40}"
+            raise PredictionsError(f"{place}: {fault}")
+    return pd.Series(seconds, dtype=float)
 
 
-def _seconds(value: Any, location: str) -> float | None:
-    if value is None or value == "":
+def _numbers(values: "pd.Series[Any]") -> "pd.Series[float] | None":
+    """Return a measure; None if a value is no number, as other tools have such columns too."""
+    numbers = [_number(value) for value in values]
+    if None in numbers:
         return None
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = -1
-    if not 0 <= seconds < inf:  # so NaN is refused, too
-        raise PredictionsError(f"{location}: expected a duration in seconds, found {value!r:.40}")
-    return seconds
+    return pd.Series(numbers, dtype=float).replace([inf, -inf], nan)
 
 
-def _pop_number(row: Row, key: str) -> float | None:
-    """Take a number out of the row; anything else stays, as other tools have such columns too."""
-    value = row.get(key)
+def _number(value: Any) -> float | None:
+    """Return a number, NaN if there is no value; None for anything else."""
     try:
-        number = nan if value is None or value == "" else float(value)
+        return nan if value is None or value == "" else float(value)
     except (TypeError, ValueError):
         return None
-    row.pop(key, None)
-    return number if isfinite(number) else None
 
 
-def _text(value: Any) -> str | None:
+def _labels(values: "pd.Series[Any]") -> "pd.Series[Any]":
+    return pd.Series([*map(_label, values)], dtype=object)
+
+
+def _label(value: Any) -> str | None:
     """Return a value as a label; the bytes of audio are not kept."""
     if value is None or isinstance(value, bytes) or (isinstance(value, float) and isnan(value)):
         return None
@@ -352,20 +367,14 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def write_predictions(path: AnyPath, predictions: Iterable[Prediction]) -> int:
-    """Write a file atomically and return the number of rows written."""
-    rows = 0
+def write_predictions(path: AnyPath, rows: pd.DataFrame) -> int:
+    """Write rows atomically, as `read_predictions` returns them, and return their number.
+
+    What an evaluation did not measure of any row is left out.
+    """
+    unmeasured = {name for name in MEASURES if rows[name].isna().all()}
+    names = [name for name in dict.fromkeys((*_WRITTEN, *rows)) if name not in unmeasured]
     with publish(Path(path)) as stream:
-        for prediction in predictions:
-            stream.write(json.dumps(to_row(prediction), ensure_ascii=False).encode() + b"\n")
-            rows += 1
-    return rows
-
-
-def to_row(prediction: Prediction) -> Row:
-    """Return a prediction as the JSON object of its line."""
-    row: Row = asdict(prediction)
-    row |= row.pop("extra")
-    if all(row[name] is None for name in MEASURES):  # not measured
-        row = {name: value for name, value in row.items() if name not in MEASURES}
-    return row
+        for row in _with_none(rows[names]).to_dict("records"):
+            stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+    return len(rows)

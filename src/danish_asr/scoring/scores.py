@@ -32,7 +32,8 @@ from danish_asr.scoring.intervals import (
     named_speakers,
     pooled_intervals,
 )
-from danish_asr.scoring.predictions import LABELS, MEASURES, Prediction
+from danish_asr.scoring.predictions import LABELS, TEXTS
+from danish_asr.scoring.rows import PERSON, TRAINED_ROW, TRAINED_SPEAKER, RowsUsed
 from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
 
 BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
@@ -41,83 +42,12 @@ BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
 }
 """Columns that are grouped in bands, with the bounds of these and their unit."""
 
-_TEXTS: Final = ("id", "reference", "hypothesis")
 _NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
-PERSON: Final = "_person"
-"""The column of `score_table` that says who spoke, over which intervals are computed."""
+HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER)
+"""Columns of `score_table` that no file has."""
 
-_NO_GROUPS: Final = {*_TEXTS, *_NORMALISED, *COUNTS, "left_out", PERSON}
+_NO_GROUPS: Final = {*TEXTS, *_NORMALISED, *COUNTS, *HIDDEN}
 _MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowsUsed:
-    """Which rows of a split are scored."""
-
-    scored: int
-    in_file: int
-    in_split: int | None
-    left_out: Mapping[str, int]  # by the row filter, per reason, the most frequent first
-    splits: Sequence[str]  # that were evaluated, or that the rows name
-    empty_hypotheses: int  # of the scored rows, where the reference has a word
-    where: str | None = None  # the condition of an evaluation of some rows of the split
-
-    @classmethod
-    def of(
-        cls,
-        table: pd.DataFrame,
-        in_split: int | None = None,
-        where: str | None = None,
-        splits: Iterable[str] = (),
-    ) -> RowsUsed:
-        """Return what a score table says of its rows, and their evaluation if there is one."""
-        scored = table[table["left_out"].isna()]
-        no_words = (scored["hypothesis_normalised"] == "") & (scored["reference_normalised"] != "")
-        return cls(
-            scored=len(scored),
-            in_file=len(table),
-            in_split=in_split,
-            left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
-            splits=sorted(splits) or sorted(table["split"].dropna().unique()),
-            empty_hypotheses=int(no_words.sum()),
-            where=where,
-        )
-
-    @property
-    def partial(self) -> bool:
-        """Whether the file has fewer rows than the split."""
-        return self.in_split is not None and self.in_file < self.in_split
-
-    def why_left_out(self) -> str:
-        """Return the numbers of excluded rows with their reasons in brackets, or nothing."""
-        parts = "; ".join(f"{count} left out: {why}" for why, count in self.left_out.items())
-        return f" ({parts})" if parts else ""
-
-    def of_split(self) -> str:
-        """Return of how many rows of which split the scored ones are, and why not the others."""
-        split = "the split" if len(self.splits) < 2 else "the splits"
-        if self.splits:
-            split += f" {', '.join(map(printable, self.splits))}"
-        total = ""
-        if self.in_split is not None:
-            total = f" of {self.in_split:,} in {split}"
-        elif self.splits:
-            total = f" of {split}"
-        where = f", where {self.where}" if self.where else ""
-        return total + where + self.why_left_out()
-
-    def warnings(self, name: str = "") -> list[str]:
-        """Return what is suspicious about the rows; ``name`` is that of the file."""
-        prefix = f"{name}: " if name else ""
-        lines = []
-        if self.partial:
-            rows = f"{self.in_file:,} of {self.in_split:,} rows of the split"
-            fault = "these scores are not the split's scores"
-            lines.append(f"{prefix}the predictions are partial: {rows}; {fault}")
-        if self.empty_hypotheses:
-            rows = f"{self.empty_hypotheses:,} of {self.scored:,} hypotheses"
-            lines.append(f"{prefix}{rows} are empty: all their words count as deleted")
-        return lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +143,7 @@ def plain_lines(lines: Iterable[Mapping[Any, Any]]) -> list[dict[str, Any]]:
 
 
 def score_predictions(
-    predictions: Iterable[Prediction],
+    predictions: pd.DataFrame,
     *,
     by: Sequence[str] = DEFAULT_BY,
     settings: Settings | None = None,
@@ -236,9 +166,7 @@ def score_predictions(
     (everything,) = groups_of(scored, "")
     return Scores(
         settings=settings,
-        rows=RowsUsed.of(
-            table, rows_in_split, about.get("where"), about.get("rows_in_split") or ()
-        ),
+        rows=RowsUsed.of(table, rows_in_split, about),
         overall=_score_group(everything, everything.by_speaker(), settings),
         groupings={name: _score_grouping(groups_of(scored, name), settings) for name in by},
         table=scored,
@@ -280,22 +208,21 @@ def _score_group(
 
 
 def score_table(
-    predictions: Iterable[Prediction],
+    predictions: pd.DataFrame,
     settings: Settings,
     share_people: Sequence[Sequence[str]] = (),
 ) -> pd.DataFrame:
     """Return a line per row; ``left_out`` is why it is not scored, or None.
 
-    Columns: the fields of `Prediction` and the further keys of the rows (strings or None), both
-    texts normalised, `COUNTS` (0 if left out), ``left_out``, `PERSON`, and ``words_per_second`` of
-    the normalised reference. Each column but texts and counts can be a grouping.
+    Columns: those of the predictions, both texts normalised, `COUNTS` (0 if left out),
+    ``left_out``, `PERSON`, and ``words_per_second`` of the normalised reference. Each column but
+    texts and counts can be a grouping.
     """
-    rows, normalize = list(predictions), settings.normalizer()
-    table = _frame(rows)
+    table, normalize = predictions.copy(), settings.normalizer()
     persons = persons_of(table["corpus"], table["speaker_id"], share_people)
     table[PERSON] = pd.Series(persons, dtype=object)
-    table["reference_normalised"] = [normalize(row.reference) for row in rows]
-    table["hypothesis_normalised"] = [normalize(row.hypothesis) for row in rows]
+    for name in ("reference", "hypothesis"):
+        table[f"{name}_normalised"] = [normalize(text) for text in table[name]]
     table["left_out"] = pd.Series([None] * len(table), dtype=object)
     for reason, applies in reversed([*ROW_FILTERS[settings.row_filter](table).items()]):
         table.loc[applies, "left_out"] = reason  # the first reason stays
@@ -307,19 +234,6 @@ def score_table(
     words = table[[*REFERENCE_WORDS]].sum(axis=1)
     table["words_per_second"] = words / table["duration"].replace(0, np.nan)
     return table
-
-
-def _frame(rows: Sequence[Prediction]) -> pd.DataFrame:
-    """Return the rows as they are read; numbers that are missing are NaN, texts None."""
-    columns: dict[str, Any] = {}
-    for name in (*_TEXTS, *LABELS):
-        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=object)
-    for name in ("duration", *MEASURES):
-        columns[name] = pd.Series([getattr(row, name) for row in rows], dtype=float)
-    for name in dict.fromkeys(key for row in rows for key in row.extra):
-        values = pd.Series([row.extra.get(name) for row in rows], dtype=object)
-        columns[name] = columns[name].fillna(values) if name in MEASURES else values
-    return pd.DataFrame(columns)
 
 
 def kept(table: pd.DataFrame, settings: Settings) -> pd.DataFrame:
@@ -404,14 +318,15 @@ def _column(table: pd.DataFrame, spec: str) -> pd.Categorical:
     name = name_of(spec)
     if name not in table or name in _NO_GROUPS:
         available = ", ".join(map(str, table.columns.drop(_NO_GROUPS, errors="ignore")))
-        raise ConfigError([f"by: unknown column '{name}'; available: {available}"])
+        fix = "a dataset may have it: --dataset ROOT"
+        raise _fault(f"unknown column '{name}'; available: {available}; {fix}")
     values = table[name]
     bounds, unit = _bounds(spec)
     if bounds:
         numbers = pd.to_numeric(values, errors="coerce")
         wrong = values[numbers.isna() & values.notna()]
         if len(wrong):
-            raise ConfigError([f"by: '{spec}': only numbers have bands; found {wrong.iloc[0]!r}"])
+            raise _fault(f"'{spec}': only numbers have bands; found {wrong.iloc[0]!r}")
         codes = [-1 if np.isnan(x) else bisect_right(bounds, x) for x in numbers]
         bands = pd.Categorical.from_codes(codes, pd.Index(_band_labels(bounds, unit)))
         return bands.remove_unused_categories()
@@ -419,9 +334,13 @@ def _column(table: pd.DataFrame, spec: str) -> pd.Categorical:
     if name not in LABELS and not name.endswith("_id") and all(map(_is_number, distinct)):
         if len(distinct) > _MOST_NUMBERS:
             fix = f"name bounds, such as {name}:1,2,5"
-            raise ConfigError([f"by: '{name}' has {len(distinct):,} different numbers; {fix}"])
+            raise _fault(f"'{name}' has {len(distinct):,} different numbers; {fix}")
         return pd.Categorical(values, sorted(distinct, key=lambda text: (float(text), str(text))))
     return pd.Categorical(values, sorted(distinct))
+
+
+def _fault(fault: str) -> ConfigError:
+    return ConfigError([f"by: {fault}"], where="the call")
 
 
 def _bounds(spec: str) -> tuple[list[float], str]:
@@ -432,7 +351,7 @@ def _bounds(spec: str) -> tuple[list[float], str]:
     numbers = text.split(",")
     if name.strip() in LABELS or not all(map(_is_number, numbers)):
         fix = "bands are for columns of numbers and name their bounds, such as age:18,25,50"
-        raise ConfigError([f"by: {fix}; found '{spec}'"])
+        raise _fault(f"{fix}; found '{spec}'")
     return sorted({*map(float, numbers)}), unit
 
 

@@ -68,7 +68,7 @@ class Settings:
             if value not in choices:
                 faults.append(f"{name}: expected one of {', '.join(choices)}; found '{value}'")
         if faults:
-            raise ConfigError(faults)
+            raise ConfigError(faults, where="the call")
 
     def normalizer(self) -> Normalizer:
         """Return the text normalisation."""

@@ -165,6 +165,6 @@ def test_the_evaluation_file_scores_the_rows_that_a_condition_names(
     file.write_text(to_yaml(FILES["evaluation"]))
     assert evaluate(run, dataset, *own, config=file) == 0
     (written,) = run.glob("eval/finished/dev/**/predictions.jsonl")
-    predictions = list(read_predictions(written))
-    assert {p.corpus for p in predictions} == {"coral_read_aloud"}
+    predictions = read_predictions(written)
+    assert {*predictions["corpus"]} == {"coral_read_aloud"}
     assert len(predictions) == 6

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,7 +26,7 @@ from danish_asr.recipe.entry import Request
 from danish_asr.recipe.evaluate.selection import choose, results_dir
 from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
 from danish_asr.recipe.run.run import Run
-from danish_asr.scoring.predictions import Prediction, read_predictions
+from danish_asr.scoring.predictions import COLUMNS, MEASURES, read_predictions
 from tests.forks import in_processes
 from tests.running import (
     after_each_batch,
@@ -51,7 +52,8 @@ def test_omnilinguals_own_pipeline_gives_the_hypotheses_of_the_evaluation(
     shutil.copytree(finished_run, run)
     assert evaluate(run, dataset) == 0
     file = run / "eval" / "best" / "test" / "predictions.jsonl"
-    hypotheses = {p.id: p.hypothesis for p in read_predictions(file)}
+    rows = read_predictions(file)
+    hypotheses = dict(zip(rows["id"], rows["hypothesis"], strict=True))
     index = DanishAsrDataset(dataset).read_index("test")
     identifier = index.rows["id"][0]
     audio = tmp_path / "speech.flac"
@@ -71,13 +73,13 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
         shutil.copytree(finished_run, copy)
     for split, count in {"dev": 12, "test": 16, "test_coral_conversation": 8}.items():
         assert evaluate(run, dataset, f"evaluator.split={split}") == 0
-        predictions = list(read_predictions(run / "eval" / "best" / split / "predictions.jsonl"))
+        predictions = read_predictions(run / "eval" / "best" / split / "predictions.jsonl")
         index = DanishAsrDataset(dataset).read_index(split)
         expected = dict(index.rows.select("id", "text").iter_rows())
-        assert {p.id: p.reference for p in predictions} == expected
+        assert dict(zip(predictions["id"], predictions["reference"], strict=True)) == expected
         assert len(predictions) == count
-        assert {p.split for p in predictions} == {split}
-        assert any(p.reference != p.reference.lower() for p in predictions)
+        assert {*predictions["split"]} == {split}
+        assert any(predictions["reference"] != predictions["reference"].str.lower())
     # Two processes score the same rows as one, also in other batches.
     other = "dataset.valid_max_num_elements=100x"
     in_processes(2, eval_main, arguments(two, dataset, other))
@@ -128,8 +130,8 @@ def test_an_evaluation_needs_nothing_of_a_training(tmp_path: Path, finished_run:
     assert (there / PREDICTIONS).read_bytes() == (expected / PREDICTIONS).read_bytes()
 
 
-def losses_of(folder: Path) -> list[float | None]:
-    return [row.loss for row in read_predictions(folder / PREDICTIONS)]
+def losses_of(folder: Path) -> list[float]:
+    return read_predictions(folder / PREDICTIONS)["loss"].fillna(-1).tolist()
 
 
 def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
@@ -171,8 +173,8 @@ FOLDER = Path("eval", "best", "train")
 TRAIN = "evaluator.split=train"
 
 
-def predictions(run: Path) -> list[Prediction]:
-    return list(read_predictions(run / FOLDER / "predictions.jsonl"))
+def predictions(run: Path) -> pd.DataFrame:
+    return read_predictions(run / FOLDER / "predictions.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -191,9 +193,9 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory, dataset: Path, finished_
 
 
 def test_a_column_of_the_dataset_passes_through_to_the_predictions(evaluated: Path) -> None:
-    extra = [row.extra for row in predictions(evaluated)]
-    assert all({*values} == {"place"} for values in extra)
-    assert "place 1" in [values["place"] for values in extra]
+    rows = predictions(evaluated)
+    assert {*rows} == {*COLUMNS, *MEASURES, "place"}
+    assert "place 1" in {*rows["place"]}
 
 
 def test_an_evaluation_says_what_was_scored(evaluated: Path, finished_run: Path) -> None:
@@ -218,9 +220,9 @@ def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
         decode(index.audio.read(row), waveform)
     model = load_model(evaluated, device="cpu")
     texts = GreedyDecoder(model.tokenizer)(model.log_probs(waveforms))
-    assert dict(zip(index.rows["id"], texts, strict=True)) == {
-        row.id: row.hypothesis for row in predictions(evaluated)
-    }
+    rows = predictions(evaluated)
+    expected = dict(zip(rows["id"], rows["hypothesis"], strict=True))
+    assert dict(zip(index.rows["id"], texts, strict=True)) == expected
 
 
 NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}

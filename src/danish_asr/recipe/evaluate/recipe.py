@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, cast, final
 
 import numpy as np
+import pandas as pd
 import torch
 from fairseq2.gang import Gang, all_sum
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
@@ -53,7 +54,7 @@ from danish_asr.recipe.train.ending import (
 )
 from danish_asr.recipe.train.readers import any_row_has_loss
 from danish_asr.recipe.train.training import write_configuration
-from danish_asr.scoring.predictions import Prediction, from_row, read_predictions, write_predictions
+from danish_asr.scoring.predictions import read_predictions, write_predictions
 
 _NOT_WRITTEN: Final = ("text", "language", TARGET)
 """What an index has of its rows and a predictions file does not, or by another name."""
@@ -141,7 +142,7 @@ class Evaluation(StoppableTask):
         any_row_has_loss(
             ReaderSetup(self._tokenizer, self._gangs, self._model.frames), config, rows
         )
-        predictions, batches = list[Prediction](), self._batches()
+        predictions, batches = list[dict[str, Any]](), self._batches()
         waveforms = in_background(lambda number: batches[number].waveforms(), len(batches))
         with on_stop_signals(self.request_stop), self._progress:
             task = self._progress.create_task("eval", total=len(batches))
@@ -175,7 +176,7 @@ class Evaluation(StoppableTask):
                 batches.append(_Batch(split, index, of_split.rows[begin:end]))
         return batches
 
-    def score(self, batch: _Batch, waveforms: Sequence[Waveform]) -> Iterator[Prediction]:
+    def score(self, batch: _Batch, waveforms: Sequence[Waveform]) -> Iterator[dict[str, Any]]:
         """Yield the prediction of each row of a batch."""
         if not waveforms:
             return
@@ -189,7 +190,7 @@ class Evaluation(StoppableTask):
         sure = confidences(log_probs, hypotheses, self._tokenizer)
         for number, row in enumerate(rows):
             duration, tokens = len(waveforms[number]) / SAMPLE_RATE, len(targets[number])
-            prediction = {name: row[name] for name in row if name not in _NOT_WRITTEN} | {
+            yield {name: row[name] for name in row if name not in _NOT_WRITTEN} | {
                 "split": batch.split,
                 "reference": row["text"],
                 "hypothesis": hypotheses[number],
@@ -198,7 +199,6 @@ class Evaluation(StoppableTask):
                 "confidence": sure[number],
                 "seconds_per_character": round(duration / tokens, 4) if tokens else None,
             }
-            yield from_row(prediction, f"row {number} of a batch")
 
     def _losses(
         self, log_probs: Sequence[Tensor], targets: Sequence[Tensor], ids: Sequence[str]
@@ -240,7 +240,7 @@ def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:
 
 
 def write_results(
-    directory: Path, gang: Gang, predictions: list[Prediction], about: Mapping[str, Any]
+    directory: Path, gang: Gang, predictions: list[dict[str, Any]], about: Mapping[str, Any]
 ) -> None:
     """Write the predictions of all processes as one file, and ``evaluation.json`` beside it.
 
@@ -252,20 +252,20 @@ def write_results(
     # Ranks may be on several hosts and share only the output directory.
     files = [directory / f"{PREDICTIONS}.{rank}" for rank in range(gang.size)]
     if gang.rank != 0:
-        write_predictions(files[gang.rank], predictions)
+        write_predictions(files[gang.rank], read_predictions(predictions))
     gang.barrier()
     if gang.rank == 0:
+        table = pd.concat(map(read_predictions, (predictions, *files[1:])), ignore_index=True)
         for file in files[1:]:
-            predictions += read_predictions(file)
             file.unlink()
         rows = sum(about["rows"].values())
-        if len({p.key for p in predictions}) != rows or len(predictions) != rows:
+        if len(table) != rows or table.duplicated(["corpus", "id"]).any():
             raise RunFailedError(
-                f"{len(predictions)} predictions were made for {rows} rows; every row must "
+                f"{len(table)} predictions were made for {rows} rows; every row must "
                 "be scored once. `danish-asr verify` finds ids that occur twice."
             )
         path = directory / PREDICTIONS
-        write_predictions(path, sorted(predictions, key=lambda p: (p.split, p.id, p.corpus)))
+        write_predictions(path, table.sort_values(["split", "id", "corpus"]))
         of_file = {"predictions": PREDICTIONS, PREDICTIONS_SHA256: sha256_of(path)}
         publish_json(directory / EVALUATION, {**about, **of_file})
         log.info("{} predictions written to {}.", rows, path)

@@ -146,9 +146,12 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     """Return an ``evaluation.json``; PredictionsError if it is broken."""
     advice = "evaluate again, or remove the file to score without it"
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        about = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
+    if not isinstance(about.get("rows_in_split") or {}, Mapping):
+        raise PredictionsError(f"{path}: rows_in_split is no mapping of splits; {advice}")
+    return about
 
 
 def evaluation_of(predictions: Path) -> dict[str, Any]:
