@@ -112,7 +112,7 @@ def test_the_page_has_five_suspects_of_a_reason_and_three_rows_of_a_dialect(
 def test_texts_that_differ_and_what_could_not_be_compared_are_warnings_of_the_page(
     dataset: Path, tmp_path: Path, shown: dict[str, Any]
 ) -> None:
-    faults = {"contradictions": ["train: a and b differ"], "unchecked": ["no profile"]}
+    faults: Any = {"contradictions": ["train: a and b differ"], "unchecked": ["no profile"]}
     checked = dataclasses.replace(verify(dataset), **faults)
     write_dataset_page(
         dataset, tmp_path / "page.html", checked, console=Console(file=io.StringIO())
