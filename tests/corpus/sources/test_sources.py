@@ -85,7 +85,7 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         resolve_source(str(tmp_path))
     assert len(rows_of(f"srt:{tmp_path}")) == 1
     assert len(rows_of(f"textgrid:{tmp_path}", tiers=("ord",))) == 2
-    with pytest.raises(SourceError, match="--tier: .* is read as srt"):
+    with pytest.raises(SourceError, match=r"--tier: .* is read as srt"):
         rows_of(f"srt:{tmp_path}", tiers=("ord",))
 
 
