@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 import torch
+from torch.nn.functional import ctc_loss
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import EXIT_STOPPED, ConfigError
+from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunFailedError
 from danish_asr.base.files import sha256_of, to_yaml
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
@@ -23,6 +24,7 @@ from danish_asr.recipe import entry
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.entry import Request
+from danish_asr.recipe.evaluate.recipe import losses_of
 from danish_asr.recipe.evaluate.selection import choose, results_dir
 from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
 from danish_asr.recipe.run.run import Run
@@ -130,7 +132,7 @@ def test_an_evaluation_needs_nothing_of_a_training(tmp_path: Path, finished_run:
     assert (there / PREDICTIONS).read_bytes() == (expected / PREDICTIONS).read_bytes()
 
 
-def losses_of(folder: Path) -> list[float]:
+def written_losses(folder: Path) -> list[float]:
     return read_predictions(folder / PREDICTIONS)["loss"].fillna(-1).tolist()
 
 
@@ -138,15 +140,15 @@ def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
     tmp_path: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = shutil.copytree(finished_run, tmp_path / "run")
-    by_card = losses_of(evaluate_alone(run))
+    by_card = written_losses(evaluate_alone(run))
     change_configuration(
         run, {"dataset": {"text_profile": "raw", "asr_task_config": {"normalize_audio": False}}}
     )
-    assert losses_of(evaluate_alone(run)) == by_card
+    assert written_losses(evaluate_alone(run)) == by_card
     assert "normalize_audio" not in capsys.readouterr().err
     written = "dataset.asr_task_config.normalize_audio=false"
     results = evaluate_alone(run, written)
-    assert losses_of(results) != by_card
+    assert written_losses(results) != by_card
     assert capsys.readouterr().err.count("normalize_audio=False") == 1
     task = read_yaml(results / "config.yaml")["dataset"]["asr_task_config"]
     assert task["normalize_audio"] is False
@@ -166,6 +168,20 @@ def test_the_same_place_of_a_dataset_is_the_same_dataset(
         tree = merge(named, {"model": {"name": "m"}, "evaluator": {"checkpoint": "none"}})
         _, config = choose(Request(output_dir=run.folder), tree)
         assert results_dir(run, config).name == "test"
+
+
+def test_a_row_without_a_loss_has_none_and_one_that_is_nan_ends_the_evaluation() -> None:
+    log_probs = list(torch.randn(4, 5, 7).log_softmax(dim=-1))
+    targets = [torch.tensor(tokens) for tokens in ([1, 2, 2], [], [3, 3, 3], [4])]
+    losses = losses_of(log_probs, [tokens.long() for tokens in targets], ["a", "b", "c", "d"])
+    nats = ctc_loss(log_probs[0], targets[0], torch.tensor(5), torch.tensor(3), reduction="sum")
+    assert losses[0] == pytest.approx(nats.item() / 3, rel=1e-4)
+    assert losses[1] is None  # the text is empty
+    assert losses[2] is not None  # three symbols and two blanks fit five frames
+    assert losses_of([log_probs[2][:4]], [targets[2]], ["c"]) == [None]
+    log_probs[3][2] = torch.nan
+    with pytest.raises(RunFailedError, match="of d is"):
+        losses_of(log_probs, [tokens.long() for tokens in targets], ["a", "b", "c", "d"])
 
 
 FOLDER = Path("eval", "best", "train")

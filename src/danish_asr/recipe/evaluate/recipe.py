@@ -186,7 +186,7 @@ class Evaluation(StoppableTask):
         hypotheses = decode(self._decoder, log_probs)
         rows = batch.index.texts[batch.rows].to_dicts()
         targets = [torch.from_numpy(self._targets(row[TARGET])) for row in rows]
-        losses = self._losses(log_probs, targets, [row["id"] for row in rows])
+        losses = losses_of(log_probs, targets, [row["id"] for row in rows])
         sure = confidences(log_probs, hypotheses, self._tokenizer)
         for number, row in enumerate(rows):
             duration, tokens = len(waveforms[number]) / SAMPLE_RATE, len(targets[number])
@@ -200,16 +200,20 @@ class Evaluation(StoppableTask):
                 "seconds_per_character": round(duration / tokens, 4) if tokens else None,
             }
 
-    def _losses(
-        self, log_probs: Sequence[Tensor], targets: Sequence[Tensor], ids: Sequence[str]
-    ) -> list[float | None]:
-        """Return the loss of each row per token, None if CTC gives none."""
-        nats = ctc_nats(log_probs, targets)
-        pairs = zip(targets, log_probs, strict=True)
-        counted = torch.tensor([has_loss(tokens.numpy(), len(row)) for tokens, row in pairs])
-        if bad := [ids[n] for n in (counted & ~nats.isfinite()).nonzero().flatten().tolist()]:
-            raise RunFailedError(f"the loss of {', '.join(bad)} is NaN or infinite; listen to it.")
-        return per_token(nats.masked_fill(~counted, torch.inf), targets)
+
+def losses_of(
+    log_probs: Sequence[Tensor], targets: Sequence[Tensor], ids: Sequence[str]
+) -> list[float | None]:
+    """Return the loss of each row, (S, V), per token; None if CTC gives its target none.
+
+    Raises:
+        RunFailedError: A loss is NaN or infinite.
+    """
+    nats, pairs = ctc_nats(log_probs, targets), zip(targets, log_probs, strict=True)
+    counted = torch.tensor([has_loss(tokens.numpy(), len(row)) for tokens, row in pairs])
+    if bad := [ids[n] for n in (counted & ~nats.isfinite()).nonzero().flatten().tolist()]:
+        raise RunFailedError(f"the loss of {', '.join(bad)} is NaN or infinite; listen to it.")
+    return per_token(nats.masked_fill(~counted, torch.inf), targets)
 
 
 def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:
