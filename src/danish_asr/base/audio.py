@@ -101,8 +101,11 @@ class Recording(AbstractContextManager["Recording"]):
         wanted = file.frames - first if seconds is None else round(seconds * rate)
         # One frame more than is allowed shows that there is more. The next part may begin in this.
         again = None if seconds is None else first
-        blocks = [*_mono_blocks(file, first, min(wanted, most + 1), channel, again)]
-        mono = np.concatenate(blocks) if blocks else np.empty(0, np.float32)
+        mono, done = np.empty(min(wanted, most + 1), np.float32), 0  # memory is used as it fills
+        for block in _mono_blocks(file, first, len(mono), channel, again):
+            mono[done : done + len(block)] = block
+            done += len(block)
+        mono = mono[:done]
         if len(mono) > most:
             raise AudioError(f"longer than {max_seconds:g} s")
         if seconds is not None and len(mono) < (seconds - SLACK) * rate:
