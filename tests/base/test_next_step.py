@@ -5,12 +5,5 @@ def test_a_next_command_is_quoted_for_a_shell() -> None:
     assert next_step("verify", "my data", 3, why="find faults").startswith(
         "Next: danish-asr verify 'my data' 3 "
     )
-    several = next_step("train", "OUTDIR", why="measures", processes=4).split()
-    assert several[3:9] == [
-        "danish_asr.base.cluster",
-        "--nproc-per-node",
-        "4",
-        "-m",
-        "danish_asr",
-        "train",
-    ]
+    launcher = "danish_asr.base.cluster --nproc-per-node 4 -m danish_asr train OUTDIR"
+    assert launcher in next_step("train", "OUTDIR", why="measures", processes=4)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 import soundfile
@@ -44,7 +44,7 @@ def decode(audio: bytes | Path, **part: Any) -> tuple[Samples, int]:
         return recording.part(**part)
 
 
-class Recording:
+class Recording(AbstractContextManager["Recording"]):
     """An encoded file of which parts are read.
 
     A part is found soonest in the order of their starts: MP3, MP4 and others are only decoded
@@ -56,9 +56,6 @@ class Recording:
         self._file: Decoder | None = None
         self.filled = 0.0  # seconds of silence in the last part, for a gap in the file
         self.may_be_cut = False  # the last part is the whole file, which has no mark of its end
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -104,8 +101,11 @@ class Recording:
         wanted = file.frames - first if seconds is None else round(seconds * rate)
         # One frame more than is allowed shows that there is more. The next part may begin in this.
         again = None if seconds is None else first
-        blocks = [*_mono_blocks(file, first, min(wanted, most + 1), channel, again)]
-        mono = np.concatenate(blocks) if blocks else np.empty(0, np.float32)
+        mono, done = np.empty(min(wanted, most + 1), np.float32), 0  # memory is used as it fills
+        for block in _mono_blocks(file, first, len(mono), channel, again):
+            mono[done : done + len(block)] = block
+            done += len(block)
+        mono = mono[:done]
         if len(mono) > most:
             raise AudioError(f"longer than {max_seconds:g} s")
         if seconds is not None and len(mono) < (seconds - SLACK) * rate:
