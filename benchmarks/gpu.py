@@ -282,7 +282,6 @@ ROWS: Final = (
     Row(LEAN, optimizer="adamw_8bit", checkpointing=True, danish_head=True),
 )
 
-
 MEMORY: Final = ("planned_bytes", "peak_bytes", "reserved_bytes")
 
 

@@ -8,7 +8,6 @@ from tests.builders import arpa_text
 
 ARPA = arpa_text("en", "ko")
 
-
 SURE = 0.9
 """The probability of the symbol that a model emits."""
 

@@ -7,7 +7,6 @@ from tests.corpora import record, srt
 
 SAID = [(0.0, 1.5, 'ja, "tak" & hej'), (2.0, 3.25, "på Ærø"), (4.0, 5.0, "nej")]
 
-
 Tiers = dict[str, list[tuple[float, float, str]]]
 
 
@@ -63,9 +62,7 @@ TIERS: Tiers = {
     "mark!": [(1.0, 1.0, "A"), (2.5, 2.5, "B")],
 }
 
-
 GRID = textgrid(TIERS)["short"]
-
 
 ELAN = """<ANNOTATION_DOCUMENT><HEADER>
 <MEDIA_DESCRIPTOR MEDIA_URL="file:///C:/x/Anna.wav" {origin}/>{media}</HEADER><TIME_ORDER>

@@ -21,7 +21,6 @@ from tests.documented import check, commands
 
 ROOT = Path(__file__).parents[2]
 
-
 SMALL = """
 import signal
 import sys
@@ -34,16 +33,11 @@ if __name__ == "__main__":
     small = {"train": 60, "dev": 10, "test": 20}
     cli.main(lambda: demo.run_demo(Path(sys.argv[1]), sizes=small, overrides=sys.argv[2:]))
 """
-
-
 """The demo as `danish-asr demo` runs it, with a smaller corpus."""
-
 
 STEPS = ["regime.validate_every_n_steps=6", "regime.checkpoint_every_n_steps=6"]
 
-
 STEPS += ["regime.publish_metrics_every_n_steps=1", "common.torch.num_threads=1"]
-
 
 STEPS += ["regime.num_steps=12", "dataset.asr_task_config.max_num_elements=160000"]
 

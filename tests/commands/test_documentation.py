@@ -43,7 +43,6 @@ TWO_STEPS: Final = (
     *("regime.validate_every_n_steps=1", "regime.checkpoint_every_n_steps=1"),
 )
 
-
 RUN: Final = {
     "danish-asr convert recordings.csv --split-by-speaker 60/20/20 --name mine --out data/mine": (),
     "danish-asr verify data/mine --page mine.html": (),
@@ -56,8 +55,6 @@ RUN: Final = {
     "danish-asr transcribe demo/run interviews --format srt,textgrid --out text": (),
     "danish-asr combine data/mine --without wrong.csv --name clean --out data/clean": (),
 }
-
-
 """Lines of the pages that run, in this order, each with what is added to it."""
 
 

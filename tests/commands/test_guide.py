@@ -39,17 +39,13 @@ regime:
 """),
 )
 
-
 PLACEHOLDER = "workflows/recipes/wav2vec2/asr/configs/ctc-finetune.yaml"
-
 
 TRAIN_DANISH = r"""python -m workflows.recipes.wav2vec2.asr $OUTPUT_DIR \
     --config-file printed.yaml --config regime.num_steps=3 gang.timeout=86400"""
 
-
 EVALUATE = r"""python -m workflows.recipes.wav2vec2.asr.eval.recipe $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/configs/ctc-finetune-danish.yaml"""
-
 
 EVALUATE_AS_UPSTREAM = r"""python -m workflows.recipes.wav2vec2.asr.eval $OUTPUT_DIR \
     --config-file workflows/recipes/wav2vec2/asr/eval/configs/ctc-finetune-danish.yaml \

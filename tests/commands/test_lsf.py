@@ -29,24 +29,18 @@ from tests.running import same_weights
 
 ROOT = Path(__file__).parents[2]
 
-
 SCRIPTS = sorted((ROOT / "lsf").iterdir())
-
 
 STEPS = 4
 
-
 TOO_MANY_TRIES = 76
 
-
 LONG = "regime.num_steps=4000"
-
 
 SCONTROL = """#!/bin/bash
 [ -z "$REQUEUE" ] || kill $PPID
 exit 1
 """
-
 
 pytestmark = pytest.mark.slow
 
@@ -193,9 +187,7 @@ def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
 
 SPLIT = """model.name='a b' optimizer.config.betas=(0.9,0.98) "c d" x=a&b $HOME * #e"""
 
-
 WORDS = ["model.name=a b", "optimizer.config.betas=(0.9,0.98)", "c d"]
-
 
 WORDS += ["x=a&b", "$HOME", "*", "#e"]
 
@@ -268,7 +260,6 @@ def test_a_first_job_makes_its_corpus_in_two_starts(cluster: Cluster, tmp_path: 
 
 
 LIMITS = {"lsf": ("-W 120", "-wt 10"), "slurm": ("--time=120", "--signal=B:USR2@600")}
-
 
 REQUESTS = {
     "lsf": ("-q mine", "-P mine", "-J sweep[1-4]%2", "-gpu num=1:mode=exclusive_process", "-n 4"),

@@ -15,7 +15,6 @@ from tests.served import make_app, serving
 
 pytestmark = needs_browser
 
-
 _SCRIPT = """
 const wait = async (holds, end = Date.now() + 20_000) => {{
   while (!holds() && Date.now() < end) await new Promise((r) => setTimeout(r, 20));
@@ -116,7 +115,6 @@ def test_a_dropped_file_is_read_played_and_downloaded(
 _TOO_LONG = """class {
   async decodeAudioData() { return { getChannelData: () => new Float32Array(600_000) }; }
 }"""
-
 
 _MICROPHONE = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
 

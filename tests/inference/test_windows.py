@@ -12,7 +12,6 @@ from danish_asr.inference.windows import CHUNK, FRAME, Cutter, VoiceActivity, Wi
 
 Samples = NDArray[np.float32]
 
-
 RATE = 16_000
 
 

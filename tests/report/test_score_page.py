@@ -47,7 +47,6 @@ return [
 ];
 """
 
-
 BEYOND = """
 return [...document.querySelectorAll(".groups")].map((table) => table.parentElement)
   .filter((region) => region.scrollWidth > region.clientWidth + 1)

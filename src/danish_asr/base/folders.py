@@ -20,7 +20,6 @@ AUDIO_SUFFIXES: Final = (
 )
 """Endings of recordings, in lower case."""
 
-
 _VIDEO: Final = (".mp4", ".webm", ".mov", ".mkv", ".3gp", ".avi")
 
 

@@ -50,12 +50,10 @@ _TRN_TEXT: Final = {wide: narrow for narrow, wide in TRN_MARKUP.items()}
 _TRN_READ_BY_SCLITE: Final = re.compile(r"[(){}]|(?<!\S)@(?!\S)")
 _TRN_LINE: Final = re.compile(r"(.*?)\s*\(([^()\s]+)\)\s*")
 
-
 _CODE_PAGES: Final = {"CP1252": "cp1252", "MACINTOSH": "mac_roman", "CP850": "cp850"}
 """Python's codecs by iconv's names: of Windows, old Macs and DOS."""
 
 _SHOWN: Final = 20  # characters of a sample, on each side of its first letter beyond ASCII
-
 
 _ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
 

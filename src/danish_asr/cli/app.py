@@ -70,7 +70,6 @@ NoAudio = Annotated[
 ]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; default: all CPUs.")]
 
-
 app = App(
     "danish-asr",
     "Fine-tune omniASR CTC models on Danish speech and report error rates per dialect.",

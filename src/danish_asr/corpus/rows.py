@@ -342,7 +342,6 @@ Audio = bytes | Path | AudioError | None
 Fetch = Callable[[pa.Table], Iterator[Audio]]
 """Yields the audio of each row of a slice of the table, in order. It must pickle."""
 
-
 Versions = Callable[[pa.Table], pa.Array]
 """Gives the version of each row's audio, as it is now; null if there is none."""
 

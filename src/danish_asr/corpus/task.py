@@ -70,7 +70,6 @@ FILLED: Final = "seconds of silence in a gap of the file"
 CUT: Final = "seconds of a recording that may be cut"
 """A reason to suspect an utterance: an OGG has no mark of its end, or an MP3 ends in a frame."""
 
-
 _LAST: Final[dict[tuple[Path, str | None], Recording]] = {}
 """The one recording that is open in this process, by its path and version. A long one has rows of
 many tasks, and to find a place in an MP3 means to decode it up to there."""

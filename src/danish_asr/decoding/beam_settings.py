@@ -19,7 +19,6 @@ _NEGATIVE = Annotated[FiniteFloat, Le(0)]
 FROM_LANGUAGE_MODEL: Final = ("alpha", "beta", "beam")
 """Where a configuration does not say them, those of ``lm.json`` count."""
 
-
 _OTHERS: Final = ("lm", "hotwords", "text_profile", "workers")
 """Keys of ``decoder.config`` that are no numbers."""
 

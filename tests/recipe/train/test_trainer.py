@@ -35,7 +35,6 @@ EACH_STEP = (
     "dataset.valid_subset=2",
 )
 
-
 # Large enough that half of most matrices has the 4096 elements from which 8 bits are used.
 WIDE = "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 96}}"
 
