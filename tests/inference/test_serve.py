@@ -275,13 +275,8 @@ serve(model, decoder, port=int(port), max_mb=100)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, -15)])
-def test_a_signal_ends_a_server_in_a_window_and_nothing_of_audio_and_folders_is_shown_or_kept(
-    model_directory: Path,
-    tmp_path: Path,
-    speech: NDArray[np.float32],
-    sign: signal.Signals,
-    status: int,
+def test_ctrl_c_ends_a_server_in_a_window_and_nothing_of_audio_and_folders_is_shown_or_kept(
+    model_directory: Path, tmp_path: Path, speech: NDArray[np.float32]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -307,14 +302,14 @@ def test_a_signal_ends_a_server_in_a_window_and_nothing_of_audio_and_folders_is_
                 while not begun.exists():
                     assert time.monotonic() < limit
                     time.sleep(0.01)
-                server.send_signal(sign)
+                server.send_signal(signal.SIGINT)
                 assert one.makefile("rb").read().startswith(b"HTTP/1.1 503")
                 assert b'"type": "error"' in other.makefile("rb").read()
             _, printed = server.communicate(timeout=60)
         finally:
             server.kill()
     assert address == f"http://127.0.0.1:{port}/"
-    assert server.returncode == status
+    assert server.returncode == 0
     assert "Traceback" not in printed
     assert done["duration"] == pytest.approx(3)
     assert json.loads(done["files"]["json"])["about"]["model"] == model_directory.name

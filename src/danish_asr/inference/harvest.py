@@ -13,14 +13,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError, DanishAsrError
-from danish_asr.base.files import publish_text, refuse_overwriting, take
+from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of, take
 from danish_asr.base.folders import check_name
 from danish_asr.base.sound import ShowProgress
 from danish_asr.base.stops import exception_at_stops
@@ -45,6 +44,7 @@ _UTTERANCE_PAUSE: Final = 1.0
 """Seconds between two pieces of an utterance, at most."""
 
 _WEIGHTS: Final = {".bin", ".pt", ".safetensors"}
+"""How files of weights end."""
 
 _COPY: Final = 20
 """Pieces from which on a text that equals what the model hears is probably its own."""
@@ -121,12 +121,7 @@ def _weights(model: str) -> str:
         return model
     if meant := checkpoint_of(path):
         return str(meant.digest())
-    content = sha256()
-    for file in sorted(path.rglob("*")):
-        if file.suffix in _WEIGHTS:
-            with file.open("rb") as stream:
-                content.update(file_digest(stream, "sha256").digest())
-    return content.hexdigest()
+    return " ".join(sha256_of(file) for file in sorted(path.rglob("*")) if file.suffix in _WEIGHTS)
 
 
 def _state(recording: Recording, texts: TextsBeside, key: Mapping[str, Any]) -> dict[str, Any]:
