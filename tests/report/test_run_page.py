@@ -26,7 +26,7 @@ def test_the_page_of_a_run_names_its_evaluations_and_fits_a_phone(tmp_path: Path
     _evaluation(run, "dev/old", "ja", checkpoint=None, step=None, model=None)
     report_run(run, Console(file=io.StringIO()))
     text = (run / "report.html").read_text(encoding="utf-8")
-    assert text.index("<h2>Test WER</h2>") < text.index("<h2>Step</h2>")
+    assert text.index("<h2>Test WER</h2>") < text.index("<h2>Best validation</h2>")
     assert text.count('href="eval/best/') == 1
     assert all(part in text for part in ('href="eval/best/test/report.html"', "split unknown"))
     assert text.count("(beam)") == 1
