@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,20 +125,24 @@ needs_ray = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Futur
 
 @pytest.mark.slow
 @needs_ray
-def test_ray_makes_the_same_bytes(tmp_path: Path) -> None:
-    source = build_source(tmp_path / "in", train=40)
-    for name, ray in (("here", None), ("ray", "local")):
-        convert(source, tmp_path / name, options(shard_rows=8, workers=2, ray=ray))
-    assert tree(tmp_path / "ray") == tree(tmp_path / "here")
-
-
-@pytest.mark.slow
-@needs_ray
-def test_errors_of_rays_tasks_arrive_and_a_killed_worker_is_reported() -> None:
-    with pytest.raises(SourceError, match=r"^the third is missing$"):
-        list(run_on_ray(fail, [3], address="local", workers=2))
-    with pytest.raises(DanishAsrError, match=r"lost a worker or a machine \(.*run the same"):
-        list(run_on_ray(die, [1], address="local", workers=2))
+def test_ray_makes_the_same_bytes_passes_errors_on_and_reports_a_killed_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray = pytest.importorskip("ray")
+    end, ended = ray.shutdown, list[bool]()
+    with monkeypatch.context() as one_cluster:  # whose start takes long
+        one_cluster.setattr(ray, "init", cache(ray.init))
+        one_cluster.setattr(ray, "shutdown", lambda: ended.append(True))
+        source = build_source(tmp_path / "in", train=40)
+        for name, address in (("here", None), ("ray", "local")):
+            convert(source, tmp_path / name, options(shard_rows=8, workers=2, ray=address))
+        assert tree(tmp_path / "ray") == tree(tmp_path / "here")
+        with pytest.raises(SourceError, match=r"^the third is missing$"):
+            list(run_on_ray(fail, [3], address="local", workers=2))
+        with pytest.raises(DanishAsrError, match=r"lost a worker or a machine \(.*run the same"):
+            list(run_on_ray(die, [1], address="local", workers=2))
+        assert len(ended) == 3
+    end()
 
 
 def test_ray_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
