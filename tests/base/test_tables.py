@@ -46,6 +46,8 @@ JSON = b'{"id": "1", "text": "ja"}\n\n{"id": "2", "text": "nej, tak"}\n'
         ("a.csv", b"\n ;;\nid;text\n1;ja\n;;\n \n2;nej, tak;;\n;\n", [4, 7]),
         ("a.tsv", b"\r\nid\ttext\r\n\t\r\n1\tja\r\n2\tnej, tak\t\r\n", [4, 5]),
         ("a.csv", b"id\ttext\n1\tja\n2\tnej, tak\n", [2, 3]),
+        ("a.csv", b"id;text\r1;ja\r2;nej, tak\r", [2, 3]),
+        ("a.tsv", b"id\ttext\r1\tja\r\r2\tnej, tak\r", [2, 4]),
         ("a.tsv.gz", gzip.compress(b"id\ttext\n1\tja\n2\tnej, tak\n", mtime=0), [2, 3]),
         ("a.trn", b";; a comment\nja (1)\n\nnej, tak (2)\n", [2, 4]),
     ],
@@ -128,13 +130,23 @@ def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
     assert [row.values for row in rows] == [None]
 
 
-@pytest.mark.parametrize("cut", ["b.wav;god\ndag;2\n", "b.wav;2;god\ndag\n"])
-def test_a_row_that_a_line_break_cut_is_malformed_and_its_neighbours_are_not(
-    cut: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("rows", "first", "last"),
+    [
+        ("file;text;age\na.wav;ja\nb.wav;god\ndag;2\nc.wav;nej\n", "a.wav", "c.wav"),
+        ("file;age;text\na.wav;1;ja\nb.wav;2;god\ndag\nc.wav;3;nej\n", "a.wav", "c.wav"),
+        ("age;text;file\n1;ja;a.wav\n2;god\ndag;b.wav\n3;nej;c.wav\n", "a.wav", "c.wav"),
+        # A short row may be of either neighbour.
+        ("age;file;text\n1;a.wav;ja\n2;b.wav;god\ndag\n3;c.wav;nej\n", "a.wav", None),
+        ("text;file;age\nja;a.wav;1\ngod\ndag;b.wav;2\nnej;c.wav\n", None, "c.wav"),
+    ],
+)
+def test_both_parts_of_a_row_that_a_line_break_cut_are_malformed(
+    rows: str, first: str | None, last: str | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.csv").write_text(f"file;text;age\na.wav;ja\n{cut}c.wav;nej\n")
-    rows = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
-    assert [row.values and row.values["file"] for row in rows] == ["a.wav", None, None, "c.wav"]
+    (tmp_path / "a.csv").write_text(rows)
+    read = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
+    assert [row.values and row.values["file"] for row in read] == [first, None, None, last]
 
 
 @pytest.mark.parametrize("name", ["a b.csv", "a.csv.gz"])

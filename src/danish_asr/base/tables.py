@@ -35,6 +35,9 @@ _EXCELS: Final = re.compile(r'"(?=.*"")(?:[^"]|"")*"')
 
 _QUOTES: Final = 'write a field with quotes as "ja, ""tak""", or write TSV, where quotes are text'
 _CUT: Final = f"a line break without quotes cuts a row in two; {_QUOTES}"
+_MACS: Final = re.compile(r"(?<=\r)(?=[^\n])")
+"""After a line's end as old Macs write it, which Excel still offers."""
+
 _FILE: Final = re.compile(r"\S*\.\w{3,5}$")
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
@@ -255,7 +258,7 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
 def _csv_rows(
     path: Path, file: Iterable[bytes], error: type[DanishAsrError], *, fills_short_rows: bool
 ) -> Iterator[TableRow]:
-    lines = _decoded_lines(path, file, error)
+    lines = (own for line in _decoded_lines(path, file, error) for own in _MACS.split(line))
     header, above, form = _header(lines, CSV_FORMS[suffix_of(path)])
     merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
     table = csv.reader(chain([header], lines), **form)
@@ -265,7 +268,7 @@ def _csv_rows(
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
             raise error(f"{path}:{line}: repeated columns: {', '.join(repeated)}; keep one of them")
         line = above + table.line_num + 1
-        row, before = None, [""]  # that is yielded when the next one is known, and its fields
+        row, before = None, names  # that is yielded when the next one is known, and its fields
         for written in table:
             fields = written if "strict" in form else [*map(_without_quotes, written)]
             if any(map(merged.search, fields)):
@@ -297,9 +300,12 @@ def _header(lines: Iterator[str], form: dict[str, Any]) -> tuple[str, int, dict[
 
 
 def _is_cut(before: list[str], fields: list[str], names: list[str]) -> bool:
-    """Whether two rows are one that a line break without quotes cut: one begins with a file."""
-    whole = len(before) + len(fields) == len(names) + 1
-    return whole and bool(_FILE.match(before[0])) and not _FILE.match(fields[0])
+    """Whether two rows are one that a line break without quotes cut: they have one file in all.
+
+    A short row between two others may be of either: all three are malformed then.
+    """
+    whole = len(before) + len(fields) == len(names) + 1 and not _FILE.match(fields[0])
+    return whole and any(map(_FILE.match, before)) != any(map(_FILE.match, fields))
 
 
 def _is_blank(line: str) -> bool:

@@ -100,7 +100,7 @@ COLUMNS: Final = (
         "audio",  # names a recording below the source's root; null if it is embedded
         read=_path,
         names="audio audio_filepath path audio_path file filename file_name wav wav_filename "
-        "lydfil",
+        "lydfil filnavn fil",
     ),
     Column("start", "double", read=seconds_of, names="offset start start_time start_ms"),
     Column("end", None, read=seconds_of, names="end end_time slut end_ms"),

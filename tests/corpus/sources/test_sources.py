@@ -184,9 +184,11 @@ def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path)
     (tmp_path / "c.PQ").touch()
     assert resolve_source(str(tmp_path)).kind == "parquet"
     (tmp_path / "a.xlsx").touch()
-    for name, way in (("a.xlsx", "save it as CSV"), ("gone", "no such file or folder")):
+    gone = [(name, "gone: no such file or folder") for name in ("gone", "srt:gone", "table:gone")]
+    for name, way in (("a.xlsx", "save it as CSV"), *gone):
+        kind, colon, path = name.rpartition(":")
         with pytest.raises(SourceError, match=way):
-            resolve_source(f"{tmp_path}/{name}")
+            resolve_source(f"{kind}{colon}{tmp_path}/{path}")
 
 
 def test_a_recording_that_has_come_is_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
-from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, NO_SPEECH_LABEL
+from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, NO_SPEECH_LABEL
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 from tests.transcripts import (
@@ -112,6 +112,27 @@ def test_each_medium_of_elan_has_a_clock_of_its_own(
         rows = rows_of(folder, tiers=("t",))
         assert rows[0]["start"] == start
         assert [row["refused"] for row in rows] == [None, None, "no time"]
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("anna.transcript.vtt", "anna.wav"), ("anna.eaf", "møde 1.flac")]
+)
+def test_a_missing_recording_is_named_as_the_file_names_it(
+    tmp_path: Path, name: str, missing: str
+) -> None:
+    media = '<MEDIA_DESCRIPTOR MEDIA_URL="m%C3%B8de%201.flac"/>'
+    is_elan = name.endswith("eaf")
+    text = elan(media=media).replace("Anna.wav", "film.mp4")
+    (tmp_path / name).write_text(text if is_elan else subtitles("vtt", (0, 1, "ja")))
+    rows = rows_of(tmp_path, tiers=("t",) if is_elan else ())
+    assert {row["audio"].name for row in rows} == {missing}
+
+
+def test_names_that_stay_in_the_texts_of_files_are_counted(tmp_path: Path) -> None:
+    for number, text in enumerate(("Anna: ja", "Bo H. Hansen: nej", "tak")):
+        beside(tmp_path, ".txt", text, f"{number}")
+    counts = open_source(f"pairs:{tmp_path}", options(split="train")).counts
+    assert counts[KEPT_NAMES] == 2
 
 
 def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:

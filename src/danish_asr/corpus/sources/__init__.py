@@ -175,6 +175,8 @@ def resolve_source(spec: str) -> NamedSource:
     if kind == "hf":
         return _named("parquet", spec)
     if colon and (kind in SOURCES or not path.exists()):
+        if kind in SOURCES and kind != "synthetic" and not Path(location).exists():
+            raise SourceError(f"{location}: no such file or folder")
         return _named(kind, location)
     if not path.exists():
         raise SourceError(f"{path}: no such file or folder; of the hub: hf:{spec}")

@@ -27,11 +27,13 @@ from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import Source, table_of
 from danish_asr.corpus.sources.recordings import SEVERAL, fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import (
+    KEPT_NAMES,
     NotUtf8Error,
     Span,
     TextFolder,
     Tier,
     TimedFile,
+    kept_names,
     no_speech,
     stems_of,
 )
@@ -67,7 +69,10 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
         _check_guesses(texts_of, folder)
     elif "speaker_id" not in options.columns:
         counts[_UNREAD_SPEAKERS] = _in_folders(texts_of, folder)
-    texts = [span.text for _, spans in texts_of.values() for span in spans]
+    all_spans = [span for _, spans in texts_of.values() for span in spans]
+    of_files = [all_spans] if suffix == ".txt" else [spans for _, spans in texts_of.values()]
+    counts[KEPT_NAMES] = sum(map(kept_names, of_files))
+    silent = no_speech([span.text for span in all_spans])
     if reading.several:
         counts[f"{SEVERAL}, such as {min(reading.several).name}"] = len(reading.several)
     if not is_file:
@@ -75,7 +80,7 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
         counts["recordings without a text"] = len(all_audio - reading.with_text)
     return Source(
         name=location,
-        rows=table_of(_records(texts_of, folder, no_speech(texts), options), options),
+        rows=table_of(_records(texts_of, folder, silent, options), options),
         fetch=partial(fetch_files, folder),
         versions=partial(versions_of_files, folder),
         columns={"speaker_id": "speaker", **options.columns},
@@ -158,13 +163,15 @@ def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
 
     A video may have no sound, and is the last choice.
     """
-    stems = [Path(name).stem for name in file.media if is_audio(name)]
+    named = sorted((Path(name) for name in file.media if is_audio(name)), key=is_video)
+    stems = [name.stem for name in named]
     present: list[Path] = []
     for stem in (*stems, *stems_of(path)):
         places = files.recordings.get(name_key(stem), {})
         if path.parent in places or len(places) == 1:
             present += places.get(path.parent) or next(iter(places.values()))
-    return sorted(present, key=is_video) or [path.with_suffix(".wav")]
+    missing = path.with_name(named[0].name if named else f"{stems_of(path)[-1]}.wav")
+    return sorted(present, key=is_video) or [missing]
 
 
 def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) -> list[Span]:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 from unicodedata import normalize
+from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
@@ -113,7 +114,11 @@ _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
 _DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number and no arrow
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
-_LABEL: Final = re.compile(r"(\w[^:?!.]{0,29}): +(?=\S)")
+_DOT: Final = "|".join([r"\.(?=\S)", *(rf"(?<=\b\w{{{size}}})\." for size in range(1, 5))])
+_LABEL: Final = re.compile(rf"([\w+](?:[^:?!.]|{_DOT}){{0,39}}): +(?=\S)")
+"""A name before a text; a dot is that of ``Bo H.``, ``Prof.`` or ``ida@dtu.dk``."""
+
+_ZOOMS_LABEL: Final = re.compile(r"(\S.{0,99}?): +(?=\S)")
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
 
@@ -239,22 +244,26 @@ def read_subtitles(path: Path) -> TimedFile:
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
     is_zooms = path.stem.lower().endswith(".transcript")
-    return TimedFile([Tier("", _labelled(spans, removed, least=1 if is_zooms else 3))], {}, removed)
+    return TimedFile([Tier("", _labelled(spans, is_zooms=is_zooms))], {}, removed)
 
 
-def _labelled(spans: list[Span], counts_of: Counter[str], least: int) -> list[Span]:
+def kept_names(spans: Sequence[Span]) -> int:
+    """How many texts begin with what may be a speaker's name; 0 unless most of them do."""
+    texts = [span for span in spans if span.text]
+    kept = sum(not span.speaker and bool(_LABEL.match(span.text)) for span in texts)
+    return kept if 2 * kept > len(texts) else 0
+
+
+def _labelled(spans: list[Span], *, is_zooms: bool) -> list[Span]:
     """The spans with the names before their texts as speakers.
 
-    A name is in ``least`` cues, or all of three or more have one. Where most have and it stays,
-    ``counts_of`` says it.
+    Of Zoom it is any name; else one in three cues, or all of three or more cues have one.
     """
-    labels = [None if span.speaker else _LABEL.match(span.text) for span in spans]
+    pattern, least = (_ZOOMS_LABEL, 1) if is_zooms else (_LABEL, 3)
+    labels = [None if span.speaker else pattern.match(span.text) for span in spans]
     counts = Counter(label[1] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
     least = 1 if len(names) >= 3 and all(names) else least
-    kept = sum(count for count in counts.values() if count < least)
-    if 2 * kept > len(names):
-        counts_of[KEPT_NAMES] += kept
     for place, label in enumerate(labels):
         if label and counts[label[1]] >= least:
             text = spans[place].text[label.end() :]
@@ -363,7 +372,8 @@ def read_elan(path: Path) -> TimedFile:
     media = {}
     for medium in root.iter("MEDIA_DESCRIPTOR"):
         location = medium.get("RELATIVE_MEDIA_URL") or medium.get("MEDIA_URL") or ""
-        media[re.split(r"[/\\]", location)[-1]] = int(medium.get("TIME_ORIGIN") or 0) / 1000
+        name = unquote(re.split(r"[/\\]", location)[-1])
+        media[name] = int(medium.get("TIME_ORIGIN") or 0) / 1000
     slots: dict[str, float | None] = {}
     for slot in root.iter("TIME_SLOT"):
         value = slot.get("TIME_VALUE")
