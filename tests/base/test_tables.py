@@ -134,7 +134,7 @@ def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
     ("rows", "first", "last"),
     [
         ("file;text;age\na.wav;ja\nb.wav;god\ndag;2\nc.wav;nej\n", "a.wav", "c.wav"),
-        ("file;age;text\na.wav;1;ja\nb.wav;2;god\ndag\nc.wav;3;nej\n", "a.wav", "c.wav"),
+        ("file;age;text\na.wav;1;ja\nb b.wav;2;3.000\ndag\nc.wav;3;nej\n", "a.wav", "c.wav"),
         ("age;text;file\n1;ja;a.wav\n2;god\ndag;b.wav\n3;nej;c.wav\n", "a.wav", "c.wav"),
         # A short row may be of either neighbour.
         ("age;file;text\n1;a.wav;ja\n2;b.wav;god\ndag\n3;c.wav;nej\n", "a.wav", None),

@@ -38,7 +38,7 @@ _CUT: Final = f"a line break without quotes cuts a row in two; {_QUOTES}"
 _MACS: Final = re.compile(r"(?<=\r)(?=[^\n])")
 """After a line's end as old Macs write it, which Excel still offers."""
 
-_FILE: Final = re.compile(r"\S*\.\w{3,5}$")
+_FILE: Final = re.compile(r".*\.[A-Za-z]\w{2,4}$")
 
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
