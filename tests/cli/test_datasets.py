@@ -57,3 +57,5 @@ def test_columns_of_a_source_reach_the_conversion_and_its_kinds_are_listed(
     assert (source, out) == ("in", Path("data/parquet"))
     assert options.columns == {"text": "a=b", "id": "c"}
     assert (options.tiers, options.workers, options.corpus) == (("t",), 3, None)
+    twice = run("convert in --name x --column text=a --column text=b")
+    assert (twice.exit_code, "--column" in twice.output, len(called)) == (2, True, 1)

@@ -91,6 +91,8 @@ def convert(
     columns = {}
     for text in column or ():
         ours, _, theirs = text.partition("=")
+        if ours in columns:
+            raise BadParameter(f"{ours} is {columns[ours]} and {theirs}", param_hint="--column")
         columns[ours] = theirs
     options = ConvertOptions(
         name=name,
