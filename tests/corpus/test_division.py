@@ -43,6 +43,9 @@ def divided(rows: list[dict[str, Any]], **values: Any) -> list[dict[str, Any]]:
         # But only half of it counts, so that each dialect has nearly its own shares.
         ([[1]] * 4 + [[1] * 20], (80, 10, 10), [[1, 0, 0]] * 4 + [[16, 2, 2]]),
         ([[1], [1] * 6, [1]], (60, 20, 20), [[1, 0, 0], [4, 1, 1], [0, 1, 0]]),
+        # Whose share is above half a speaker of a dialect has one of it; 80/10/10 needs six.
+        ([[1] * 3] * 3, (60, 20, 20), [[1, 1, 1]] * 3),
+        ([[1] * 6] * 3, (80, 10, 10), [[4, 1, 1]] * 3),
         # A split that would stay empty gets the lightest speaker of that with the most.
         ([[3, 2, 1]], (80, 10, 10), [[3, 1, 2]]),
         ([[5, 4]], (90, 0, 10), [[5, 0, 4]]),

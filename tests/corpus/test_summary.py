@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import DANISH
@@ -19,7 +20,7 @@ def summary(
 ) -> list[str]:
     """The summary of rows of ``a.csv``, of which one is in the ledger."""
     records = ({"file": "a.csv", "row": n} | row for n, row in enumerate(rows))
-    table = table_of(records, options(language=language))
+    table = table_of(records, options(language=language, split_by_speaker="60/20/20"))
     ledger = pa.Table.from_pylist([{"source": "a.csv", "row": refused}], LEDGER_SCHEMA)
     own = Source(name="x", rows=table, fetch=iter, versions=pa.nulls, **source)
     return summary_of(own, table, ledger, RATES, language)
@@ -43,6 +44,7 @@ def test_columns_are_counted_over_the_rows_that_are_written() -> None:
         "dashes: 1,200",
         "sample rate of the source: 8,000 Hz (2,000 rows)",
         "sample rate of the source: 48,000 Hz (1 rows)",
+        "train: 13 rows, 1 speakers",
     ]
 
 
@@ -81,6 +83,56 @@ def test_names_that_nobody_knows_and_dialects_that_became_others_are_said() -> N
     ]
     lines = summary(rows, language="nob_Latn")
     assert not any(line.startswith("dialect: ") and " is read as " in line for line in lines)
+
+
+def test_rows_and_speakers_of_each_split_are_said_and_dialects_that_it_lacks() -> None:
+    speakers = [("train", "a", "fynsk"), ("train", "b", "bornholmsk"), ("test", "c", "fynsk")]
+    rows = [dict(zip(("split", "speaker_id", "dialect"), own, strict=True)) for own in speakers]
+    rows += [rows[0], {"split": "dev", "dialect": "bornholmsk"}, {"split": "test"}, rows[1]]
+    expected = (
+        "train: 3 rows, 2 speakers; dev: 1 rows, 0 speakers, none of Fynsk; "
+        "test: 2 rows, 1 speakers, none of Bornholmsk"
+    )
+    assert summary(rows, refused=6)[-1] == expected
+    rows += [{"split": "train", "dialect": f"dialekt {n}"} for n in range(3)]
+    assert ", none of 4 dialects; test" in summary(rows)[-1]
+
+
+def test_names_of_speakers_that_occur_in_several_dialects_are_said() -> None:
+    pairs = [("anna", "fynsk"), ("anna", "bornholmsk"), ("bo", "fynsk"), ("bo", "sydfynsk")]
+    rows = [{"speaker_id": name, "dialect": dialect} for name, dialect in pairs]
+    rows += [{"dialect": "sallingmål"}, {"speaker_id": "bo"}, {"speaker_id": "refused"}]
+    rows += [{"speaker_id": "bo", "dialect": "bornholmsk"}]  # the row that is refused
+    (line,) = (own for own in summary(rows, refused=7) if "of several dialects" in own)
+    assert "several dialects: 1, such as anna (Bornholmsk, Fynsk); " in line
+    others = [
+        {"speaker_id": f"x{n}", "dialect": name} for n in range(3) for name in ("fynsk", "månesk")
+    ]
+    (line,) = (own for own in summary([*rows, *others]) if "of several dialects" in own)
+    assert ": 5, such as anna (Bornholmsk, Fynsk), bo (Bornholmsk, Fynsk), x0 (Fynsk, " in line
+    assert "x1" not in line
+    lines = summary([row for row in rows if row.get("speaker_id") != "anna"][:-1])
+    assert not any("of several dialects" in own for own in lines)
+
+
+FILES = [{"file": name} for name in ("a/anna.srt", "a/bo.srt", "b/bo.srt")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_hinted"),
+    [
+        (FILES, {"speaker_id": "speaker"}, True),
+        (FILES[1:], {"speaker_id": "speaker"}, False),  # one name
+        ([*FILES, {"speaker_id": "anna"}], {"speaker_id": "speaker"}, False),
+        (FILES, {"speaker_id": "speaker", "text": "text"}, False),  # tables
+        (FILES, {"speaker_id": "file"}, False),
+    ],
+)
+def test_files_of_several_names_without_a_speaker_are_hinted_at(
+    rows: list[dict[str, Any]], columns: dict[str, str], *, is_hinted: bool
+) -> None:
+    lines = summary(rows, columns=columns)
+    assert any("--column speaker_id=file " in line for line in lines) == is_hinted
 
 
 def test_no_more_than_thirty_names_are_listed() -> None:

@@ -56,7 +56,8 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
     """Assign each speaker to a split, an index of ``shares``, by its share of the speech.
 
     Each dialect is divided by itself: its speakers, in an order that mixes genders and age groups
-    evenly, go to the split with the most room. A split with share 0 gets nobody.
+    evenly, go to the split with the most room. A split whose share is above half a speaker of a
+    dialect has one of it, if there is one for each split. A split with share 0 gets nobody.
 
     Raises:
         SourceError: There are fewer speakers than splits.
@@ -80,10 +81,16 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
         # Those too large for the smallest split come first, while train has room for them.
         is_small = of_dialect["weight"] <= min(due[wanted])
         order = is_small.sort_values(kind="stable").index
-        for name, weight in of_dialect["weight"][order].items():
-            roomiest = int(np.argmax(room))
+        count = len(of_dialect)
+        owed = [split for split in wanted if round(fractions[split] * count)]
+        for place, (name, weight) in enumerate(of_dialect["weight"][order].items()):
+            # The last speakers are for the splits that have none of the dialect yet.
+            is_last = count >= len(wanted) and count - place <= len(owed)
+            roomiest = max(owed if is_last else range(len(room)), key=room.__getitem__)
             assigned[str(name)] = roomiest
             room[roomiest] -= weight
+            if roomiest in owed:
+                owed.remove(roomiest)
         # A split that got too little of this dialect gets more of the next one, so that errors
         # cancel. Only half counts there, so that each dialect keeps nearly its own shares.
         room /= 2

@@ -1,15 +1,17 @@
-"""What a conversion read, in lines for people: columns, and dialects that became others.
+"""What a conversion read, in lines for people: columns, dialects, speakers and splits.
 
 Comes in: all rows and the ledger. Goes out: lines for ``manifest.json`` and the terminal.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import DANISH
 from danish_asr.corpus.columns import COLUMNS
 from danish_asr.corpus.people import DIALECTS, GENDERS
@@ -24,6 +26,7 @@ _SIGNS: Final = {
 """What people should know of texts, and what finds it."""
 _UNKNOWN: Final = "no known {}, kept as it is"
 _READ_AS: Final = 30  # lines about values that were read as others
+_EXAMPLES: Final = 3  # names in a line
 
 
 def summary_of(
@@ -42,6 +45,9 @@ def summary_of(
     lines += [f"{what}: {count:,}" for what, count in counts.items() if count]
     for rate in sorted(rates, key=int):
         lines.append(f"sample rate of the source: {int(rate):,} Hz ({rates[rate]:,} rows)")
+    lines += _of_speakers(source, written)
+    if splits := "; ".join(_splits(written)):
+        lines.append(splits)
     return lines
 
 
@@ -75,6 +81,43 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[str]:
             f"{name}{theirs}: {len(values):,} rows, {pc.count_distinct(values).as_py():,} distinct"
         )
         yield f"{line}; most frequent: {frequent}" if frequent else line
+
+
+def _of_speakers(source: Source, rows: pa.Table) -> Iterator[str]:
+    """Names that may be of several people, and files that may be the speakers that are missing."""
+    named = rows.filter(pc.and_(pc.is_valid(rows["speaker_id"]), pc.is_valid(rows["dialect"])))
+    own = named.group_by("speaker_id", use_threads=False).aggregate([("dialect", "distinct")])
+    several = own.filter(pc.greater(pc.list_value_length(own["dialect_distinct"]), 1))
+    if len(several):
+        firsts = sorted(zip(*several.to_pydict().values(), strict=True))[:_EXAMPLES]
+        such = ", ".join(f"{name} ({', '.join(sorted(dialects))})" for name, dialects in firsts)
+        yield (
+            f"speakers of several dialects: {len(several):,}, such as {such}; if one name is that "
+            "of different people, name them apart"
+        )
+    # Texts beside recordings can be named by their speaker; tables, which have a text column, not.
+    is_beside = "text" not in source.columns and source.columns.get("speaker_id") == "speaker"
+    if is_beside and not pc.count(rows["speaker_id"]).as_py():
+        names = {PurePosixPath(file).stem for file in rows["file"].unique().to_pylist()}
+        if len(names) > 1:
+            yield (
+                f"no speakers, but files of {len(names):,} names: if these are the speakers, "
+                "--column speaker_id=file takes them"
+            )
+
+
+def _splits(rows: pa.Table) -> Iterator[str]:
+    """How many rows and speakers each split has, and the dialects of others that it lacks."""
+    dialects = {*rows["dialect"].drop_null().unique().to_pylist()}
+    for split in SPLITS:
+        own = rows.filter(pc.equal(rows["split"], split))
+        if len(own):
+            speakers = pc.count_distinct(own["speaker_id"]).as_py()
+            lacks = sorted(dialects.difference(own["dialect"].unique().to_pylist()))
+            if len(lacks) > _EXAMPLES:
+                lacks = [f"{len(lacks)} dialects"]
+            none = f", none of {', '.join(lacks)}" if lacks else ""
+            yield f"{split}: {len(own):,} rows, {speakers:,} speakers{none}"
 
 
 def _read_as(rows: pa.Table, language: str) -> list[str]:
