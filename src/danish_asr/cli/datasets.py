@@ -88,7 +88,7 @@ def convert(
     from danish_asr.base.cluster import usable_cpus
     from danish_asr.corpus.command import convert_command
 
-    columns = {}
+    columns: dict[str, str] = {}
     for text in column or ():
         ours, _, theirs = text.partition("=")
         if ours in columns:
