@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,3 +41,21 @@ class Runs:
 def test_a_name_of_code_is_refused(harm: Any) -> None:
     with pytest.raises(pickle.UnpicklingError, match="GLOBAL"):
         values_pickle.load(io.BytesIO(pickle.dumps([harm])))
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+@pytest.mark.parametrize("is_zipped", [True, False], ids=["zip", "oldest format"])
+def test_a_file_of_pytorch_holds_values_and_no_code(
+    protocol: int, is_zipped: bool, tmp_path: Path
+) -> None:
+    file, values = tmp_path / "state.pt", {"step": 4, "weights": torch.arange(3.0)}
+    how = {"pickle_protocol": protocol, "_use_new_zipfile_serialization": is_zipped}
+
+    torch.save(values, file, **how)
+    read = values_pickle.load_values(file)
+    assert read["step"] == 4 and torch.equal(read["weights"], values["weights"])
+
+    torch.save({"step": Runs(os.mkdir, str(tmp_path / "harm"))}, file, **how)
+    with pytest.raises(pickle.UnpicklingError):
+        values_pickle.load_values(file)
+    assert not (tmp_path / "harm").exists()
