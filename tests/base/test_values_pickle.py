@@ -53,7 +53,8 @@ def test_a_file_of_pytorch_holds_values_and_no_code(
 
     torch.save(values, file, **how)
     read = values_pickle.load_values(file)
-    assert read["step"] == 4 and torch.equal(read["weights"], values["weights"])
+    assert read["step"] == 4
+    assert torch.equal(read["weights"], values["weights"])
 
     torch.save({"step": Runs(os.mkdir, str(tmp_path / "harm"))}, file, **how)
     with pytest.raises(pickle.UnpicklingError):

@@ -51,7 +51,7 @@ def test_what_is_too_long_or_too_short_for_a_text_is_refused(
 
 def test_the_columns_of_a_text_are_enough_to_align_its_words(tokenizer: Tokenizer) -> None:
     log_probs = log_probs_of("_h_e_j_ _d_a_g_", tokenizer)
-    symbols = SpokenText.of("hej dag", tokenizer).symbols()
-    words = SpokenText.of("dag", tokenizer).among(symbols).align(log_probs[:, symbols])
+    text = SpokenText.of("hej dag", tokenizer)
+    symbols = text.symbols()
     assert len(symbols) < log_probs.shape[1]
-    assert words == SpokenText.of("dag", tokenizer).align(log_probs)
+    assert text.among(symbols).align(log_probs[:, symbols]) == text.align(log_probs)
