@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from danish_asr.base.errors import DanishAsrError
-from danish_asr.base.folders import Listing, check_name, is_audio, is_ours, version_of, walk
+from danish_asr.base.folders import (
+    Listing,
+    check_name,
+    is_audio,
+    is_ours,
+    is_video,
+    version_of,
+    walk,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +22,11 @@ from danish_asr.base.folders import Listing, check_name, is_audio, is_ours, vers
 )
 def test_a_recording_is_told_by_its_ending(name: str, *, audio: bool) -> None:
     assert is_audio(name) is audio
+
+
+def test_a_video_is_told_by_its_ending() -> None:
+    names = ("film.MP4", "film.mkv", "voice.m4a", "mp4")
+    assert [is_video(Path(name)) for name in names] == [True, True, False, False]
 
 
 def test_each_folder_is_walked_once_in_order_without_hidden_files_and_our_datasets(

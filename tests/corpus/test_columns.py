@@ -1,13 +1,16 @@
 """Which columns of a source are read, and by which names."""
 
+import math
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus.columns import (
+    READERS,
     RECORD_KEYS,
     THEIR_NAMES,
     SourceColumns,
@@ -43,6 +46,13 @@ def test_usual_names_are_found_and_chosen_ones_come_first(
 ) -> None:
     found = SourceColumns(chosen).of(names)
     assert found == {key: names[place] for key, place in keys.items()}
+
+
+def test_a_column_that_is_never_guessed_is_read_if_it_is_chosen() -> None:
+    names = ["text", "path", "speaker"]
+    assert "speaker_id" in SourceColumns({}).of(names)
+    assert "speaker_id" not in SourceColumns({}, ("speaker_id",)).of(names)
+    assert "speaker_id" in SourceColumns({"speaker_id": "speaker"}, ("speaker_id",)).of(names)
 
 
 @pytest.mark.parametrize("chosen", [{}, {"id": "id_conversation,id_segment"}])
@@ -113,3 +123,41 @@ def test_each_part_of_a_chosen_column_must_be_there() -> None:
     check_chosen(["a", "b"], {"id": "a,b", "end": ""})
     with pytest.raises(SourceError, match="no c, d; found a, b"):
         check_chosen(["a", "b"], {"id": "a,c", "text": "d"})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("start", "1:02:03,5", 3723.5),
+        ("start", " 02:03.25 ", 123.25),
+        ("seconds", "34,0", 34),
+        ("end", 0, 0),
+        ("end", " ", None),
+        ("end", math.nan, None),
+        ("start_ms", "1500", 1.5),
+        ("seconds_ms", "", None),
+        ("id", 0, "0"),
+        ("id", ("a", 1), "a_1"),
+        ("id", ("a", " "), None),
+        ("id", None, None),
+        ("text", 12, "12"),
+        ("text", "A\u030a", "Å"),
+        ("audio", Path("a/1.wav"), "a/1.wav"),
+        ("audio", "", None),
+    ],
+)
+def test_a_value_of_a_source_is_read_as_its_column(key: str, value: Any, read: Any) -> None:
+    assert READERS[key][1](value) == read
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("start", wrong) for wrong in (-0.1, math.inf, "x", "1:2:3:4")),
+        *(("text", wrong) for wrong in (None, 1.5, b"ja")),
+        *(("audio", wrong) for wrong in (None, b"RIFF")),
+    ],
+)
+def test_a_value_that_is_none_of_its_column_makes_the_row_malformed(key: str, value: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        READERS[key][1](value)
