@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
 from danish_asr.base.errors import AlignmentError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
-from danish_asr.inference.find_text import align, report_doubts
+from danish_asr.inference.find_text import Piece, align, report_doubts
 from danish_asr.inference.loose_text import Line
 from danish_asr.inference.model import Heard, Model
 from tests.decoding_inputs import SURE, log_probs_of
@@ -103,7 +104,8 @@ def test_parts_of_the_text_in_another_order_are_timed_each_for_itself(
 
 
 @pytest.mark.parametrize(
-    ("doubtful", "words", "is_refused"), [(11, 20, True), (10, 20, False), (19, 19, False)]
+    ("doubtful", "words", "is_refused"),
+    [(11, 20, True), (10, 20, False), (19, 19, False), (0, 20, False)],
 )
 def test_a_text_of_which_most_is_hardly_heard_is_refused(
     doubtful: int, words: int, *, is_refused: bool
@@ -113,4 +115,22 @@ def test_a_text_of_which_most_is_hardly_heard_is_refused(
     with pytest.raises(AlignmentError) if is_refused else nullcontext() as refusal:
         report_doubts(Transcript(60.0, [Segment.of(said)]), printed)
     shown = str(refusal.value) if refusal else printed.file.getvalue()  # type: ignore[attr-defined]
-    assert shown.startswith(f"{doubtful} of {words} words")
+    assert shown.startswith(f"{doubtful} of {words} words" if doubtful else "")
+    assert bool(shown) is bool(doubtful)
+
+
+@pytest.mark.parametrize(
+    ("longest", "parts"),
+    [
+        (3.0, [(10.0, "a b c", 13.0)]),
+        (2.9, [(10.0, "a", 10.7), (10.7, "b c", 13.0)]),
+        (0.5, [(10.0, "a", 10.7), (10.7, "b", 12.0), (12.0, "c", 13.0)]),
+    ],
+)
+def test_speech_is_cut_in_the_middle_of_pauses(
+    longest: float, parts: list[tuple[float, str, float]]
+) -> None:
+    words = [Word("a", 10, 10.5), Word("b", 10.9, 11.5), Word("c", 12.5, 13)]
+    pieces = [*Piece(10.0, words, torch.zeros(150, 4)).divide(longest)]
+    found = [(one.start, " ".join(word.text for word in one.words), one.end) for one in pieces]
+    assert found == [(pytest.approx(start), text, pytest.approx(end)) for start, text, end in parts]

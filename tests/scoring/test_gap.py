@@ -175,6 +175,7 @@ def test_each_group_is_compared_or_named_with_what_it_lacks_and_the_worst_one_al
     assert gap.not_compared[0] == NotCompared("2", "1 speaker, 2 needed")
     assert [own.group for own in gap.not_compared] == ["2", "3", "silent"]
     assert all("needed" in own.reason for own in gap.not_compared)
+    assert ["unknown" in own.reason for own in gap.not_compared] == [False, True, False]
     assert estimate_gap([("silent", groups["silent"])], "standard") is None
 
 
@@ -189,3 +190,13 @@ def test_fewer_than_eight_speakers_with_errors_say_nothing_about_groups(wrong: i
     assert gap
     assert (gap.pair is not None) is (wrong == 8)
     assert wrong == 8 or f"{wrong} speaker" in str(gap.why_none)
+
+
+def test_groups_of_the_same_speakers_are_not_compared() -> None:
+    groups = dialects([8, 8, 8], [0.1, 0.2, 0.3], 0)
+    gap_of(groups)
+    groups["2"].index = groups["0"].index
+    gap = estimate_gap(groups.items(), "standard")
+    assert gap
+    assert gap.pair is None
+    assert gap.why_none
