@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ import torch
 from torch.nn.functional import ctc_loss
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import EXIT_STOPPED, ConfigError, RunFailedError
+from danish_asr.base.errors import EXIT_STOPPED, RunFailedError
 from danish_asr.base.files import sha256_of, to_yaml
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
@@ -25,7 +24,6 @@ from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.entry import Request
 from danish_asr.recipe.evaluate.recipe import losses_of
-from danish_asr.recipe.evaluate.selection import choose, results_dir
 from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
 from danish_asr.recipe.run.run import Run
 from danish_asr.scoring.predictions import COLUMNS, MEASURES, read_predictions
@@ -154,22 +152,6 @@ def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
     assert task["normalize_audio"] is False
 
 
-def test_the_same_place_of_a_dataset_is_the_same_dataset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Run(tmp_path / "run")
-    run.folder.mkdir()
-    (tmp_path / "data").mkdir()
-    monkeypatch.chdir(tmp_path)
-    for written, asked in (("data", tmp_path / "data"), (tmp_path / "data", "data")):
-        own = {"dataset": {"name": "tiny", "config_overrides": {"data": str(written)}}}
-        (run.folder / "config.yaml").write_text(to_yaml(own))
-        named: Tree = {"dataset": {"name": "tiny", "config_overrides": {"data": str(asked)}}}
-        tree = merge(named, {"model": {"name": "m"}, "evaluator": {"checkpoint": "none"}})
-        _, config = choose(Request(output_dir=run.folder), tree)
-        assert results_dir(run, config).name == "test"
-
-
 def test_a_row_without_a_loss_has_none_and_one_that_is_nan_ends_the_evaluation() -> None:
     log_probs = list(torch.randn(4, 5, 7).log_softmax(dim=-1))
     targets = [torch.tensor(tokens) for tokens in ([1, 2, 2], [], [3, 3, 3], [4])]
@@ -239,42 +221,6 @@ def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(
     rows = predictions(evaluated)
     expected = dict(zip(rows["id"], rows["hypothesis"], strict=True))
     assert dict(zip(index.rows["id"], texts, strict=True)) == expected
-
-
-NAMED: dict[str, Any] = {"model": {"name": "omniASR_CTC_300M"}, "dataset": {"name": "tiny"}}
-
-OF_UPSTREAM = {**NAMED, "dataset": {"name": "tiny", "valid_split": "dev"}}
-
-TRAINING = {**NAMED, "dataset": {"name": "tiny", "train_split": "train", "valid_split": "dev"}}
-
-
-@pytest.mark.parametrize(
-    ("tree", "split"), [(NAMED, "test"), (OF_UPSTREAM, "dev"), (TRAINING, "test")]
-)
-def test_without_a_run_the_named_model_is_scored(
-    tmp_path: Path, tree: dict[str, Any], split: str
-) -> None:
-    run = Run(tmp_path / "new")
-    checkpoint, config = choose(Request(output_dir=run.folder), tree)
-    assert checkpoint is None
-    assert results_dir(run, config) == run.folder / "eval" / "omniASR_CTC_300M" / split
-
-
-@pytest.mark.parametrize("tree", [{}, NAMED, OF_UPSTREAM, TRAINING])
-def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[str, Any]) -> None:
-    tree = {"dataset": {"name": "tiny"}, **tree}
-    run = Run(finished_run)
-    checkpoint, config = choose(Request(output_dir=finished_run), tree)
-    assert checkpoint is not None
-    assert checkpoint.step == run.best
-    assert results_dir(run, config) == finished_run / "eval" / "best" / "test"
-
-
-def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refused:
-        choose(Request(output_dir=tmp_path), {"dataset": {"name": "tiny"}})
-    (fault,) = refused.value.faults
-    assert fault.startswith("evaluator.checkpoint")
 
 
 def test_an_evaluation_is_written_again_also_of_another_checkpoint(
