@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.errors import DownloadError
+from danish_asr.base.errors import ConfigError, DownloadError
 from danish_asr.base.files import to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.planning.fetch import fetch
@@ -123,3 +123,8 @@ def test_an_error_and_a_web_page_are_not_kept_as_weights(cards: Path, server: Se
     server.type = "application/octet-stream"
     fetch_far(cards)
     assert weights(cards) == WEIGHTS
+
+
+def test_a_configuration_that_names_nothing_to_download_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"model\.name"):
+        fetch(Request(output_dir=None, overrides=["model.arch=tiny"]))

@@ -55,6 +55,8 @@ def test_an_average_is_not_trained_over(
 def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(run: Path) -> None:
     with pytest.raises(RunError, match="--last"):
         average(run, 3)
+    with pytest.raises(RunError, match=r"config\.yaml"):
+        average(run.parent, 1)
     folder = average(run, 2).folder
     with pytest.raises(RunError, match=folder.name):
         average(run, 2)
