@@ -131,6 +131,44 @@ def test_the_function_of_the_page_is_a_source(
     }
 
 
+@pytest.mark.parametrize("form", ["srt", "csv"])
+def test_a_table_of_people_gives_the_rows_of_any_source_dialects_and_ages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    (tmp_path / "people_of_the_page.py").write_text(script_of("write-a-table.md", "people.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    people = "\ufeffTaler;Dialekt;Alder\nAnna;Fynsk;34 år\nBo;Bornholmsk;\n"
+    Path("people.csv").write_text(people, encoding="utf-8")
+    Path("in").mkdir()
+    said = (("Anna", "på Ærø"), ("Bo", "nej"), ("Carl", "ja"))
+    if form == "srt":
+        Path("in", "talk.wav").write_bytes(tone(4.0))
+        cues = (
+            f"{n}\n00:00:0{n},0 --> 00:00:0{n},8\n{who}: {text}"
+            for n, (who, text) in enumerate(said)
+        )
+        Path("in", "talk.srt").write_text("\n\n".join(cues), encoding="utf-8")
+    else:
+        for who, _ in said[:2]:
+            Path("in", f"{who}.wav").write_bytes(tone(0.5))
+        lines = (f"{who}.wav,{text},{who}" for who, text in said)
+        Path("in", "rows.csv").write_text(
+            "\n".join(["path,text,speaker", *lines]), encoding="utf-8"
+        )
+    options = ConvertOptions(name="own", split="train", max_drop=0.4)
+    inventory = convert("people_of_the_page.rows:in", "ds", options)
+    rows = pd.read_parquet("ds/version=0").sort_values("id")
+    written = rows[["speaker_id", "dialect", "age"]].astype(object)
+    known = {"Anna": ("Fynsk", 34), "Bo": ("Bornholmsk", None), "Carl": (None, None)}
+    assert {who: tuple(own) for who, *own in written.where(written.notna(), None).to_numpy()} == {
+        who: known[who] for who, _ in said[: inventory.rows]
+    }
+    assert (inventory.rows, sum(inventory.dropped.values())) == (
+        (3, 0) if form == "srt" else (2, 1)
+    )
+
+
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:
     for number in range(12):
         (tmp_path / f"{number}.wav").write_bytes(tone(0.5 + number / 20))

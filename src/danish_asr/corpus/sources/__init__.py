@@ -122,7 +122,7 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     if not isinstance(named, NamedSource):
         named = resolve_source(str(named))
     kind, location, files = named
-    if options.tiers and kind not in {"textgrid", "elan"}:
+    if options.tiers and kind in SOURCES.keys() - {"textgrid", "elan"}:
         raise SourceError(f"--tier: {location} is read as {kind}, which has no tiers")
     opener = SOURCES[kind].open if kind in SOURCES else partial(_open_own, kind)
     source = opener(location, options, files)
