@@ -119,7 +119,7 @@ def test_a_recording_without_sound_changes_nothing_and_one_of_nan_is_named(
         soundfile.write(tmp_path / name / f"{name}.wav", np.full(1_000, sample), RATE, "FLOAT")
     silent = kind(folder=str(tmp_path / "silent"))
     np.testing.assert_allclose(silent(speech(), rng()), speech(), atol=1e-6)
-    with pytest.raises(RunFailedError, match="broken.wav"):
+    with pytest.raises(RunFailedError, match="broken"):
         kind(folder=str(tmp_path / "broken"))(speech(), rng())
 
 
