@@ -69,6 +69,16 @@ def test_a_server_that_sends_all_again_is_read_from_the_beginning(
     assert shown[-1] == (256, 256)
 
 
+def test_what_has_arrived_and_cannot_be_continued_is_fetched_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is complete, as after a kill before it was renamed, or the server has another file."""
+    cut, whole = answer(CONTENT[:100], Content_Length=256), answer(CONTENT, Content_Length=256)
+    nothing_more = HTTPError("http://host/x", 416, "Range", Message(), io.BytesIO())
+    file, _, asked = fetched(tmp_path, monkeypatch, cut, nothing_more, whole)
+    assert (file.read_bytes(), asked) == (CONTENT, [None, "bytes=100-", None])
+
+
 @pytest.mark.parametrize(
     ("given", "fault"),
     [

@@ -30,6 +30,7 @@ from tests.builders import encode, tone
 from tests.served import (
     KnowsTwoWords,
     events,
+    form,
     make_app,
     send,
     sent,
@@ -103,6 +104,13 @@ def test_segments_come_as_events(address: str) -> None:
     assert (done["text"], "no speech" in done["why_empty"]) == ("", True)
 
 
+def test_a_proxy_passes_each_event_on_as_it_comes(address: str) -> None:
+    body, kind = form(("stream", "true"))
+    request = Request(f"{address}v1/audio/transcriptions", body, {"Content-Type": kind})  # noqa: S310
+    with urlopen(request) as response:  # noqa: S310
+        assert response.headers["X-Accel-Buffering"] == "no"  # which nginx obeys
+
+
 @pytest.mark.parametrize(
     ("audio", "status", "kind"),
     [(b"no audio", 400, "invalid_request_error"), (b"RIFF fault", 500, "server_error")],
@@ -131,7 +139,9 @@ def test_the_model_is_listed_and_other_addresses_are_refused_as_clients_read_it(
     ("fields", "audio", "status", "says"),
     [
         ([("response_format", "xml")], b"RIFF", 400, "response_format"),
+        ([("timestamp_granularities[]", "line")], b"RIFF", 400, "granularities[]"),
         ([("model", "m")], b"", 400, "file"),
+        ([("file", "./a.wav")], b"", 400, "file=@"),
         ([("model", "m")], b"no audio", 400, "undecodable"),
         ([("model", "m")], b"RIFF" + bytes(1_011_000), 413, "--max-mb"),
     ],
@@ -148,6 +158,14 @@ def test_a_request_that_cannot_be_answered_is_refused_as_clients_read_it(
 ) -> None:
     code, message = refused(address, *fields, audio=audio, chunked=chunked)
     assert (code, says in message) == (status, True)
+
+
+@pytest.mark.parametrize("kind", ["audio/wav", "multipart/form-data"])
+def test_a_client_that_sends_no_form_reads_why(kind: str) -> None:
+    """A connection that is closed before it has sent all would be broken for it."""
+    with serving(make_app(max_mb=20)) as address:
+        code, message = refused(address, audio=bytes(10_000_000), headers={"Content-Type": kind})
+    assert (code, re.search("file|boundary", message) is not None) == (400, True)
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -208,6 +208,9 @@ def test_a_dataset_gives_what_a_row_lacks_and_wins_over_a_guess(
     assert (own.corpus, own.hypothesis, own.speaker_id) == ("b", "", "own")
     assert own.dialect == other.dialect
     assert load([[row]], dataset=dataset, split="test").in_dataset == 4
+    (tmp_path / "of_espnet.trn").write_text("det var (s-0_a\u030a)\nja (s-1-q-1)\n")
+    espnets = read_predictions(tmp_path / "of_espnet.trn", dataset=dataset)
+    assert espnets[["id", "speaker_id"]].to_numpy().tolist() == [["å", "s-0"], ["q-1", "s-1"]]
     dev = [{"id": "d", "hypothesis": "ja", "split": "dev"}]
     assert load([dev, [row | {"split": "test"}]], dataset=dataset).in_dataset == 5
 

@@ -20,8 +20,8 @@ Show = Callable[[int, int | None], None]
 def download(url: str, folder: Path, show: Show) -> Path:
     """Download ``url`` into ``folder``, which holds nothing else, and return the complete file.
 
-    What has arrived stays there as ``part``, and the next call asks for the rest. A file that has
-    changed on the server meanwhile is not noticed.
+    What has arrived stays there as ``part``, and the next call asks for the rest, or for all of it
+    if there is none. A longer file that has changed on the server meanwhile is not noticed.
 
     Raises:
         UnreachableError: The server cannot be reached, or ends connections.
@@ -33,6 +33,9 @@ def download(url: str, folder: Path, show: Show) -> Path:
         return _receive(url, part, show)
     except HTTPError as error:
         error.close()
+        if error.code == 416 and part.is_file():  # it has no more than what has arrived
+            part.unlink()
+            return download(url, folder, show)
         answer = f"the server answers {error.code} {error.reason}"
         raise DownloadError(f"{url}: {answer}; check the address in the card") from None
     except (URLError, ConnectionError, TimeoutError, HTTPException) as error:

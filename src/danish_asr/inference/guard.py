@@ -54,9 +54,16 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on."""
+        body = _Body(receive)
+
+        async def receive_checked() -> Message:
+            message = await body.read()
+            self._check_size(body.size)  # the header may not state it
+            return message
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                await body.skip()
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
@@ -66,14 +73,12 @@ class Guard:
         try:
             self._check(Headers(scope=scope))
         except HTTPException as refusal:
-            while (await receive()).get("more_body"):
-                pass  # a client that still sends reads no answer
             answer = JSONResponse(
                 error_of(refusal.status_code, refusal.detail), refusal.status_code
             )
             await answer(scope, receive, send_with_headers)
             return
-        await self._app(scope, self._counted(receive), send_with_headers)
+        await self._app(scope, receive_checked, send_with_headers)
 
     def _check(self, headers: Headers) -> None:
         """Refuse a request by its headers; raises HTTPException."""
@@ -101,23 +106,26 @@ class Guard:
                 f"The file has more than {self._max_mb} MB; danish-asr serve --max-mb allows more.",
             )
 
-    def _counted(self, receive: Receive) -> Receive:
-        """Return ``receive`` with a check of what came in: the header may not state its size."""
-        size = 0
 
-        async def receive_checked() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            try:
-                self._check_size(size)
-            except HTTPException:
-                while message.get("more_body"):
-                    message = await receive()
-                raise
-            return message
+class _Body:
+    """The body of a request, as it comes in."""
 
-        return receive_checked
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.size = 0  # bytes so far
+        self._has_ended = False
+
+    async def read(self) -> Message:
+        """Return the next message, as ASGI's ``receive`` does."""
+        message = await self._receive()
+        self.size += len(message.get("body", b""))
+        self._has_ended = not message.get("more_body")
+        return message
+
+    async def skip(self) -> None:
+        """Read the rest: a client that still sends reads no answer, but loses its connection."""
+        while not self._has_ended:
+            await self.read()
 
 
 def _name_of(host: str) -> str | None:

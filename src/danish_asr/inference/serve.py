@@ -66,6 +66,9 @@ _POLICY: Final = (
     "frame-ancestors 'none'"
 )
 
+_UNBUFFERED: Final = {"X-Accel-Buffering": "no"}
+"""Without it nginx holds the events of a stream back until all have come."""
+
 _FAULT: Final = "The server failed. Its terminal says more."
 
 _log: Final = logging.getLogger("uvicorn.error")
@@ -200,7 +203,9 @@ def create_app(
     ) -> Response:
         transcription.start(await file.read())
         if stream:
-            return StreamingResponse(_events(transcription), media_type="text/event-stream")
+            return StreamingResponse(
+                _events(transcription), media_type="text/event-stream", headers=_UNBUFFERED
+            )
         transcript = await transcription.transcript()
         if response_format == "json":
             return JSONResponse(short_answer(transcript))
@@ -227,7 +232,7 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def explain_form(_: Request, error: RequestValidationError) -> Response:
-        return answer(400, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()))
+        return answer(400, "; ".join(map(_fault_of, error.errors())))
 
     @app.exception_handler(HTTPException)
     async def explain_request(_: Request, error: HTTPException) -> Response:
@@ -258,6 +263,13 @@ async def _events(transcription: Transcription) -> AsyncIterator[str]:
     except Exception:  # noqa: BLE001 - the answer has begun
         _log.exception("a transcription failed")
         yield error_event(500, _FAULT)
+
+
+def _fault_of(error: Mapping[str, Any]) -> str:
+    """Say what is wrong with a field of a form, by pydantic's description."""
+    _, field, *_ = error["loc"]
+    fault = "is no file; curl sends one as -F file=@NAME" if field == "file" else error["msg"]
+    return f"{field}: {fault}"
 
 
 def _status_of(error: Exception) -> int:

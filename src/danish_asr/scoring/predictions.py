@@ -216,7 +216,14 @@ def _completed(
     of_references["number"] = np.arange(len(references))
     keys = _keys(table["id"])
     if _UTTERANCE in table:
-        utterances = _keys(table.pop(_UTTERANCE))
+        # In ESPnet's files the name of a speaker may have hyphens and underscores of its own.
+        speakers, ids = _keys(references["speaker_id"]), of_references["key"]
+        marked = {
+            f"{speaker}{mark}{own}": own
+            for speaker, own in zip(speakers, ids, strict=True)
+            for mark in "-_"
+        }
+        utterances = keys.map(marked).fillna(_keys(table.pop(_UTTERANCE)))
         is_ours = ~keys.isin(of_references["key"]) & utterances.isin(of_references["key"])
         keys = keys.where(~is_ours, utterances)
     own = pd.DataFrame({"key": keys, "named": table.get("corpus"), "row": np.arange(len(table))})

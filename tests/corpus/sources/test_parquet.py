@@ -98,6 +98,18 @@ def test_a_file_is_read_whatever_its_suffix_and_case_and_alone(tmp_path: Path, n
         assert [row["file"] for row in rows_in(tmp_path / name)] == [name]
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.large_binary(), pa.binary_view(), pa.struct([("bytes", pa.binary_view())])]
+)
+def test_encoded_audio_of_each_of_arrows_types_is_read(tmp_path: Path, kind: pa.DataType) -> None:
+    audio = pa.array([b"audio" if kind.num_fields == 0 else {"bytes": b"audio"}], kind)
+    text = pa.array(["ja"], pa.string_view())
+    pq.write_table(pa.table({"audio": audio, "text": text}), tmp_path / "train.parquet")
+    source = open_source(str(tmp_path), options())
+    assert source.rows["text"].to_pylist() == ["ja"]
+    assert [*source.fetch(source.rows)] == [b"audio"]
+
+
 def test_a_column_without_encoded_audio_is_refused_with_the_way_out(tmp_path: Path) -> None:
     decoded = {"array": [0.1, 0.2], "sampling_rate": 16_000}
     for audio, way in ((decoded, "decode=False"), ("a.wav", "CSV of path")):

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import ConfigError, DatasetError
@@ -91,6 +93,17 @@ def test_the_columns_of_the_contract_that_are_no_metadata_stay_in_the_shards(
         *("id", "text", "speaker_id", "dialect", "age_group", "gender"),
         *("corpus", "split", "language"),
     }
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(2), pa.list_(pa.int8())]
+)
+def test_a_column_of_bytes_or_lists_is_no_metadata(tmp_path: Path, kind: pa.DataType) -> None:
+    """Other programs write these of Arrow's types."""
+    shard = write_shard(tmp_path, [utterance(0)])
+    vector = pa.array([[1, 2] if pa.types.is_list(kind) else b"\xff\xfe"], kind)
+    pq.write_table(pq.ParquetFile(shard).read().append_column("vector", vector), shard)
+    assert "vector" not in DanishAsrDataset(tmp_path).read_index("train").rows.columns
 
 
 def opened(

@@ -11,7 +11,7 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import from_yaml
 from danish_asr.recipe.config.schema import DatasetSection
 from danish_asr.recipe.data.transforms import (
@@ -108,6 +108,19 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     room[200], room[1_800] = 0.8, 0.4
     soundfile.write(folder / "rooms" / "room.wav", room, RATE)
     return folder
+
+
+@pytest.mark.parametrize("kind", [Noise, Reverb])
+def test_a_recording_without_sound_changes_nothing_and_one_of_nan_is_named(
+    tmp_path: Path, kind: type[Any]
+) -> None:
+    for name, sample in (("silent", 0.0), ("broken", np.nan)):
+        (tmp_path / name).mkdir()
+        soundfile.write(tmp_path / name / f"{name}.wav", np.full(1_000, sample), RATE, "FLOAT")
+    silent = kind(folder=str(tmp_path / "silent"))
+    np.testing.assert_allclose(silent(speech(), rng()), speech(), atol=1e-6)
+    with pytest.raises(RunFailedError, match="broken"):
+        kind(folder=str(tmp_path / "broken"))(speech(), rng())
 
 
 @pytest.mark.parametrize("depth", ["PCM_U8", "PCM_24", "PCM_32", "DOUBLE"])

@@ -92,7 +92,7 @@ def _records(
 
 def _check_audio(file: str, audio: pa.Field) -> None:
     """Raise `SourceError` for a column without encoded audio: bytes, or a field of that name."""
-    if not re.match(r"(struct<.*\bbytes: )?(large_)?binary\b", str(audio.type)):
+    if not re.match(r"(struct<.*\bbytes: )?(large_)?binary(_view)?\b", str(audio.type)):
         raise SourceError(
             f"{file}: {audio.name} holds no encoded audio, but {audio.type}. Decoded audio: "
             "cast_column('audio', Audio(decode=False)) before `datasets` writes it; paths: write a "

@@ -255,7 +255,7 @@ def _read_shard(shard: ShardFile, conditional: Collection[str]) -> pl.DataFrame:
 
 def _is_read(column: pa.Field, conditional: Collection[str]) -> bool:
     """Whether a condition names a column, or it may be metadata."""
-    is_value = not (pa.types.is_nested(column.type) or pa.types.is_binary(column.type))
+    is_value = not (pa.types.is_nested(column.type) or "binary" in str(column.type))
     return column.name in conditional or (is_value and column.name not in _NOT_READ)
 
 

@@ -252,9 +252,11 @@ class _Response(NamedTuple):
 
 @lru_cache(_RESPONSES)
 def _response(file: Path) -> _Response:
-    """Read the response of a room from its direct sound on."""
+    """Read the response of a room from its direct sound on; a silent one has no echo."""
     with _opened(file) as sound:
         recording = _mono_at_16_khz(sound)
+    if not recording.any():
+        recording = np.ones(1, np.float32)
     return _Response.of(recording[int(np.abs(recording).argmax()) :])
 
 
@@ -299,10 +301,12 @@ def _opened(file: Path) -> SoundFile:
 
 
 def _mono_at_16_khz(sound: SoundFile, frames: int = -1) -> Waveform:
-    """Read so many frames, by default all, as a new array."""
+    """Read so many frames, by default all, as a new array; `RunFailedError` for NaN among them."""
     mono: Waveform = sound.read(frames, np.float32)
     if mono.ndim > 1:
         mono = mono.mean(axis=1)
+    if not np.isfinite(_level(mono)):
+        raise RunFailedError(f"{sound.name} holds NaN or infinite samples; move it away")
     if sound.samplerate == SAMPLE_RATE:
         return mono
     return np.asarray(soxr.resample(mono, sound.samplerate, SAMPLE_RATE, RESAMPLING_QUALITY))

@@ -83,7 +83,8 @@ class CtcCriterion:
         """Say which utterances make the loss NaN or infinite."""
         ids = cast(dict[str, Any], batch.example)["id"]
         if damaged := _not_finite(ids, batch.source_seqs):
-            return f"the audio of {', '.join(damaged)} holds NaN or infinite samples."
+            samples = "NaN or infinite samples, its own or those of a transform"
+            return f"the audio of {', '.join(damaged)} holds {samples}."
         # A forward pass of sharded parameters would wait for the other ranks.
         if not isinstance(self.model.module, FSDP1Module | FSDP2Module):
             model, bad = self.model.base_module.eval(), []
