@@ -95,6 +95,14 @@ def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> N
     assert [*rows] == [(1, {"id": "1"}), (2, {"id": "2"})]
 
 
+def test_a_text_of_parquet_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
+    half = pa.array([b"\xed\xa0\x80"], pa.binary()).buffers()
+    table = pa.table({"id": pa.Array.from_buffers(pa.string(), 1, half)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=r"a\.parquet: cannot be read as Parquet"):
+        list(read_rows(tmp_path / "a.parquet", SourceError))
+
+
 @pytest.mark.parametrize(
     ("name", "content", "line"),
     [
@@ -102,6 +110,7 @@ def test_of_parquet_the_columns_that_are_asked_for_are_read(tmp_path: Path) -> N
         ("a.jsonl", b'{"id": 1}\n\n[1]\n', 3),
         ("a.jsonl", b'{"id": 1}\n{"id": "\xe5"}\n', 2),
         ("a.jsonl", rb'{"id": "\uD83d\ude00"}' + b"\n" + rb'{"id": "\ud83d"}', 2),
+        ("a.jsonl", b'{"id": 1}\n{"id": ' + b"[" * 100_000, 2),
         ("a.json", rb'[{"id": "\uD83d\ude00"}, {"id": ["\ude00"]}]', 2),
         ("a.csv", b"id,text\n1,a\n2,a,b\n", 3),
         ("a.trn", b"ja (1)\nja\n", 2),

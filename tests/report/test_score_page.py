@@ -48,10 +48,27 @@ return [
 """
 
 BEYOND = """
-return [...document.querySelectorAll(".groups")].map((table) => table.parentElement)
+return [...document.querySelectorAll(".groups, .worst")].map((table) => table.parentElement)
   .filter((region) => region.scrollWidth > region.clientWidth + 1)
   .map((region) => [region.scrollWidth, region.clientWidth]);
 """
+
+
+CUT = """
+const height = () => document.documentElement.scrollHeight;
+const before = height();
+const buttons = [...document.querySelectorAll("button.more")];
+buttons.forEach((button) => button.click());
+return [before, buttons.length, height(), document.querySelectorAll("button.more").length];
+"""
+
+
+@needs_browser
+def test_a_phone_shows_the_beginning_of_long_sections_until_all_is_asked_for(page: Path) -> None:
+    before, buttons, after, left = in_browser(page, CUT, width=390)
+    assert before < 6_000 < after
+    assert (buttons > 0, left) == (True, 0)
+    assert in_browser(page, CUT)[1] == 0
 
 
 @needs_browser

@@ -84,7 +84,10 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
 
 @pytest.mark.parametrize(
     ("p", "groups", "verdict", "adjusted"),
-    [(0.01, 3, "3 groups differ", True), (0.2, 2, "no difference is shown among 2 groups", False)],
+    [
+        (0.01, 3, "a difference is shown among 3 groups", True),
+        (0.2, 2, "no difference is shown among 2 groups", False),
+    ],
 )
 def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compared(
     p: float, groups: int, verdict: str, adjusted: bool

@@ -87,10 +87,14 @@ def test_texts_that_need_more_frames_come_first_then_the_largest_gaps() -> None:
     ("rows", "message"),
     [
         ([row(str(n), TEXT, "e", 4.0, 0.1) for n in range(20)], "run: the model is too weak"),
-        ([prediction("a", TEXT, TEXT)], "'a' has no confidence: .*evaluate a model"),
+        ([prediction("a", TEXT, TEXT)], "'a' has no confidence, .*evaluate a model"),
         (
             [*usual(), prediction("a", TEXT, TEXT, confidence="high")],
             "'a' has no confidence",
+        ),
+        (
+            [*usual(), prediction("a", TEXT, TEXT, confidence=1, loss=[1])],
+            "'a' has .* a text",
         ),
     ],
 )

@@ -89,6 +89,12 @@ def test_a_measure_is_a_column_of_numbers_and_anything_else_of_labels(
     assert str(rows["loss"].tolist()) == read
 
 
+def test_columns_of_a_scored_table_are_not_read_as_those_of_a_file() -> None:
+    """A file's ``_trained_row`` was taken for a statement about the training."""
+    own = {"_person": "x", "_trained_row": True, "left_out": "y", "_utterance": "z"}
+    assert [*read_predictions([{**ROW, **own}])] == [*read_predictions([ROW])]
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"), [("2.5", 2.5), (0, 0), ("", nan), (None, nan), (nan, nan)]
 )
@@ -111,7 +117,7 @@ def test_a_duration_is_a_number_or_unknown(value: Any, seconds: float) -> None:
         ([{**ROW, "id": " "}], "row 1: the id is empty"),
         *(
             ([{**ROW, "duration": value}], "row 1: expected a duration")
-            for value in (-0.1, inf, "x", b"x")
+            for value in (-0.1, inf, 10**400, "x", b"x")
         ),
         ([ROW, 5], "row 2: expected a dict, found int"),
         ({"id": ["a"]}, "found dict"),

@@ -60,6 +60,9 @@ _SHOWN: Final = 20  # characters of a sample, on each side of its first letter b
 
 _ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
 
+_NOT_JSON: Final = (ValueError, RecursionError)
+"""What Python raises for text that is no JSON, or lists in lists without end."""
+
 _AT_ONCE: Final = 1_000  # lines of JSON
 
 
@@ -196,7 +199,7 @@ def _json_rows(lines: Iterable[bytes]) -> Iterator[TableRow]:
         joined = b",".join(line for _, line in block)
         try:
             values = json.loads(f"[{joined.decode()}]")
-        except ValueError:
+        except _NOT_JSON:
             values = []  # some line is malformed
         if len(values) != len(block) or _ESCAPED_SURROGATE.search(joined):
             yield from (_json_row(number, line) for number, line in block)
@@ -210,7 +213,7 @@ def _json_row(number: int, line: bytes) -> TableRow:
         values = json.loads(line.decode().removeprefix("\ufeff"))
     except UnicodeDecodeError:
         return TableRow(number, None, f"not UTF-8. {code_page_hint(line)}")
-    except ValueError as reason:
+    except _NOT_JSON as reason:
         return TableRow(number, None, f"not JSON ({reason}); expected an object on each line")
     return _object(number, values, line)
 
@@ -219,7 +222,7 @@ def _json_list(path: Path, content: bytes, error: type[DanishAsrError]) -> Itera
     """The rows of one list of objects, as pandas and others write it."""
     try:
         rows = json.loads(content)
-    except ValueError as reason:
+    except _NOT_JSON as reason:
         raise error(f"{path}: not a list in JSON ({reason}); expected objects in it") from reason
     for number, values in enumerate(rows, start=1):
         yield _object(number, values, content)
@@ -337,7 +340,7 @@ def _parquet_rows(
             for values in batch.to_pylist():
                 number += 1
                 yield TableRow(number, values)
-    except (pa.ArrowException, OSError) as reason:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as reason:
         raise error(f"{path}: cannot be read as Parquet ({reason})") from reason
 
 

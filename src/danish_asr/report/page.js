@@ -18,6 +18,24 @@ function sort(table, column, order) {
   table.tBodies[0].append(...rows.map(({ row }) => row));
 }
 
+/* On a phone the sections of a page have 5,000 pixels in all, until their buttons are pressed. */
+if (matchMedia("(max-width: 40rem)").matches) {
+  const sections = all("main > section[id]");
+  const most = 5000 / sections.length;
+  for (const section of sections.filter((one) => one.scrollHeight > most)) {
+    const button = document.createElement("button");
+    button.textContent = "Show all";
+    button.className = "more";
+    section.className = "cut";
+    section.style.maxHeight = `${most}px`;
+    section.after(button);
+    button.addEventListener("click", () => {
+      section.style.maxHeight = "none";
+      button.remove();
+    });
+  }
+}
+
 /* The first click sorts texts from A to Z and numbers from the largest; the next one reverses. */
 for (const button of all("thead button")) {
   button.addEventListener("click", () => {

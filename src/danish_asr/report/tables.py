@@ -16,7 +16,7 @@ from typing_extensions import override
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
 from danish_asr.base.stops import discard_output
 from danish_asr.scoring.gap import Gap, PairTest
-from danish_asr.scoring.intervals import MIN_WORDS, Interval
+from danish_asr.scoring.intervals import FEWEST, MIN_WORDS, Interval
 from danish_asr.scoring.scores import GroupScore, Scores, column_specs, name_of
 
 NOT_RESOLVABLE: Final = "not resolvable"
@@ -27,8 +27,9 @@ INTERVAL_NOTE: Final = (
 
 POOLED: Final = "≈"
 POOLED_NOTE: Final = (
-    f"{POOLED}: few speakers; the interval assumes that speakers differ equally in all groups, "
-    "and is that of the group alone if that is wider"
+    f"{POOLED}: {FEWEST} to {MIN_SPEAKERS - 1} speakers with {MIN_WORDS} words; the interval "
+    "assumes that speakers differ equally in all groups, and is that of the group alone if that is "
+    "wider"
 )
 
 _LISTED: Final = 10  # groups of one reason
@@ -185,7 +186,7 @@ def gap_sentence(name: str, gap: Gap | None) -> str:
 def _verdict(pair: PairTest, groups: int) -> str:
     verdict = f"no difference is shown among {groups} groups"
     if pair.resolved:
-        verdict = f"{groups} groups differ"
+        verdict = f"a difference is shown among {groups} groups"
     adjusted = ", adjusted for the number of pairs" if groups > 2 else ""
     return (
         f"{verdict} (p {p_value(pair.p)}, permutation of speakers): {short(pair.worst, 40)} is "

@@ -12,7 +12,8 @@ import pandas as pd
 from danish_asr.base.tables import TRN_MARKUP
 from danish_asr.metrics import align_words, split_words
 from danish_asr.scoring.intervals import COUNTS, rates
-from danish_asr.scoring.scores import HIDDEN, Scores
+from danish_asr.scoring.rows import HIDDEN
+from danish_asr.scoring.scores import Scores
 
 _WDIFF: Final = {
     "hit": "{0}",

@@ -4,7 +4,8 @@ In: predictions of each run. Out: per group the difference of each run from the 
 and p-value come from the differences of the speakers (`danish_asr.scoring.intervals`); the p-value
 is adjusted over the runs and groups of a grouping (Holm, Scandinavian Journal of Statistics 6,
 1979). An interval has the level at which Holm's procedure tests its difference, so that it excludes
-zero exactly if the adjusted p-value is below 0.05. Where both runs have several seeds, the variance
+zero exactly if the adjusted p-value is below 0.05. That is the level of one interval: all of them
+together hold more rarely. Where both runs have several seeds, the variance
 over seeds is added, and the result holds for other seeds too; the degrees of freedom are
 Satterthwaite's (Biometrics Bulletin 2, 1946).
 """

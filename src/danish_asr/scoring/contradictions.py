@@ -15,6 +15,7 @@ import pandas as pd
 
 from danish_asr.base.errors import PredictionsError
 from danish_asr.scoring.intervals import CHARACTER_COUNTS
+from danish_asr.scoring.predictions import MEASURES
 from danish_asr.scoring.scores import score_table
 from danish_asr.scoring.settings import Settings
 
@@ -61,13 +62,15 @@ def judge(rows: pd.DataFrame, model: str, settings: Settings) -> Judgement:
         PredictionsError: The rows have no confidence, or the model is wrong about most of them.
     """
     table = score_table(rows, settings)
-    table["confidence"] = pd.to_numeric(table["confidence"], errors="coerce")
-    unmeasured = table[table["confidence"].isna()]
+    measures = table[[*MEASURES]].apply(pd.to_numeric, errors="coerce")
+    is_text = (measures.isna() & table[[*MEASURES]].notna()).any(axis="columns")
+    unmeasured = table[measures["confidence"].isna() | is_text]
     if len(unmeasured):
         raise PredictionsError(
-            f"{model}: row {unmeasured['id'].iloc[0]!r} has no confidence: the predictions are of "
-            "another program; evaluate a model of this one"
+            f"{model}: row {unmeasured['id'].iloc[0]!r} has no confidence, or a text in its place: "
+            "the predictions are of another program; evaluate a model of this one"
         )
+    table[[*MEASURES]] = measures
     characters = np.maximum(table["reference_normalised"].str.len(), 1)
     heard = table["hypothesis_normalised"].str.len()
     cer = (table[[*CHARACTER_COUNTS[1:]]].sum(axis=1) / characters).median()

@@ -4,7 +4,9 @@ In: counts of groups, summed by speaker. Logarithms of rates are compared, becau
 factors, for all pairs of groups at once. The standard error of a group has two parts: that of
 speakers around their group's rate, pooled over all groups, and that of counting few errors. The
 critical value is the 95 % quantile of the largest statistic of any pair when the speakers are
-permuted over the groups (Westfall and Young, Resampling-Based Multiple Testing, 1993).
+permuted over the groups (single-step maxT: Westfall and Young, Resampling-Based Multiple Testing,
+1993). If b of m permutations reach a statistic, its p is (b + 1) / (m + 1) (Phipson and Smyth,
+Statistical Applications in Genetics and Molecular Biology 9, 2010).
 
 The test assumes that speakers are independent, that each is in one group, and that their rates vary
 by the same factors in all groups. A group needs no interval of its own to take part, only two
@@ -54,7 +56,7 @@ class PairTest:
     best: str
     difference: float  # of the rates, as a fraction
     interval: Interval
-    p: float  # that no two groups differ so clearly by chance
+    p: float  # how often some pair differs so clearly by chance
 
     @property
     def resolved(self) -> bool:

@@ -2,10 +2,13 @@
 
 In: `COUNTS` summed by speaker. Out: rates with intervals. Utterances of a speaker are alike, so an
 observation is a speaker (Liu and Peng, Interspeech 2020). The variance of a rate is that of the
-delete-one-speaker jackknife (the cluster jackknife: MacKinnon, Nielsen and Webb, Journal of Applied
-Econometrics 38, 2023). The interval is Student's t around the logarithm of the rate, which is less
-skewed. Its degrees of freedom are those of the effective number of speakers, (sum of words)^2 / sum
-of (words^2) (Kish, Survey Sampling, 1965), minus one: a speaker with more words counts for more.
+delete-one-speaker jackknife, around the mean of the rates without one (the cluster jackknife CV3J:
+MacKinnon, Nielsen and Webb, Journal of Applied Econometrics 38, 2023). A rate is a regression on a
+constant, weighted by words. The interval is Student's t around the logarithm of the rate, which is
+less skewed; the standard error of the logarithm is that of the rate divided by the rate. Its
+degrees of freedom are the effective number of speakers, (sum of words)^2 / sum of (words^2) (Kish,
+Survey Sampling, 1965), minus one. That is a choice of this program: MacKinnon, Nielsen and Webb
+take the speakers minus one, which is too many if a few of them have most of the words.
 
 Groups of 3 to 7 speakers have a pooled interval: a speaker's relative deviation from the rate of
 the group is assumed to vary equally in all groups. A group that spreads more than the others would
@@ -52,7 +55,7 @@ _SHARED: Final = 0.05  # of the speakers may be in a second group, by a wrong la
 
 
 class Interval(NamedTuple):
-    """Where the rate would be for other speakers of the same kind, at 95 %."""
+    """Bounds that hold the rate over all speakers of the same kind in 95 of 100 such splits."""
 
     low: float
     high: float
@@ -187,7 +190,8 @@ def pooled_intervals(
     """Return 95 % intervals of WER of the groups that are too small for their own.
 
     Each is the wider of two around the logarithm of the rate: with the spread of the speakers of
-    all groups, which is assumed to be the same, and with that of the group alone. A group whose
+    all groups, which is assumed to be the same, and with that of the group alone. Their degrees of
+    freedom are the speakers minus the groups, and the group's speakers minus one. A group whose
     speakers are all alike has none, and there are none without a shared spread.
     """
     intervals: list[Interval | None] = [None] * len(groups)
@@ -315,7 +319,8 @@ def logs_and_errors(values: FloatArray, starts: IntArray) -> tuple[FloatArray, F
     ``values`` are errors, lengths, errors squared, errors times lengths, lengths squared, each
     (draws, speakers). No error counts as half of one, so that the logarithm is finite. A speaker's
     relative deviation from the group's rate has two variances: one of the speakers, which is the
-    same in all groups, and one of counting errors, which is that of Poisson's distribution.
+    same in all groups, and one of counting errors, which is that of Poisson's distribution
+    (extra-Poisson variation, here by moments: Breslow, Applied Statistics 33, 1984).
     """
     errors, lengths, squares, products, squared_lengths = np.add.reduceat(values, starts, axis=-1)
     rates_of_groups = np.maximum(errors, 0.5) / lengths

@@ -25,6 +25,7 @@ from danish_asr.base.files import AnyPath, publish
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 from danish_asr.corpus.inventory import shards_of_split
+from danish_asr.scoring.rows import HIDDEN
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts."""
@@ -122,6 +123,7 @@ def _read(source: Source, columns: Mapping[str, str], dataset: AnyPath | None) -
     if is_file and not rows:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
     table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], dtype=object)
+    table = table.drop(columns=[*HIDDEN, _UTTERANCE], errors="ignore")  # ours, of a scored table
     names = dict(columns)
     if dataset is not None:  # which may have the other columns, and knows the speaker
         names = {key: name for key, name in names.items() if key == "hypothesis" or name in table}
@@ -354,7 +356,7 @@ def _number(value: Any) -> float | None:
     """Return a number, NaN if there is no value; None for anything else."""
     try:
         return nan if value is None or value == "" else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -20,6 +20,9 @@ TRAINED_ROW: Final = "_trained_row"
 TRAINED_SPEAKER: Final = "_trained_speaker"
 """Columns of predictions that say whether the model was trained on the row, or on its speaker."""
 
+HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER)
+"""Columns of `score_table` that no file has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsUsed:

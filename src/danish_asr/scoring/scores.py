@@ -33,7 +33,7 @@ from danish_asr.scoring.intervals import (
     pooled_intervals,
 )
 from danish_asr.scoring.predictions import LABELS, TEXTS
-from danish_asr.scoring.rows import PERSON, TRAINED_ROW, TRAINED_SPEAKER, RowsUsed
+from danish_asr.scoring.rows import HIDDEN, PERSON, RowsUsed
 from danish_asr.scoring.settings import DEFAULT_BY, ROW_FILTERS, Settings
 
 BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
@@ -43,9 +43,6 @@ BANDS: Final[Mapping[str, tuple[tuple[float, ...], str]]] = {
 """Columns that are grouped in bands, with the bounds of these and their unit."""
 
 _NORMALISED: Final = ("reference_normalised", "hypothesis_normalised")
-HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER)
-"""Columns of `score_table` that no file has."""
-
 _NO_GROUPS: Final = {*TEXTS, *_NORMALISED, *COUNTS, *HIDDEN}
 _MOST_NUMBERS: Final = 100  # that are groups without bounds, such as ages in years
 

@@ -13,7 +13,7 @@ from danish_asr.recipe.run.evaluations import evaluation_of
 from danish_asr.recipe.run.run import Run, predictions_of
 from danish_asr.report.compare import compare_files
 from danish_asr.report.score import score_files
-from tests.score_rows import evaluated, run_with_decoder
+from tests.score_rows import evaluated, run_with_decoder, write_evaluation
 
 BEAM = {"name": "beam", "config": {"lm": "lm"}}
 PLAIN = {"name": "beam", "config": {}}
@@ -109,6 +109,26 @@ def test_a_broken_evaluation_of_a_run_hides_no_other_and_is_named(tmp_path: Path
     assert str(broken) in choice.in_words()
     assert str(broken) in choice.broken[0].in_words()
     assert "step_2" not in choice.in_words()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rows_in_split", "test"),
+        ("rows_in_split", {"test": "all"}),
+        ("share_people", 3),
+        ("run", 7),
+        ("dataset_root", 7),
+        ("model", "\ud800"),
+    ],
+)
+def test_an_evaluation_with_a_value_that_nothing_writes_is_refused(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    file = evaluated(tmp_path, "best/test")
+    write_evaluation(file, **{key: value})
+    with pytest.raises(PredictionsError, match=r"evaluation\.json: .*evaluate again"):
+        evaluation_of(file)
 
 
 def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(tmp_path: Path) -> None:

@@ -21,6 +21,14 @@ PREDICTIONS_SHA256: Final = "predictions_sha256"
 SHARE_PEOPLE: Final = "share_people"
 """Of an evaluation, as in the dataset's inventory."""
 
+_KINDS: Final[Mapping[str, type]] = {
+    "rows_in_split": dict,
+    SHARE_PEOPLE: list,
+    "run": str,
+    "dataset_root": str,
+}
+"""What others compute with, and its type."""
+
 BEST: Final = "best"
 LAST: Final = "last"
 NO_CHECKPOINT: Final = "none"
@@ -147,10 +155,15 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     advice = "evaluate again, or remove the file to score without it"
     try:
         about = dict(json.loads(path.read_text(encoding="utf-8")))
+        json.dumps(about, ensure_ascii=False).encode()  # no half of a surrogate pair
     except (OSError, ValueError, TypeError) as error:
         raise PredictionsError(f"{path}: cannot be read as JSON ({error}); {advice}") from None
-    if not isinstance(about.get("rows_in_split") or {}, Mapping):
-        raise PredictionsError(f"{path}: rows_in_split is no mapping of splits; {advice}")
+    values = {key: about.get(key) or kind() for key, kind in _KINDS.items()}
+    wrong = [key for key, kind in _KINDS.items() if not isinstance(values[key], kind)]
+    if not wrong and not all(isinstance(size, int) for size in values["rows_in_split"].values()):
+        wrong = ["rows_in_split"]
+    if wrong:
+        raise PredictionsError(f"{path}: {', '.join(wrong)}: not what is written there; {advice}")
     return about
 
 
