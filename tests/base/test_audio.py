@@ -81,6 +81,7 @@ def header_of(audio: bytes, length: int) -> bytes:
 
 TWO = tone(2.0, rate=16_000)
 FLAC = tone(2.0, rate=16_000, format="FLAC")
+PICTURE = bytes.fromhex("47494638396101000100800000000000ffffff2c00000000010001000002024401003b")
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -118,6 +119,7 @@ def samples_or_reason(audio: bytes | Path, **part: Any) -> int | str:
         (b"", "empty file"),
         (b"this is no audio", "undecodable audio"),
         (FLAC[:900], "undecodable audio"),
+        (PICTURE, "no sound in the file"),
         (tone(0.0), "zero samples"),
         (encode(np.array([[0.1], [np.nan]]), 16_000, subtype="FLOAT"), "non-finite samples"),
         (tone(2.5), "longer than 2 s"),
