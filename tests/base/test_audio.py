@@ -13,6 +13,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from danish_asr.base import audio as package
 from danish_asr.base.audio import Recording, decode, encode_flac, resampled
 from danish_asr.base.errors import AudioError, SourceError
 from tests.builders import encode, tone
@@ -81,6 +82,8 @@ def header_of(audio: bytes, length: int) -> bytes:
 
 TWO = tone(2.0, rate=16_000)
 FLAC = tone(2.0, rate=16_000, format="FLAC")
+audio_module: Any = package
+PICTURE = bytes.fromhex("47494638396101000100800000000000ffffff2c00000000010001000002024401003b")
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -118,6 +121,7 @@ def samples_or_reason(audio: bytes | Path, **part: Any) -> int | str:
         (b"", "empty file"),
         (b"this is no audio", "undecodable audio"),
         (FLAC[:900], "undecodable audio"),
+        (PICTURE, "no sound in the file"),
         (tone(0.0), "zero samples"),
         (encode(np.array([[0.1], [np.nan]]), 16_000, subtype="FLOAT"), "non-finite samples"),
         (tone(2.5), "longer than 2 s"),
@@ -154,6 +158,19 @@ def test_a_channel_and_a_part_are_the_samples_that_are_there(tmp_path: Path, cha
 def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
     with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))
+
+
+def test_a_flac_of_some_minutes_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.FLAC"
+    path.write_bytes(FLAC)
+    whole, _ = decode(path)
+    monkeypatch.setattr(audio_module, "open_audio", lambda _: pytest.fail("opened"))
+    assert np.array_equal(decode(path)[0], whole)
+    monkeypatch.setattr(audio_module, "_SHORT", len(FLAC) - 1)
+    with pytest.raises(pytest.fail.Exception, match="opened"):
+        decode(path)
 
 
 @pytest.mark.parametrize("container", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])

@@ -145,6 +145,10 @@ def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
         ("file;text;age\na.wav;ja\nb.wav;god\ndag;2\nc.wav;nej\n", "a.wav", "c.wav"),
         ("file;age;text\na.wav;1;ja\nb b.wav;2;3.000\ndag\nc.wav;3;nej\n", "a.wav", "c.wav"),
         ("age;text;file\n1;ja;a.wav\n2;god\ndag;b.wav\n3;nej;c.wav\n", "a.wav", "c.wav"),
+        # The text that was cut has delimiters.
+        ("file;text;age\na.wav;ja;1\nb.wav;god\nd;a;g\nc.wav;nej;3\n", "a.wav", "c.wav"),
+        ("age;file;text\n1;a.wav;ja\n2;b.wav;god\nd; a; g\n3;c.wav;nej\n", "a.wav", "c.wav"),
+        ("age;text;file\n1;ja;a.wav\n2;god\nd;ag;b.wav\n3;nej;c.wav\n", "a.wav", "c.wav"),
         # A short row may be of either neighbour.
         ("age;file;text\n1;a.wav;ja\n2;b.wav;god\ndag\n3;c.wav;nej\n", "a.wav", None),
         ("text;file;age\nja;a.wav;1\ngod\ndag;b.wav;2\nnej;c.wav\n", None, "c.wav"),
@@ -156,6 +160,23 @@ def test_both_parts_of_a_row_that_a_line_break_cut_are_malformed(
     (tmp_path / "a.csv").write_text(rows)
     read = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
     assert [row.values and row.values["file"] for row in read] == [first, None, None, last]
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_of_files"),
+    [
+        ("file;text;age\na.wav;ja;1\n;nej;2\n", True),  # no recording
+        ("age;file;text\n1;a.wav;ja\n2;0002;nej\n", True),  # a name without its ending
+        ("file;text;age\na.wav;ja\nb.wav;nej;2\n", True),
+        ("id;text;age\n1;se google.com;1\n2;ja tak;2\n", False),
+    ],
+)
+def test_a_row_without_a_file_of_its_own_is_no_part_of_another(
+    rows: str, is_of_files: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(rows)
+    read = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=is_of_files)
+    assert None not in [row.values for row in read]
 
 
 @pytest.mark.parametrize("name", ["a b.csv", "a.csv.gz"])

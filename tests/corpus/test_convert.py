@@ -1,5 +1,6 @@
 """The plan of a conversion, what it keeps of an earlier one, and how many rows it may drop."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from danish_asr.base.files import is_written
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
-from danish_asr.corpus.inventory import read_inventory
+from danish_asr.corpus.inventory import find_shards, read_inventory
 from danish_asr.corpus.rows import table_of
 from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
+from tests.transcripts import textgrid
 
 convert_module: Any = package
 
@@ -48,7 +50,11 @@ def test_a_place_that_is_taken_is_refused(tmp_path: Path, theirs: str) -> None:
     assert (tmp_path / theirs).read_text() == "theirs"
 
 
-def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path: Path) -> None:
+def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/bin/danish-asr", "convert", "a b", "--name=x"])
+
     def stop() -> None:
         with claimed(tmp_path, "one"):
             assert is_written(tmp_path)  # which another process is told
@@ -62,6 +68,9 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(tmp_path
     assert not [*tmp_path.glob("*.partial")]
     with pytest.raises(DatasetError, match="unfinished"), claimed(tmp_path, "other"):
         pass
+    for read in (read_inventory, find_shards):
+        with pytest.raises(DatasetError, match="continues it: danish-asr convert 'a b' --name=x"):
+            read(tmp_path)
 
 
 def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
@@ -73,6 +82,13 @@ def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
         convert(tmp_path / "in", tmp_path / "ds", options(max_drop=0.28))
     assert not (tmp_path / "ds" / "manifest.json").exists()
     assert convert(tmp_path / "in", tmp_path / "ds", options(max_drop=0.29)).dropped_rows == 29
+
+
+def test_what_is_no_speech_does_not_count_among_dropped_rows(tmp_path: Path) -> None:
+    cues = (0, 1, "ja"), (2, 3, "♪"), (4, 5, "sil")
+    (record(tmp_path) / "anna.TextGrid").write_text(textgrid({"ord": [*cues]})["short"])
+    inventory = convert(tmp_path, tmp_path / "ds", options(split="train", max_drop=0))
+    assert inventory.dropped == {"no speech": 1, "a label, no speech": 1}
 
 
 def test_another_language_is_in_the_paths_the_summary_and_the_tokenizer(tmp_path: Path) -> None:

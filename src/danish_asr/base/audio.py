@@ -23,6 +23,9 @@ FLAC_COMPRESSION: Final = 0.25
 """libsndfile's scale, FLAC's level 2: short predictors, which are decoded a quarter faster than
 those of its default, level 5, and encoded a tenth faster, for 3 to 5 % more bytes."""
 
+_SHORT: Final = 1 << 24
+"""Bytes of a FLAC that is read at once."""
+
 _BLOCK: Final = 1 << 20
 """Samples of all channels that are processed at a time."""
 
@@ -85,10 +88,10 @@ class Recording(AbstractContextManager["Recording"]):
                 ends 0.1 s or more before the end of the part.
             SourceError: The file exists and cannot be read.
         """
-        audio, is_whole = self._audio, not start and seconds is None
-        if isinstance(audio, bytes) and is_whole and channel in {None, 1}:
+        is_whole = not start and seconds is None
+        if is_whole and channel in {None, 1}:
             # In half of libsndfile's time. Faults are left to it.
-            decoded = decode_flac(audio, max_seconds, out)
+            decoded = decode_flac(self._in_memory(), max_seconds, out)
             if decoded is not None:
                 return decoded
         file = self._opened()
@@ -128,6 +131,16 @@ class Recording(AbstractContextManager["Recording"]):
             first = round(min(start * rate, file.frames))
             for block in _mono_blocks(file, first, file.frames, channel):
                 yield block, rate
+
+    def _in_memory(self) -> bytes:
+        """The file, if it is there already or is a FLAC of some minutes; else nothing."""
+        if isinstance(self._audio, bytes):
+            return self._audio
+        is_flac = self._audio.suffix.lower() == ".flac" and self._audio.is_file()
+        with suppress(OSError):  # which `open_audio` explains
+            if is_flac and self._audio.stat().st_size <= _SHORT:
+                return self._audio.read_bytes()
+        return b""
 
     def _opened(self) -> Decoder:
         if self._file is None or self._file.closed:

@@ -179,10 +179,12 @@ class ForwardDecoder:
                 _stream(self._audio) as file,
                 av.open(file, "r", metadata_errors="ignore") as container,
             ):
+                if not container.streams.audio:
+                    raise AudioError("no sound in the file")
                 for block in self._on_its_clock(container, file):
                     yield block
                     self._decoded += len(block)
-        except (av.FFmpegError, ValueError, IndexError):  # damaged, or without audio
+        except (av.FFmpegError, ValueError, IndexError):  # damaged
             raise AudioError("undecodable audio") from None
 
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:

@@ -271,13 +271,13 @@ def _csv_rows(
         if repeated := sorted({name for name in names if name and names.count(name) > 1}):
             raise error(f"{path}:{line}: repeated columns: {', '.join(repeated)}; keep one of them")
         line = above + table.line_num + 1
-        row, before = None, names  # that is yielded when the next one is known, and its fields
+        row, before = None, list[str]()  # that is yielded when the next is known, and its fields
         for written in table:
             fields = written if "strict" in form else [*map(_without_quotes, written)]
             if any(map(merged.search, fields)):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if any(map(str.strip, fields)):
-                cut = _is_cut(before, fields, names)
+                cut = _is_cut(before, fields, names, is_of_files=fills_short_rows)
                 if row is not None:
                     yield row._replace(values=None, fault=_CUT) if cut else row
                 row = _csv_row(line, names, fields, fills=fills_short_rows and "strict" in form)
@@ -302,13 +302,23 @@ def _header(lines: Iterator[str], form: dict[str, Any]) -> tuple[str, int, dict[
     return header, above, form
 
 
-def _is_cut(before: list[str], fields: list[str], names: list[str]) -> bool:
+def _is_cut(before: list[str], fields: list[str], names: list[str], *, is_of_files: bool) -> bool:
     """Whether two rows are one that a line break without quotes cut: they have one file in all.
 
-    A short row between two others may be of either: all three are malformed then.
+    The text that was cut may have delimiters. A short row between two others may be of either: all
+    three are malformed then.
     """
-    whole = len(before) + len(fields) == len(names) + 1 and not _FILE.match(fields[0])
-    return whole and any(map(_FILE.match, before)) != any(map(_FILE.match, fields))
+    first, second = ([bool(_FILE.match(field)) for field in own] for own in (before, fields))
+    if any(first) == any(second) or any(second[:1]) or len(before) + len(fields) <= len(names):
+        return False
+    if any(second):
+        return len(before) < len(names)
+    place = first.index(True)
+    if len(fields) <= place:
+        return place < len(names) - 1  # no text of a row is behind a file that is its last
+    if len(before) == len(fields) == len(names):  # " det" in the place of a file is no name
+        return is_of_files and bool(re.search(r"\s", fields[place].rstrip()))
+    return bool(fields[place].strip())
 
 
 def _is_blank(line: str) -> bool:

@@ -7,6 +7,7 @@ inventory is written last, and only then is the dataset finished.
 import hashlib
 import json
 import shutil
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +16,7 @@ from functools import partial
 from itertools import chain, pairwise
 from math import ceil
 from pathlib import Path
-from shlex import quote
+from shlex import join, quote
 from typing import Any, Final
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ from danish_asr.base.workers import run_in_processes, run_on_ray
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.cards import complete
 from danish_asr.corpus.division import SHARED_SENTENCE, divide
-from danish_asr.corpus.inventory import Inventory, ListedShard, read_inventory
+from danish_asr.corpus.inventory import KEY_FILE, Inventory, ListedShard, read_inventory
 from danish_asr.corpus.people import CORAL
 from danish_asr.corpus.rows import (
     LISTED,
@@ -49,10 +50,10 @@ from danish_asr.corpus.rows import (
     refuse,
 )
 from danish_asr.corpus.sources import NamedSource, open_source
+from danish_asr.corpus.sources.timed_files import NO_SPEECH
 from danish_asr.corpus.summary import left_out, summary_of
 from danish_asr.corpus.task import Record, Task, convert_task, read_record, record_path
 
-_KEY: Final = f"{WORK_DIR}/key"  # of the conversion that was begun there
 _LEAST_SHARDS: Final = 16  # of a source, if they have a row group each: work for many processes
 
 
@@ -221,7 +222,8 @@ def claimed(out: Path, key: str, *, begun: str = "") -> Iterator[Inventory | Non
         begun = begun or key
         if other := _other_content(out, key, begun, inventory):
             raise DatasetError(f"{out}: holds {other}; choose another --out, a new folder")
-        publish_text(out / _KEY, begun)
+        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+        publish_text(out / KEY_FILE, f"{begun}\n{join(command)}")
         try:
             yield inventory
         finally:
@@ -240,8 +242,9 @@ def _other_content(out: Path, key: str, begun: str, inventory: Inventory | None)
             "changed since, or with other options"
         )
         return "" if inventory.key == key else f"{other} ({inventory.source}){anew}"
-    if (out / _KEY).is_file():
-        is_ours = (out / _KEY).read_text(encoding="utf-8", errors="replace") == begun
+    if (out / KEY_FILE).is_file():
+        key_file = (out / KEY_FILE).read_text(encoding="utf-8", errors="replace")
+        is_ours = key_file.partition("\n")[0] == begun
         other = "an unfinished conversion of other rows or with other options"
         return "" if is_ours else other + anew
     return ", ".join(sorted(path.name for path in out.glob("[!.]*"))[:5])
@@ -282,8 +285,8 @@ def _run(
 
 
 def _unasked(record: Record) -> list[dict[str, Any]]:
-    """The rows that no option asked to drop."""
-    asked = (SHARED_SENTENCE, LISTED)
+    """The rows that no option asked to drop, and that somebody may have meant as speech."""
+    asked = (SHARED_SENTENCE, LISTED, *NO_SPEECH)
     return [row for row in record.dropped if not row["reason"].startswith(asked)]
 
 

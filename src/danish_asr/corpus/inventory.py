@@ -21,12 +21,16 @@ from danish_asr.base.schema import (
     STATISTICS_FILE,
     SUSPECTS_FILE,
     VERSION_DIR,
+    WORK_DIR,
 )
 
 _CONTENT: Final = (
     *(INVENTORY_FILE, VERSION_DIR, CARDS_DIR),
     *(LEDGER_FILE, SUSPECTS_FILE, STATISTICS_FILE, README_FILE),
 )
+
+KEY_FILE: Final = f"{WORK_DIR}/key"
+"""Of a conversion that is not finished: the key of its work, and the command in the next line."""
 
 _SHOWN: Final = 5  # faults in a message
 
@@ -92,13 +96,25 @@ def read_inventory(root: Path) -> Inventory:
         return Inventory(**values | {"shards": shards})
     except FileNotFoundError:
         raise DatasetError(
-            f"{root}: not a finished dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
+            _how_to_continue(root)
+            or f"{root}: not a dataset, {INVENTORY_FILE} is missing; run `danish-asr convert`"
         ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DatasetError(
             f"{root}: {INVENTORY_FILE} is damaged ({error}); restore it from a copy, or delete the "
             "dataset and make it again"
         ) from error
+
+
+def _how_to_continue(root: Path) -> str:
+    """What to say of a dataset whose conversion was stopped; empty if there is none."""
+    if not (root / KEY_FILE).is_file():
+        return ""
+    _, command = (root / KEY_FILE).read_text(encoding="utf-8").split("\n", 1)
+    return (
+        f"{root}: not finished, as its conversion was stopped or still runs; the same command "
+        f"continues it: {command}"
+    )
 
 
 class ShardFile(NamedTuple):
@@ -113,12 +129,14 @@ def find_shards(path: Path) -> list[ShardFile]:
 
     Raises:
         DatasetError: There is none.
-        IncompleteDatasetError: They are not those that ``manifest.json`` lists. A dataset of
-            another program has no such file.
+        IncompleteDatasetError: They are not those that ``manifest.json`` lists, or not finished. A
+            dataset of another program has no such file.
     """
     files, root = files_of(path), root_of(path)
     if (root / INVENTORY_FILE).is_file():
         check_listed(root, read_inventory(root), files)
+    elif unfinished := _how_to_continue(root):
+        raise IncompleteDatasetError(unfinished)
     shards = []
     for place, file in files.items():
         keys = dict(part.split("=", 1) for part in place.split("/")[1:] if "=" in part)

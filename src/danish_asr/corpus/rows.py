@@ -147,7 +147,8 @@ def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[
 
     texts = rows["age"]
     ages, groups = of_each(texts, people.age_of, pa.int64()), of_each(texts, people.age_group)
-    count("whose age was not understood", texts, pc.and_(pc.is_valid(texts), pc.is_null(groups)))
+    is_other = pc.and_(pc.is_valid(texts), pc.is_null(groups))
+    count("whose age is in none or in several of 0-24, 25-49 and 50+", texts, is_other)
     texts = rows["channel"]
     channels = of_each(texts, _channel, pa.int32())
     is_other = pc.and_(pc.is_valid(texts), pc.is_null(channels))

@@ -275,6 +275,7 @@ _DAY: Final = rf"(?P<day>{_2})"
 _DATE: Final = rf"{_DAY}/(?P<month>{_2})"
 _SIGNED: Final = rf"{_FREE}{_DAY}(?P<sign>[./-])(?P<month>{_2})(?P=sign)"
 _YEAR: Final = r"(?P<year>\d{4})"
+_LIFETIME: Final = rf"(?:1[5-9]|20)\d\d(?![\d.,]*\d| ?{_MEASURE}| ?{_CROWNS})"  # a year of birth
 _UNTIL: Final = r"(?: til | ?- ?)"
 _PARTS: Final = rf"[1-3]/[2-4]{_UNTIL}[1-3]/[2-4](?!\d)"  # 1/4-1/2
 _MONTHS: Final = "|".join(known.MONTHS.values())
@@ -322,11 +323,15 @@ RULES: Final = tuple(
         ("ax.", r"\b[Mm]ax\. ?(?=\d)", "maksimalt "),
         ("min", r"(?<=\d\. )min\b\.?", "minut"),
         (", st", r", st\.? ?(?=t[vh]\b)", ", stuen "),
-        (" tv", r"(?:(?<=\d\.)|(?<=stuen)|(?<= sal)),? tv\b\.?(?=,|$| \d{4})", " til venstre"),
-        (" th", r"(?:(?<=\d\.)|(?<=stuen)|(?<= sal)),? th\b\.?(?=,|$| \d{4})", " til højre"),
+        ("t.v.", r"(?<![\w.])t\.v\.", "til venstre"),
+        ("t.h.", r"(?<![\w.])t\.h\.", "til højre"),
+        ("tv", r"(?:(?<=\d\.)|(?<=stuen)|(?<= sal)),? ?tv\b\.?(?=,|$| \d{4})", " til venstre"),
+        ("th", r"(?:(?<=\d\.)|(?<=stuen)|(?<= sal)),? ?th\b\.?(?=,|$| \d{4})", " til højre"),
         ("p", r"(?<=\d) ?(?:%|pct\.?)[- ]?point", " procentpoint"),
         ("pct", r"(?<=\d) ?pct\b(?!\.)", " procent"),
         ("u.", r"(?<![\w.])u\. ?(?=\d+ år\b)", "under "),
+        ("f.", rf"(?<![\w.])f\. ?(?={_LIFETIME})", "født "),
+        ("d.", rf"(?<![\w.])d\. ?(?={_LIFETIME})", "død "),
         ("el.", r"\bel\.(?= [a-zæøå])", "eller"),
         ("v/", r"(?<!\w)v/ ?(?=\w)", "ved "),
         ("m/", r"(?<!\w)m/ ?(?=[^\W\d]{3})", "med "),
@@ -359,7 +364,7 @@ RULES: Final = tuple(
         ("klokken", rf"\b(?!man)(?i:{_SHORT_DAY})\.(?= klokken)", _weekday),
         ("-", rf"(?i)\b({_MONTHS}|{_DAYS}) ?- ?(?=(?:{_MONTHS}|{_DAYS})\b)", r"\1 til "),
         ("-", rf"{_FREE}({_2})\. ?- ?({_2})\.({_M})\.(?!\d)", r"\1. til \2/\3 "),
-        (".", rf"{_FREE}({_2})\.({_M})\.{_UNTIL}({_2})\.({_M})\.(?!\d)", r"\1/\2-\3/\4 "),
+        (".", rf"{_FREE}({_2})\.({_M})\.{_UNTIL}({_2})\.({_M})\.(?=\d{{4}}|\D|$)", r"\1/\2-\3/\4 "),
         ("/", rf"{_FREE}(?!{_PARTS}){_DATE}(?P<until>{_UNTIL})(?={_2}/\d)", _date),
         ("-", rf"{_FREE}{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _date),
         ("", rf"{_SIGNED}{_YEAR}(?!\d)", _date),

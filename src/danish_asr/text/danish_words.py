@@ -29,7 +29,8 @@ ABBREVIATIONS: Final[Mapping[str, str]] = dict(
     prof.: professor | afd.: afdeling | bd.: bind | fig.: figur | pkt.: punkt
     adr.: adresse | kbh.: københavn | kgs.: kongens | f.v.t.: før vor tidsregning
     f.kr.: før kristus | e.kr.: efter kristus | årh.: århundrede
-    årg.: årgang | udg.: udgave | gns.: gennemsnit | d.d.: dags dato | p.a.: pro anno
+    årg.: årgang | afsn.: afsnit | m.o.h.: meter over havet
+    udg.: udgave | gns.: gennemsnit | d.d.: dags dato | p.a.: pro anno
     skt. sct.: sankt | stk.: styk | etc: et cetera | p.t.: for tiden | pr.: per | kap.: kapitel
     """)
 )

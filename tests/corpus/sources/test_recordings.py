@@ -67,8 +67,8 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     rows, notes = located(pa.Table.from_pylist(names, ROWS), Listing(tmp_path))
     *found, none, several, _ = fetch_files(tmp_path, rows)
     assert notes == {
-        f"{ELSEWHERE}, such as a/2.WAV": 3,
-        f"{SEVERAL}, such as a/2.WAV": 1,
+        f"{ELSEWHERE}, such as a/2.WAV, not a/2.flac": 3,
+        f"{SEVERAL}, such as a/2.WAV, not a/2.flac": 1,
     }
     assert found == [tmp_path / place for place in PLACES.values()]
     assert none is None

@@ -206,6 +206,7 @@ def test_a_source_has_rows_and_each_has_a_split(tmp_path: Path) -> None:
             open_source(str(table), options())
 
 
+OURS = {"text": "sentence"}
 OWN = """
 OWN = 1
 def faulty(location, options):
@@ -254,6 +255,8 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(error, match=message):
             open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
     audio(tmp_path / "a.wav")
+    columns = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
+    assert columns == {"columns of --column, which own_rows.mixed alone reads or leaves": 1}
     rows = rows_of(f"own_rows.mixed:{tmp_path}")
     assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]
     assert rows[0]["audio"] == tmp_path / "a.wav"

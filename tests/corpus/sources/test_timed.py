@@ -12,6 +12,7 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
+from danish_asr.corpus.sources.timed import NAMED
 from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, NO_SPEECH_LABEL
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
@@ -138,7 +139,13 @@ def test_names_that_stay_in_the_texts_of_files_are_counted(tmp_path: Path) -> No
 def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
     folder = record(beside(tmp_path, ".eaf", elan(media=RUM.format(""))), "rum.wav")
     (several,) = open_source(str(folder), options(split="train", tiers=("t",))).counts.items()
-    assert several == (f"{SEVERAL}, such as anna.wav", 1)
+    assert several == (f"{SEVERAL}, such as anna.wav, not rum.wav", 1)
+
+
+def test_speakers_by_names_before_cues_are_shown_the_rarest_first(tmp_path: Path) -> None:
+    cues = [(2.0 * n, 2.0 * n + 1, f"{name}: ja") for n, name in enumerate(("Bo", "Men", "Bo"))]
+    counts = open_source(str(beside(tmp_path, ".srt", srt(*cues))), TRAIN).counts
+    assert counts == {f"{NAMED}, such as Men (1), Bo (2)": 2}
 
 
 @pytest.mark.parametrize("medium", ["film.mp4", "anna.mkv"])
@@ -279,7 +286,7 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
     assert rows == [("test", "test", "ja"), ("train", "s1", "på Ærø")]
     assert source.rows["uncut"].to_pylist() == [True] * 2
     # README.txt may be a text, whose recording was forgotten.
-    unused = ".txt files of which nothing was read (README.txt)"
+    unused = ".txt files of which nothing was read, as no recording has their name (README.txt)"
     missing = "recordings without a text", unused
     unread = (
         "texts without a speaker in several folders (--column speaker_id=folder takes their names)"

@@ -182,7 +182,10 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
         (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
         ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
-        (["Bo: ja", "", "Anna: nej", "Carl: nå"], ["Bo", None, "Anna", "Carl"], "ja"),
+        (["Bo: ja", "", "Anna: nej", "Bo: nå"], ["Bo", None, "Anna", "Bo"], "ja"),
+        (["Nummer et: ja", "Nummer to: nej", "Nummer tre: nå"], [None] * 3, "Nummer et: ja"),
+        (["[S_1]: ja", "[S_2]: nej", "[S_1]: nå"], ["S_1", "S_2", "S_1"], "ja"),
+        (["[latter] ja"] * 3, [None] * 3, "[latter] ja"),
     ],
 )
 def test_names_before_all_cues_or_before_three_are_speakers(
@@ -207,6 +210,20 @@ def test_a_name_that_occurs_once_is_a_speaker_in_zooms_files_and_else_counted(
     assert said(other)[0] == ("Anna Hansen: hej", None)
     few = read(tmp_path, ".srt", srt((0, 1, "Bo: ja"), (2, 3, "nej")))
     assert [kept_names(file.tiers[0].spans) for file in (zooms, other, few)] == [0, 3, 0]
+    assert [file.named for file in (zooms, other)] == [{"Anna Hansen": 1, "Bo": 1, "husk": 1}, {}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "count"),
+    [
+        (["[Anna] hej", "[Bo] nej", "ja"], 2),
+        (["[S_1]: hej", "[S_2]: nej", "ja"], 2),
+        (["Bo: hej"] * 3 + ["ja"] * 5, 3),  # as in cues
+        (["Bo: hej"] * 2 + ["[latter] hej"] * 2 + ["ja"] * 5, 0),
+    ],
+)
+def test_names_that_most_texts_have_or_that_recur_are_counted(texts: list[str], count: int) -> None:
+    assert kept_names([Span(0.0, 1.0, text) for text in texts]) == count
 
 
 @pytest.mark.parametrize(

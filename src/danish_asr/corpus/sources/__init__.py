@@ -156,7 +156,9 @@ def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
         unread = [path for path in named.files.of(suffix) if path not in used]
         if unread:
             names = _listed([path.relative_to(root).as_posix() for path in unread])
-            counts[f"{suffix} files of which nothing was read ({names})"] = len(unread)
+            is_pair = named.kind == "pairs" and suffix == ".txt"
+            why = ", as no recording has their name" if is_pair else ""
+            counts[f"{suffix} files of which nothing was read{why} ({names})"] = len(unread)
     if named.kind == "table" and len(files) > 1:
         counts[f"tables that were read ({_listed(files)})"] = len(files)
     return counts
@@ -277,9 +279,11 @@ def _open_own(name: str, location: str, options: ConvertOptions, files: TextFold
         rows = table_of(records(), options)
     _check_own(name, rows, options)
     in_files = pc.index_in(rows["file"], rows["file"].unique())
+    about_columns = f"columns of --column, which {name} alone reads or leaves"
     return Source(
         name=location,
         rows=rows.take(pc.sort_indices(in_files)),  # the rows of a file together
+        counts={about_columns: len(options.columns)},
         fetch=partial(fetch_files, files.root),
         versions=partial(versions_of_files, files.root),
     )

@@ -48,6 +48,7 @@ class Found(NamedTuple):
     path: str | None  # below the root; the name itself if there is none, None if there are several
     version: str | None = None
     note: str = ""  # for people
+    left_out: str = ""  # another recording of this name
 
 
 def located(rows: pa.Table, files: Listing) -> tuple[pa.Table, dict[str, int]]:
@@ -58,7 +59,7 @@ def located(rows: pa.Table, files: Listing) -> tuple[pa.Table, dict[str, int]]:
         found = [find_recording(files, name) for name in encoded.dictionary.to_pylist()]
         for own in found:
             if own.note:
-                notes[own.note].add(str(own.path))
+                notes[own.note].add(f"{own.path}{own.left_out and f', not {own.left_out}'}")
         paths.append(pa.array([own.path for own in found], pa.string()).take(encoded.indices))
         versions.append(pa.array([own.version for own in found], pa.string()).take(encoded.indices))
     version = pc.coalesce(pa.chunked_array(versions, pa.string()), rows["version"])
@@ -94,7 +95,8 @@ def find_recording(files: Listing, name: str) -> Found:
     place = os.path.normpath(Path(_place(files, plain)).parent)
     is_there = name_key(place) == name_key(str(paths[0].parent))
     note = ELSEWHERE if not is_there else SEVERAL if len(paths) > 1 else ""
-    return Found(str(paths[0].relative_to(files.root)), version_of(paths[0]), note)
+    found, *others = [str(path.relative_to(files.root)) for path in paths]
+    return Found(found, version_of(paths[0]), note, *others[:1])
 
 
 def _place(files: Listing, name: str) -> str:

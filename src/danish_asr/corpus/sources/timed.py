@@ -47,6 +47,8 @@ _UNREAD_SPEAKERS: Final = (
     "texts without a speaker in several folders (--column speaker_id=folder takes their names)"
 )
 
+NAMED: Final = "speakers by the name and the colon that their texts began with"
+_SHOWN: Final = 8  # of these names
 _SAMPLES: Final = 50  # files whose beginnings tell their code page
 _BEGINNING: Final = 100_000  # bytes
 
@@ -72,9 +74,14 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     all_spans = [span for _, spans in texts_of.values() for span in spans]
     of_files = [all_spans] if suffix == ".txt" else [spans for _, spans in texts_of.values()]
     counts[KEPT_NAMES] = sum(map(kept_names, of_files))
+    if reading.named:  # the rarest first: these may be none
+        rarest = reading.named.most_common()[: -_SHOWN - 1 : -1]
+        shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
+        counts[f"{NAMED}, such as {shown}"] = len(reading.named)
     silent = no_speech([span.text for span in all_spans])
     if reading.several:
-        counts[f"{SEVERAL}, such as {min(reading.several).name}"] = len(reading.several)
+        audio, other = min(reading.several.items())
+        counts[f"{SEVERAL}, such as {audio.name}, not {other.name}"] = len(reading.several)
     if not is_file:
         all_audio = {*files.of(*AUDIO_SUFFIXES)}
         counts["recordings without a text"] = len(all_audio - reading.with_text)
@@ -96,7 +103,8 @@ class _Reading:
     patterns: Sequence[str]  # of tiers
     texts_of: Texts = field(default_factory=dict)
     with_text: set[Path] = field(default_factory=set)  # recordings
-    several: set[Path] = field(default_factory=set)  # recordings beside which others were there
+    several: dict[Path, Path] = field(default_factory=dict)  # recordings, and one left out
+    named: Counter[str] = field(default_factory=Counter)  # texts by the names before them
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
     not_utf8: list[Path] = field(default_factory=list)
@@ -116,10 +124,12 @@ class _Reading:
             )
         self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
         self.with_text |= {audio, *others}
-        self.several |= {audio} if {*others} - {audio} else set()
+        for other in {*others} - {audio}:
+            self.several[audio] = other
         names = {name for tier in file.tiers for name in (tier.name, tier.kind) if name}
         self.tiers.update(names)
         self.counts.update(file.removed)
+        self.named.update(file.named)
 
     def check(self, location: str) -> None:
         """Raise `SourceError` for files that are not UTF-8, or a pattern of no tier."""

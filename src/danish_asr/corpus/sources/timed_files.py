@@ -50,6 +50,7 @@ class TimedFile(NamedTuple):
     tiers: Sequence[Tier]
     media: Mapping[str, float] = {}  # recordings, and by how many seconds their clocks are later
     removed: Mapping[str, int] = {}  # signs of subtitling
+    named: Mapping[str, int] = {}  # speakers by names before texts, and how many texts
     is_of_model: bool = False  # a recogniser of ours has written it, and nobody has changed it
 
 
@@ -115,10 +116,14 @@ _DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number a
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _DOT: Final = "|".join([r"\.(?=\S)", *(rf"(?<=\b\w{{{size}}})\." for size in range(1, 5))])
-_LABEL: Final = re.compile(rf"([\w+](?:[^:?!.]|{_DOT}){{0,39}}): +(?=\S)")
-"""A name before a text; a dot is that of ``Bo H.``, ``Prof.`` or ``ida@dtu.dk``."""
+_LABEL: Final = re.compile(
+    rf"(?P<open>\[)?(?P<name>[\w+](?:[^\]:?!.]|{_DOT}){{0,39}})(?(open)\]): +(?=\S)"
+)
+"""``Anna: `` or ``[Anna]: `` before a text; a dot is that of ``Bo H.`` or ``ida@dtu.dk``."""
 
-_ZOOMS_LABEL: Final = re.compile(r"(\S.{0,99}?): +(?=\S)")
+_ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?): +(?=\S)")
+_NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
+_OF_A_SPEAKER: Final = 3  # texts of a file that begin with one name, if others have none
 _MUSIC: Final = re.compile(r"[♪♫].*")
 _BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
 
@@ -137,7 +142,11 @@ KEPT_NAMES: Final = (
 
 CLOCK_TIMES: Final = "clock times, not plain text"
 NO_SPEECH_LABEL: Final = "a label, no speech"
+MUSIC: Final = "no speech"
 """Reasons in the ledger."""
+
+NO_SPEECH: Final = (NO_SPEECH_LABEL, MUSIC)
+"""Those of what nobody took for speech: ``--max-drop`` does not count them."""
 
 _NO_SPEECH_LABELS: Final = {"silent", "sounding", "sil", "sp", "spn", "xxx"}
 """What Praat, forced aligners and CHAT write where nobody speaks or nobody understands."""
@@ -182,7 +191,7 @@ def no_speech(texts: Sequence[str]) -> dict[str, str]:
     """
     bracketed = Counter(text.casefold() for text in texts if _BRACKET.fullmatch(text))
     recurring = {text: "in brackets" for text in texts if bracketed[text.casefold()] > 1}
-    return recurring | {text: "no speech" for text in texts if _MUSIC.fullmatch(text)}
+    return recurring | {text: MUSIC for text in texts if _MUSIC.fullmatch(text)}
 
 
 def clean_line(line: str, removed: Counter[str]) -> str:
@@ -244,31 +253,38 @@ def read_subtitles(path: Path) -> TimedFile:
         speaker = voices[0].strip() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
     is_zooms = path.stem.lower().endswith(".transcript")
-    return TimedFile([Tier("", _labelled(spans, is_zooms=is_zooms))], {}, removed)
+    named = _take_names(spans, is_zooms=is_zooms)
+    return TimedFile([Tier("", spans)], {}, removed, named)
 
 
 def kept_names(spans: Sequence[Span]) -> int:
-    """How many texts begin with what may be a speaker's name; 0 unless most of them do."""
-    texts = [span for span in spans if span.text]
-    kept = sum(not span.speaker and bool(_LABEL.match(span.text)) for span in texts)
-    return kept if 2 * kept > len(texts) else 0
+    """How many texts begin with what may be a speaker's name, if most do, or else one recurs."""
+    texts = [span.text for span in spans if span.text and not span.speaker]
+    labels = [label["name"] for text in texts if (label := _LABEL.match(text))]
+    kept = len(labels) + sum(bool(_NAME_IN_BRACKETS.match(text)) for text in texts)
+    if 2 * kept > sum(bool(span.text) for span in spans):
+        return kept
+    return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
 
-def _labelled(spans: list[Span], *, is_zooms: bool) -> list[Span]:
-    """The spans with the names before their texts as speakers.
+def _take_names(spans: list[Span], *, is_zooms: bool) -> dict[str, int]:
+    """Make the names before texts speakers; returns these names with the number of texts.
 
-    Of Zoom it is any name; else one in three cues, or all of three or more cues have one.
+    Of Zoom it is any name; else one of three cues, or that of each cue. If all differ they are no
+    names, but count something: ``Nummer et: ``.
     """
-    pattern, least = (_ZOOMS_LABEL, 1) if is_zooms else (_LABEL, 3)
+    pattern, least = (_ZOOMS_LABEL, 1) if is_zooms else (_LABEL, _OF_A_SPEAKER)
     labels = [None if span.speaker else pattern.match(span.text) for span in spans]
-    counts = Counter(label[1] for label in labels if label)
+    counts = Counter(label["name"] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
-    least = 1 if len(names) >= 3 and all(names) else least
+    if len(names) >= _OF_A_SPEAKER and all(names) and len(counts) < len(names):
+        least = 1
+    named = {name: count for name, count in counts.items() if count >= least}
     for place, label in enumerate(labels):
-        if label and counts[label[1]] >= least:
+        if label and label["name"] in named:
             text = spans[place].text[label.end() :]
-            spans[place] = spans[place]._replace(text=text, speaker=label[1])
-    return spans
+            spans[place] = spans[place]._replace(text=text, speaker=label["name"])
+    return named
 
 
 def read_json(path: Path) -> TimedFile:
