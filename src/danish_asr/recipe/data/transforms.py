@@ -40,7 +40,8 @@ _N_FFT: Final = 400
 _HOP: Final = 200
 _LEAST_LEVEL: Final = 1e-12
 _LEAST_BLOCK: Final = 1 << 12
-_SAMPLES_AT_ONCE: Final = 1 << 17  # which stay in a processor's cache
+_SAMPLES_AT_ONCE: Final = 1 << 16  # which stay in a processor's cache
+_LEAST_AT_ONCE: Final = 4  # blocks, which scipy transforms in one vector
 _RESPONSES: Final = 256  # with a second of echo each, 40 MB
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
@@ -130,7 +131,7 @@ class SpecAugment(Transform):
         width = int(rng.integers(min(_LEAST_FREQUENCY_MASK, most), most + 1))
         low = int(rng.integers(0, bins - width + 1))
         if width:
-            waveform = _band_stop(low, low + width).applied(waveform)
+            _band_stop(low, low + width).apply(waveform)
         width = int(rng.integers(0, min(self.max_time, _MOST_TIME_MASK, frames // 4) + 1))
         first = int(rng.integers(0, frames - width + 1))
         if width:
@@ -224,9 +225,10 @@ class Reverb(_FromFolder):
 
     @override
     def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
-        wet = _response(file).applied(waveform)
-        wet *= np.float32(_level(waveform) / max(_level(wet), _LEAST_LEVEL))
-        return wet
+        level = _level(waveform)
+        _response(file).apply(waveform)
+        waveform *= np.float32(level / max(_level(waveform), _LEAST_LEVEL))
+        return waveform
 
 
 class _Filter(NamedTuple):
@@ -236,21 +238,21 @@ class _Filter(NamedTuple):
     before: int  # samples of a block before those of its output
     step: int  # samples of its output
 
-    def applied(self, waveform: Waveform) -> Waveform:
-        """The filtered waveform, cut to the waveform's length."""
+    def apply(self, waveform: Waveform) -> None:
+        """Filter a waveform in place; what follows its end is lost."""
         size, count = 2 * (len(self.spectrum) - 1), -(-len(waveform) // self.step)
         padded = np.zeros((count - 1) * self.step + size, np.float32)
         padded[self.before : self.before + len(waveform)] = waveform
         strides = (self.step * padded.itemsize, padded.itemsize)
         blocks = np.ndarray((count, size), np.float32, padded, strides=strides)
-        filtered = np.empty((count, self.step), np.float32)
-        at_once = max(1, _SAMPLES_AT_ONCE // size)
+        at_once = max(_LEAST_AT_ONCE, _SAMPLES_AT_ONCE // size)
         for first in range(0, count, at_once):
             spectra = scipy.fft.rfft(blocks[first : first + at_once])
             spectra *= self.spectrum
-            part = scipy.fft.irfft(spectra, size, overwrite_x=True)
-            filtered[first : first + at_once] = part[:, self.before : self.before + self.step]
-        return filtered.reshape(-1)[: len(waveform)]
+            filtered = scipy.fft.irfft(spectra, size, overwrite_x=True)
+            outputs = filtered[:, self.before : self.before + self.step].reshape(-1)
+            target = waveform[first * self.step :][: len(outputs)]
+            target[:] = outputs[: len(target)]
 
 
 @lru_cache(_RESPONSES)
