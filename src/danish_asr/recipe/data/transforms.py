@@ -40,7 +40,8 @@ _N_FFT: Final = 400
 _HOP: Final = 200
 _LEAST_LEVEL: Final = 1e-12
 _LEAST_BLOCK: Final = 1 << 12
-_SAMPLES_AT_ONCE: Final = 1 << 17  # which stay in a processor's cache
+_SAMPLES_AT_ONCE: Final = 1 << 16  # which stay in a processor's cache
+_LEAST_AT_ONCE: Final = 4  # blocks, which scipy transforms in one vector
 _RESPONSES: Final = 256  # with a second of echo each, 40 MB
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
@@ -130,7 +131,7 @@ class SpecAugment(Transform):
         width = int(rng.integers(min(_LEAST_FREQUENCY_MASK, most), most + 1))
         low = int(rng.integers(0, bins - width + 1))
         if width:
-            waveform = _Response.of(_band_stop(low, low + width)).convolved(waveform, delay=_N_FFT)
+            _band_stop(low, low + width).apply(waveform)
         width = int(rng.integers(0, min(self.max_time, _MOST_TIME_MASK, frames // 4) + 1))
         first = int(rng.integers(0, frames - width + 1))
         if width:
@@ -138,16 +139,24 @@ class SpecAugment(Transform):
         return waveform
 
 
-def _band_stop(low: int, high: int) -> Waveform:
-    """A filter that takes out the bins from ``low`` to ``high - 1``; its middle is at `_N_FFT`.
+def _band_stop(low: int, high: int) -> "_Filter":
+    """A filter that takes out the bins from ``low`` to ``high - 1``."""
+    band = _low_pass(high) - _low_pass(low)
+    return _Filter(1 - band, before=_N_FFT, step=_LEAST_BLOCK - 2 * _N_FFT)
+
+
+@cache
+def _low_pass(end: int) -> NDArray[np.complex64]:
+    """The spectrum of a filter that keeps the bins below ``end``; its middle is at 0.
 
     It is the ideal one under a Hann window (Oppenheim and Schafer, "Discrete-Time Signal
     Processing", 7.5).
     """
+    edge = min(max(0.0, end - 0.5) / _N_FFT, 0.5)
     times = np.arange(-_N_FFT, _N_FFT + 1)
-    below, above = (max(0.0, edge - 0.5) / _N_FFT for edge in (low, high))
-    band = 2 * above * np.sinc(2 * above * times) - 2 * below * np.sinc(2 * below * times)
-    return np.asarray((times == 0) - band * np.hanning(len(times)), np.float32)
+    response = np.zeros(_LEAST_BLOCK, np.float32)
+    response[times] = 2 * edge * np.sinc(2 * edge * times) * np.hanning(len(times))
+    return scipy.fft.rfft(response)
 
 
 def _silence(waveform: Waveform, first: int, end: int) -> None:
@@ -216,48 +225,46 @@ class Reverb(_FromFolder):
 
     @override
     def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
-        wet = _response(file).convolved(waveform)
-        wet *= np.float32(_level(waveform) / max(_level(wet), _LEAST_LEVEL))
-        return wet
+        level = _level(waveform)
+        _response(file).apply(waveform)
+        waveform *= np.float32(level / max(_level(waveform), _LEAST_LEVEL))
+        return waveform
 
 
-class _Response(NamedTuple):
-    """An impulse response, for the overlap-add method in blocks of ``step`` samples."""
+class _Filter(NamedTuple):
+    """A filter, for the overlap-save method in blocks whose outputs do not overlap."""
 
-    spectrum: NDArray[np.complex64]  # of a block and its echo
-    size: int  # samples of a block and its echo
-    step: int
+    spectrum: NDArray[np.complex64]  # of a block
+    before: int  # samples of a block before those of its output
+    step: int  # samples of its output
 
-    @classmethod
-    def of(cls, response: Waveform) -> "_Response":
-        """The response of these samples; a block is at least as long."""
-        size = max(1 << (2 * len(response) - 1).bit_length(), _LEAST_BLOCK)
-        return cls(scipy.fft.rfft(response, size), size, size - len(response) + 1)
-
-    def convolved(self, waveform: Waveform, delay: int = 0) -> Waveform:
-        """The waveform with its echo, ``delay`` samples earlier, cut to the waveform's length."""
-        echoed = np.zeros(len(waveform) + self.size, np.float32)
-        at_once = max(1, _SAMPLES_AT_ONCE // self.size) * self.step
-        for first in range(0, len(waveform), at_once):
-            part = waveform[first : first + at_once]
-            blocks = np.zeros((-(-len(part) // self.step), self.step), np.float32)
-            blocks.reshape(-1)[: len(part)] = part
-            spectra = scipy.fft.rfft(blocks, self.size, axis=1)
+    def apply(self, waveform: Waveform) -> None:
+        """Filter a waveform in place; what follows its end is lost."""
+        size, count = 2 * (len(self.spectrum) - 1), -(-len(waveform) // self.step)
+        padded = np.zeros((count - 1) * self.step + size, np.float32)
+        padded[self.before : self.before + len(waveform)] = waveform
+        strides = (self.step * padded.itemsize, padded.itemsize)
+        blocks = np.ndarray((count, size), np.float32, padded, strides=strides)
+        at_once = max(_LEAST_AT_ONCE, _SAMPLES_AT_ONCE // size)
+        for first in range(0, count, at_once):
+            spectra = scipy.fft.rfft(blocks[first : first + at_once])
             spectra *= self.spectrum
-            for number, block in enumerate(scipy.fft.irfft(spectra, self.size, axis=1)):
-                start = first + number * self.step
-                echoed[start : start + self.size] += block
-        return echoed[delay : delay + len(waveform)]
+            filtered = scipy.fft.irfft(spectra, size, overwrite_x=True)
+            outputs = filtered[:, self.before : self.before + self.step].reshape(-1)
+            target = waveform[first * self.step :][: len(outputs)]
+            target[:] = outputs[: len(target)]
 
 
 @lru_cache(_RESPONSES)
-def _response(file: Path) -> _Response:
+def _response(file: Path) -> _Filter:
     """Read the response of a room from its direct sound on; a silent one has no echo."""
     with _opened(file) as sound:
         recording = _mono_at_16_khz(sound)
     if not recording.any():
         recording = np.ones(1, np.float32)
-    return _Response.of(recording[int(np.abs(recording).argmax()) :])
+    echo = recording[int(np.abs(recording).argmax()) :]
+    size = max(1 << (2 * len(echo) - 1).bit_length(), _LEAST_BLOCK)
+    return _Filter(scipy.fft.rfft(echo, size), before=len(echo) - 1, step=size - len(echo) + 1)
 
 
 def _part(file: Path, place: float, samples: int) -> Waveform:
