@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,6 +74,12 @@ def made(cell: Cell, *pieces: tuple[float, NDArray[np.float32]], picture: bool =
     return recording(cell.container, cell.codec, *pieces, rate=cell.rate, picture=picture)
 
 
+@cache
+def plain(cell: Cell, seed: int = 1) -> bytes:
+    """A file with two seconds of noise."""
+    return made(cell, (0, noise(2, cell.rate, seed)))
+
+
 def check(audio: bytes | Path, cell: Cell, *expected: NDArray[np.float32], lag: float) -> None:
     """Each half second of what is expected is heard where it is, at most so many ms beside it."""
     whole = np.concatenate(expected)
@@ -89,13 +96,13 @@ def check(audio: bytes | Path, cell: Cell, *expected: NDArray[np.float32], lag: 
 def test_a_whole_file_is_heard_where_it_is_whatever_its_name(cell: Cell, tmp_path: Path) -> None:
     wave = noise(2, cell.rate)
     path = tmp_path / "10:30.wav"
-    path.write_bytes(made(cell, (0, wave)))
+    path.write_bytes(plain(cell))
     check(path, cell, wave, lag=cell.lag)
 
 
 @table(CELLS)
 def test_half_of_a_file_is_refused_if_its_header_says_more(cell: Cell) -> None:
-    file = made(cell, (0, noise(2, cell.rate)))
+    file = plain(cell)
     if cell.cut == REFUSED:
         with pytest.raises(AudioError):
             decode(file[: len(file) // 2])
@@ -150,7 +157,7 @@ def test_a_gap_of_more_than_a_minute_refuses_the_file() -> None:
 @table(c for c in CELLS if c.joined != ONE_FILE)
 def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
     first, second = noise(2, cell.rate), noise(2, cell.rate, 2)
-    joined = made(cell, (0, first)) + made(cell, (0, second))
+    joined = plain(cell) + plain(cell, 2)
     if cell.joined == REFUSED:
         with pytest.raises(AudioError, match="more audio than its header says"):
             decode(joined)
@@ -190,12 +197,12 @@ LONG = ("mp4", "ipod", "matroska-flac", "webm", "mpegts-mp2", "ogg-libopus", "mp
 
 @table(c for c in CELLS if "-".join(c[:2]).startswith(LONG))
 def test_random_parts_of_a_long_file_are_where_they_are(tmp_path: Path, cell: Cell) -> None:
-    wave, chance = noise(20, cell.rate), np.random.default_rng(1)
+    wave, chance = noise(12, cell.rate), np.random.default_rng(1)
     file = tmp_path / "long"
     file.write_bytes(made(cell, (0, wave)))
     found = set()
     with Recording(file) as opened:
-        for start in (*np.sort(chance.uniform(0, 18, 12)), *chance.uniform(0, 18, 2)):
+        for start in (*np.sort(chance.uniform(0, 10, 8)), *chance.uniform(0, 10, 2)):
             part, _ = opened.part(start, 1.5)
             found |= lags(part, wave[round(start * cell.rate) :][: len(part)], cell.rate)
     assert max(found) - min(found) <= 1
@@ -292,9 +299,9 @@ def test_a_tagged_mp3_has_libsndfiles_samples_within_one_step_of_16_bits() -> No
     data = encode(noise(6, 48_000), 48_000, format="MP3")
     expected, _ = soundfile.read(io.BytesIO(data), dtype="float32")
     wave, _ = decode(data)
-    assert wave == pytest.approx(expected, abs=2 / 32768)
+    np.testing.assert_allclose(wave, expected, rtol=0, atol=2 / 32768)
     part, _ = decode(data, start=1.0, seconds=0.5)
-    assert part == pytest.approx(expected[48_000:72_000], abs=2 / 32768)
+    np.testing.assert_allclose(part, expected[48_000:72_000], rtol=0, atol=2 / 32768)
 
 
 def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
