@@ -48,15 +48,17 @@ def test_a_name_of_code_is_refused(harm: Any) -> None:
 def test_a_file_of_pytorch_holds_values_and_no_code(
     protocol: int, is_zipped: bool, tmp_path: Path
 ) -> None:
-    file, values = tmp_path / "state.pt", {"step": 4, "weights": torch.arange(3.0)}
-    how = {"pickle_protocol": protocol, "_use_new_zipfile_serialization": is_zipped}
+    file, weights = tmp_path / "state.pt", torch.arange(3.0)
 
-    torch.save(values, file, **how)
+    def save(values: dict[str, Any]) -> None:
+        torch.save(values, file, pickle_protocol=protocol, _use_new_zipfile_serialization=is_zipped)
+
+    save({"step": 4, "weights": weights})
     read = values_pickle.load_values(file)
     assert read["step"] == 4
-    assert torch.equal(read["weights"], values["weights"])
+    assert torch.equal(read["weights"], weights)
 
-    torch.save({"step": Runs(os.mkdir, str(tmp_path / "harm"))}, file, **how)
+    save({"step": Runs(os.mkdir, str(tmp_path / "harm"))})
     with pytest.raises(pickle.UnpicklingError):
         values_pickle.load_values(file)
     assert not (tmp_path / "harm").exists()
