@@ -18,6 +18,7 @@ import numpy as np
 import scipy.fft
 import soxr
 from annotated_types import Ge, Le
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 from soundfile import SoundFile, SoundFileError
@@ -156,7 +157,7 @@ def _low_pass(end: int) -> NDArray[np.complex64]:
     times = np.arange(-_N_FFT, _N_FFT + 1)
     response = np.zeros(_LEAST_BLOCK, np.float32)
     response[times] = 2 * edge * np.sinc(2 * edge * times) * np.hanning(len(times))
-    return scipy.fft.rfft(response)
+    return np.asarray(scipy.fft.rfft(response), np.complex64)
 
 
 def _silence(waveform: Waveform, first: int, end: int) -> None:
@@ -182,13 +183,15 @@ class _FromFolder(Transform):
 
     @override
     def __call__(self, waveform: Waveform, rng: np.random.Generator) -> Waveform:
-        if rng.random() >= self.probability or not waveform.any():
+        if rng.random() >= self.probability or not (level := _level(waveform)):
             return waveform
         files = _recordings(self.folder)
-        return self._change(waveform, files[rng.integers(len(files))], rng)
+        return self._change(waveform, level, files[rng.integers(len(files))], rng)
 
     @abstractmethod
-    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
+    def _change(
+        self, waveform: Waveform, level: float, file: Path, rng: np.random.Generator
+    ) -> Waveform:
         """Return the waveform changed by a recording."""
 
 
@@ -207,10 +210,12 @@ class Noise(_FromFolder):
             raise ValueError(f"least_db {rule}")
 
     @override
-    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
+    def _change(
+        self, waveform: Waveform, level: float, file: Path, rng: np.random.Generator
+    ) -> Waveform:
         noise = _part(file, rng.random(), len(waveform))
         ratio = 10 ** (-rng.uniform(self.least_db, self.most_db) / 20)
-        noise *= np.float32(ratio * _level(waveform) / max(_level(noise), _LEAST_LEVEL))
+        noise *= np.float32(ratio * level / max(_level(noise), _LEAST_LEVEL))
         noise += waveform
         return noise
 
@@ -224,8 +229,9 @@ class Reverb(_FromFolder):
     """
 
     @override
-    def _change(self, waveform: Waveform, file: Path, rng: np.random.Generator) -> Waveform:
-        level = _level(waveform)
+    def _change(
+        self, waveform: Waveform, level: float, file: Path, rng: np.random.Generator
+    ) -> Waveform:
         _response(file).apply(waveform)
         waveform *= np.float32(level / max(_level(waveform), _LEAST_LEVEL))
         return waveform
@@ -244,7 +250,7 @@ class _Filter(NamedTuple):
         padded = np.zeros((count - 1) * self.step + size, np.float32)
         padded[self.before : self.before + len(waveform)] = waveform
         strides = (self.step * padded.itemsize, padded.itemsize)
-        blocks = np.ndarray((count, size), np.float32, padded, strides=strides)
+        blocks = as_strided(padded, (count, size), strides)
         at_once = max(_LEAST_AT_ONCE, _SAMPLES_AT_ONCE // size)
         for first in range(0, count, at_once):
             spectra = scipy.fft.rfft(blocks[first : first + at_once])
