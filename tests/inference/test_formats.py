@@ -132,8 +132,9 @@ def test_every_format_has_the_speakers_of_a_diarizer(name: str) -> None:
         "json": ['"speaker": "bo"', '"speaker": "anna"'],
         "csv": ["ja,0.9000,bo", "ja,0.9000,anna"],
         "textgrid": ['"anna segments"', '"anna words"', '"bo segments"', '"bo words"'],
-    }[name]
-    assert all(line in written for line in expected)
+    }
+    assert name in expected, "give the lines of this format"
+    assert all(line in written for line in expected[name])
 
 
 def test_json_is_what_the_transcript_contains_without_the_noise_of_floats() -> None:

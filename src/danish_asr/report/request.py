@@ -1,7 +1,7 @@
 """What is scored and how: the options that `score`, `compare` and their commands have in common."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from danish_asr.base.files import AnyPath
 from danish_asr.metrics import Denominator
@@ -23,7 +23,8 @@ class Request:
 
     def settings(self, profile: str) -> Settings:
         """Return how rows are scored, with a profile that was chosen."""
-        return Settings(profile=profile, row_filter=self.row_filter, denominator=self.denominator)
+        own = {field.name: getattr(self, field.name) for field in fields(Settings)}
+        return Settings(**own | {"profile": profile})
 
     def load(self, sources: Iterable[Source], settings: Settings) -> Loaded:
         """Read the rows of sources."""

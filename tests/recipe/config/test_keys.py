@@ -7,7 +7,8 @@ from danish_asr.recipe.config.keys import Key, defaults, help_text, near_keys, t
 
 def test_each_section_stands_before_its_keys_and_each_key_is_described_once() -> None:
     rows = table()
-    names = [row.key for row in rows]
+    # A setting of several schedules is described for each of them.
+    names = [row.key for row in rows if not row.key.startswith("lr_scheduler.config.")]
     assert len({*names}) == len(names)
     assert all(row.effect for row in rows)
     sections = [row.key for row in rows if not row.values]
