@@ -152,7 +152,10 @@ def test_first_the_head_learns_then_the_layers_above_the_frozen_ones(staged: Pat
         assert kept == below(staged, learning)
 
 
-SHARDED = "trainer.data_parallelism=fsdp", "trainer.activation_checkpointing.mode=layerwise"
+SHARDED = (
+    *("trainer.data_parallelism=fsdp", "trainer.activation_checkpointing.mode=layerwise"),
+    "optimizer.name=adamw_offload",
+)
 
 
 @pytest.mark.parametrize("overrides", [(), SHARDED])
@@ -182,8 +185,6 @@ def test_a_stage_has_its_share_of_the_rate_within_the_warm_up_too(
     assert losses(staged)[:2] == losses(plain)[:2]
 
 
-MODEL = small(model_dim=96)
-
 SETTINGS: dict[str, Any] = {"lr": 1e-2, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.1}
 
 
@@ -197,10 +198,3 @@ def test_offloaded_steps_are_those_of_pytorch() -> None:
                 parameter.grad = torch.full_like(parameter, step - 2.0 + number)
             optimizer.step()
     assert all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
-
-
-def test_sharded_it_learns_what_adamw_learns_in_one_process(tmp_path: Path, dataset: Path) -> None:
-    assert train(tmp_path / "full", dataset, MODEL, TWO_BATCHES) == 0
-    sharded = ("optimizer.name=adamw_offload", "trainer.data_parallelism=fsdp")
-    train_with_two(tmp_path / "run", dataset, MODEL, *sharded)
-    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "full"), rel=1e-5)

@@ -17,13 +17,14 @@ from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.entry import Request, read_configuration
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.preflight import (
     recorder_faults,
     resolve,
     row_faults,
     with_accumulation,
 )
-from tests.running import arguments, copy_until, same_weights, train, weights
+from tests.running import arguments, copy_until, same_weights, train
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -235,13 +236,12 @@ def test_another_model_is_refused(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    assert train(run, dataset, f"model={{path: {finished_run}}}") == 0
+    assert train(run, dataset, f"model={{path: {finished_run}}}", "regime.num_steps=2") == 0
     assert read_yaml(run / "config.yaml")["model"]["path"] == str(finished_run.resolve())
     other = shutil.copytree(finished_run, tmp_path / "other")
-    before = weights(run, 4)
-    assert train(run, dataset, f"model={{path: {other}}}", "regime.num_steps=6") == 2
+    assert train(run, dataset, f"model={{path: {other}}}") == 2
     assert "model.path" in capsys.readouterr().err
-    assert weights(run, 4).keys() == before.keys()
+    assert Run(run).steps == [2]
 
 
 @pytest.mark.slow

@@ -116,10 +116,12 @@ def test_validations_before_a_stop_count_when_the_run_continues(
 
 
 def test_a_run_whose_patience_ends_at_its_last_step_is_complete_by_its_steps(
-    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+    trained: StoppableTraining, tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, own = tmp_path / "run", (*EACH_STEP, "regime.num_steps=8")
+    own = (*EACH_STEP, "optimizer.name=adamw_offload", "regime.num_steps=8")
+    run = copy_until(7, trained._run.folder, tmp_path / "run")
     assert train(run, dataset, *own) == 0
+    assert steps_of(run)[-1] == 8
     capsys.readouterr()
     assert train(run, dataset, *own) == 0
     assert "a larger regime.num_steps" in capsys.readouterr().err
