@@ -22,6 +22,7 @@ from danish_asr.base.cluster import (
     use_granted_cpus,
     wait_for_first_rank,
 )
+from tests.forks import in_processes
 
 VARIABLES = (
     *("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LSB_MCPU_HOSTS", "SLURM_CPUS_ON_NODE"),
@@ -166,30 +167,37 @@ def test_on_one_gpu_the_launcher_becomes_the_command(
     assert os.environ["OMP_NUM_THREADS"] == "8"
 
 
+def launched(arguments: list[str]) -> None:
+    sys.exit(cluster.launch(["--nproc-per-node", "2", "-m", *arguments]))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "status"), [("sys.exit(0)", 0), ("sys.exit(75)", 75), ("os.kill(os.getpid(), 9)", 1)]
 )
 def test_the_launcher_ends_as_its_processes_do(tmp_path: Path, end: str, status: int) -> None:
-    record = "Path(os.environ['RANK']).touch()"
+    record = "(Path(__file__).parent / os.environ['RANK']).touch()"
     (tmp_path / "job.py").write_text(f"import os, sys\nfrom pathlib import Path\n{record}\n{end}\n")
-    command = ["danish_asr.base.cluster", "--nproc-per-node", "2", "-m", "job"]
-    ended = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, check=False)
-    assert ended.returncode == status
+    in_processes(1, launched, ["job"], status=status, PYTHONPATH=str(tmp_path))
     if status == 0:  # else the first that fails ends the others
         assert {file.name for file in tmp_path.glob("[0-9]")} == {"0", "1"}
 
 
 SAVES = """
-import os, pathlib, signal, sys, time
+import os, signal, sys, time
+from pathlib import Path
 from danish_asr.base.stops import exit_at_stops
 exit_at_stops()
 def save(*_):
     time.sleep(0.5)
     sys.exit(75)
-for number in map(int, sys.argv[1:]):
-    signal.signal(number, save)
-pathlib.Path(os.environ["RANK"]).touch()
+signal.signal(signal.SIGUSR1, save)
+here = Path(__file__).parent
+(here / os.environ["RANK"]).touch()
+while not all((here / rank).exists() for rank in "01"):
+    time.sleep(0.02)
+if os.environ["RANK"] == "0":
+    os.kill(os.getppid(), signal.SIGUSR1)
 time.sleep(60)
 """
 
@@ -197,14 +205,8 @@ time.sleep(60)
 @pytest.mark.slow
 def test_the_launcher_passes_a_stop_on_and_ends_as_its_processes_do(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(SAVES)
-    command = ["danish_asr.base.cluster", "--nproc-per-node", "2", "-m", "job"]
-    command.append(str(int(signal.SIGUSR1)))
-    launcher = subprocess.Popen([sys.executable, "-m", *command], cwd=tmp_path)
-    while not all((tmp_path / rank).exists() for rank in "01"):
-        assert launcher.poll() is None
-        time.sleep(0.02)
-    launcher.send_signal(signal.SIGUSR1)
-    assert launcher.wait(timeout=60) == 75
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    in_processes(1, launched, ["job"], status=75, PYTHONPATH=path)
 
 
 def test_the_other_ranks_wait_for_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:

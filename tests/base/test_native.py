@@ -6,8 +6,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 PROBE = """
 import os
 import danish_asr
@@ -18,10 +16,9 @@ print(os.environ["CONDA_PREFIX"])
 """
 
 
-@pytest.mark.parametrize("prefix", ["", "/nowhere/conda"])
-def test_libsndfile_comes_from_the_wheel_also_inside_conda(prefix: str) -> None:
+def test_libsndfile_comes_from_the_wheel_also_inside_conda() -> None:
     """TRAPS, install: fairseq2n looks for a system library, in Conda below its prefix only."""
-    environment = os.environ | {"CONDA_PREFIX": prefix}
+    environment = os.environ | {"CONDA_PREFIX": "/nowhere/conda"}
     command = [sys.executable, "-c", PROBE]
     printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout
-    assert printed.decode().strip() == prefix
+    assert printed == b"/nowhere/conda\n"
