@@ -110,7 +110,7 @@ def _how_to_continue(root: Path) -> str:
     """What to say of a dataset whose conversion was stopped; empty if there is none."""
     if not (root / KEY_FILE).is_file():
         return ""
-    _, command = (root / KEY_FILE).read_text(encoding="utf-8").split("\n", 1)
+    command = (root / KEY_FILE).read_text(encoding="utf-8", errors="replace").partition("\n")[2]
     return (
         f"{root}: not finished, as its conversion was stopped or still runs; the same command "
         f"continues it: {command}"
