@@ -361,7 +361,7 @@ ELSEWHERE: dict[str, str] = {
     "trainer.unfreeze": "train/test_learning.py: first_the_head_learns_then_the_layers_above",
     "trainer.stages": "train/test_learning.py: a_stage_has_its_share_of_the_rate",
     "trainer.max_wall_minutes": "evaluate/test_recipe.py: a_time_limit_stops_an_evaluation",
-    "optimizer.name": "train/test_learning.py: sharded_it_learns_what_adamw_learns",
+    "optimizer.name": "train/test_learning.py: offloaded_steps_are_those_of_pytorch",
     "regime.score_profile": "train/test_validation.py: the_character_error_rate_is_that_of_a_named",
     "regime.early_stopping_patience": "train/test_validation_stops.py: a_training_stops_at_its",
     "regime.keep_best_n_checkpoints": "train/test_training.py: a_longer_run_keeps_the_best_and",
