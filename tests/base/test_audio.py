@@ -155,6 +155,12 @@ def test_a_channel_and_a_part_are_the_samples_that_are_there(tmp_path: Path, cha
     np.testing.assert_allclose(decode(audio)[0], (ramp + noise) / 2, atol=1e-6)
 
 
+def test_of_channels_that_cancel_each_other_the_loudest_is_taken() -> None:
+    noise = np.random.default_rng(1).uniform(-0.5, 0.5, 16_000)
+    audio = encode(np.stack([-0.9 * noise, noise], axis=1), 16_000, subtype="FLOAT")
+    np.testing.assert_allclose(decode(audio)[0], noise, atol=1e-6)
+
+
 def test_a_file_that_exists_and_cannot_be_read_stops_the_conversion() -> None:
     with pytest.raises(SourceError, match=r"mem: cannot be read \(Input/output error\)"):
         decode(Path("/proc/self/mem"))

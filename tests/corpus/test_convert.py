@@ -12,7 +12,7 @@ from danish_asr.base.files import is_written
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus import convert as package
 from danish_asr.corpus.convert import claimed, convert, key_of, plan_tasks
-from danish_asr.corpus.inventory import find_shards, read_inventory
+from danish_asr.corpus.inventory import KEY_FILE, find_shards, read_inventory
 from danish_asr.corpus.rows import table_of
 from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
@@ -71,6 +71,15 @@ def test_an_unfinished_conversion_is_continued_by_one_with_its_key_only(
     for read in (read_inventory, find_shards):
         with pytest.raises(DatasetError, match="continues it: danish-asr convert 'a b' --name=x"):
             read(tmp_path)
+    # A notebook's command line continues nothing.
+    monkeypatch.setattr(sys, "argv", ["/bin/ipykernel_launcher.py", "-f", "kernel.json"])
+    with pytest.raises(KeyboardInterrupt):
+        stop()
+    for damaged in (None, b"one", b"\xff"):
+        if damaged:
+            (tmp_path / KEY_FILE).write_bytes(damaged)
+        with pytest.raises(DatasetError, match=r"the same command continues it$"):
+            read_inventory(tmp_path)
 
 
 def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:

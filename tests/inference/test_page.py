@@ -175,8 +175,9 @@ def test_one_thing_is_done_at_a_time_and_a_cancelled_text_can_be_saved(tmp_path:
         window.fetch = original;
         const links = [...document.querySelectorAll("#downloads a")];
         const contents = await Promise.all(links.map(({ href }) => URL.blobs.get(href).text()));
-        const json = JSON.parse(contents[1]).segments[0].words.length;
-        steps.push(links.map((link) => link.download), contents[0], json);
+        const json = JSON.parse(contents[1]);
+        steps.push(links.map((link) => link.download), contents[0]);
+        steps.push(json.incomplete, json.segments[0].words.length);
         steps.push(visible(), document.activeElement.id, isHeld());
         return steps;
         """,
@@ -184,7 +185,7 @@ def test_one_thing_is_done_at_a_time_and_a_cancelled_text_can_be_saved(tmp_path:
     )
     assert found == [
         *("Text of a.wav", ["cancel"], "cancel", True),
-        *(["a.txt", "a.json"], "hej\n", 1),
+        *(["a (incomplete).txt", "a (incomplete).json"], "hej\n", True, 1),
         *(["choose", "record"], "file", True),
     ]
 

@@ -14,7 +14,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from danish_asr.base.audio import RESAMPLING_QUALITY
+from danish_asr.base.audio import RESAMPLING_QUALITY, mixed
 from danish_asr.base.decoders import Decoder, Samples, open_audio
 from danish_asr.base.errors import AudioError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
@@ -56,7 +56,7 @@ class Sound:
             if not np.isfinite(block).all():
                 raise AudioError("non-finite samples")
             self.seconds += len(block) / self.rate
-            samples = _mixed(block) if self.channel is None else block[:, self.channel]
+            samples = mixed(block) if self.channel is None else block[:, self.channel]
             yield samples if self.rate == SAMPLE_RATE else resampler.resample_chunk(samples)
         if self.rate != SAMPLE_RATE:
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
@@ -139,15 +139,3 @@ def _decoded(decoder: Decoder) -> Iterator[Samples]:
             yield block
     except AudioError as error:
         raise AudioError(f"{error} after {done / rate:.0f} s") from None
-
-
-def _mixed(block: Samples) -> Samples:
-    """Return the mean of the channels, or the loudest of them where they cancel each other.
-
-    Independent channels have a mean with the power of one of them over their number.
-    """
-    mean: Samples = block.mean(axis=1)
-    power = block.var(axis=0)  # without DC offset, which is no sound
-    if mean.var() < 0.1 * power.mean() / len(power):
-        return block[:, power.argmax()]
-    return mean

@@ -222,8 +222,9 @@ def claimed(out: Path, key: str, *, begun: str = "") -> Iterator[Inventory | Non
         begun = begun or key
         if other := _other_content(out, key, begun, inventory):
             raise DatasetError(f"{out}: holds {other}; choose another --out, a new folder")
-        command = [Path(sys.argv[0]).name, *sys.argv[1:]]
-        publish_text(out / KEY_FILE, f"{begun}\n{join(command)}")
+        program, *arguments = Path(sys.argv[0]).name, *sys.argv[1:]
+        command = join([program, *arguments]) if program == "danish-asr" else ""
+        publish_text(out / KEY_FILE, f"{begun}\n{command}")
         try:
             yield inventory
         finally:

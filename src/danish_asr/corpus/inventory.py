@@ -30,7 +30,8 @@ _CONTENT: Final = (
 )
 
 KEY_FILE: Final = f"{WORK_DIR}/key"
-"""Of a conversion that is not finished: the key of its work, and the command in the next line."""
+"""Of a conversion that is not finished: the key of its work, and in the next line the command;
+without one if Python has called it."""
 
 _SHOWN: Final = 5  # faults in a message
 
@@ -113,7 +114,7 @@ def _how_to_continue(root: Path) -> str:
     command = (root / KEY_FILE).read_text(encoding="utf-8", errors="replace").partition("\n")[2]
     return (
         f"{root}: not finished, as its conversion was stopped or still runs; the same command "
-        f"continues it: {command}"
+        f"continues it{command and f': {command}'}"
     )
 
 

@@ -234,7 +234,8 @@ def elsewhere(location, options):
 
 def mixed(location, options):
     for file, corpus in (("x", "p"), ("y", "q"), ("x", "p")):
-        yield {"text": "ja", "file": file, "corpus": corpus, "audio": "a"}
+        tiers = " ".join(options.tiers)
+        yield {"text": f"ja {tiers}", "file": file, "corpus": corpus, "audio": "a"}
 """
 
 
@@ -257,6 +258,7 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
     audio(tmp_path / "a.wav")
     columns = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
     assert columns == {"columns of --column, which own_rows.mixed alone reads or leaves": 1}
-    rows = rows_of(f"own_rows.mixed:{tmp_path}")
+    rows = rows_of(f"own_rows.mixed:{tmp_path}", tiers=("ord",))
+    assert {row["text"] for row in rows} == {"ja ord"}
     assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]
     assert rows[0]["audio"] == tmp_path / "a.wav"

@@ -10,6 +10,7 @@ import pytest
 import soundfile
 import torch
 from numpy.typing import NDArray
+from scipy.signal import firwin
 
 from danish_asr.base.errors import ConfigError, RunFailedError
 from danish_asr.base.files import from_yaml
@@ -19,6 +20,8 @@ from danish_asr.recipe.data.transforms import (
     Reverb,
     SpecAugment,
     Transform,
+    _band_stop,
+    _silence,
     at_speed,
     samples_at_speed,
     transforms_of_training,
@@ -82,7 +85,7 @@ def test_spec_augment_masks_a_band_of_frequencies_and_at_most_a_quarter_of_the_t
     quiet = spectrum(in_frequency).mean(dim=1) < 0.2 * spectrum(wave).mean(dim=1)
     assert 15 <= int(quiet.sum()) <= 42
     assert int(torch.diff(quiet.nonzero().squeeze()).max()) == 1
-    assert 0.1 < max(float((np.abs(wave) < 1e-4).mean()) for wave in masked) <= 0.25
+    assert 0.21 < max(float((np.abs(wave) < 1e-4).mean()) for wave in masked) <= 0.25
 
 
 def tone(hertz: float, samples: int) -> NDArray[np.float32]:
@@ -92,6 +95,35 @@ def tone(hertz: float, samples: int) -> NDArray[np.float32]:
 def speech() -> NDArray[np.float32]:
     """Two seconds of a low, a middle and a high tone."""
     return tone(100, 2 * RATE) + tone(1_000, 2 * RATE) + tone(7_000, 2 * RATE)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kind", "edges"),
+    [(20, 60, "bandstop", (19.5, 59.5)), (0, 30, "highpass", 29.5), (150, 201, "lowpass", 149.5)],
+)
+def test_a_band_is_taken_out_by_the_ideal_filter_under_a_hann_window(
+    low: int, high: int, kind: str, edges: Any
+) -> None:
+    wave = np.zeros(9_000, np.float32)
+    wave[4_500] = 1
+    _band_stop(low, high).apply(wave)
+    expected = np.zeros(9_000)
+    # A bin has 40 Hz.
+    expected[4_100:4_901] = firwin(
+        801, np.multiply(edges, 40), window="hann", pass_zero=kind, scale=False, fs=RATE
+    )
+    np.testing.assert_allclose(wave, expected, atol=1e-6)
+
+
+def test_a_stretch_is_silent_between_fades_of_half_a_window() -> None:
+    wave = np.ones(1_200, np.float32)
+    _silence(wave, 400, 700)
+    assert not wave[400:700].any()
+    assert np.all(wave[:200] == 1)
+    assert np.all(np.diff(wave[199:401]) <= 0)
+    assert wave[300] == pytest.approx(0.5, abs=0.01)
+    np.testing.assert_array_equal(wave[700:900], wave[200:400][::-1])
+    assert np.all(wave[900:] == 1)
 
 
 @pytest.fixture(scope="module")

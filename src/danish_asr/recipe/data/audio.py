@@ -141,7 +141,7 @@ def decode(encoded: bytes, out: NDArray[np.float32]) -> None:
             waveform, rate = audio.decode(encoded, out=out)
         else:  # by another program, whose audio_size is what libsndfile counts
             samples, rate = soundfile.read(io.BytesIO(encoded), dtype="float32", always_2d=True)
-            waveform = samples.mean(axis=1)
+            waveform = audio.mixed(samples)
     except (AudioError, soundfile.LibsndfileError) as error:
         raise ValueError(f"the audio cannot be decoded ({error})") from error
     if rate != SAMPLE_RATE:

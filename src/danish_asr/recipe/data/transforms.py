@@ -24,7 +24,7 @@ from pydantic import ConfigDict
 from soundfile import SoundFile, SoundFileError
 from typing_extensions import override
 
-from danish_asr.base.audio import RESAMPLING_QUALITY
+from danish_asr.base.audio import RESAMPLING_QUALITY, mixed
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import ConfigError, RunFailedError, find_named
 from danish_asr.base.schema import SAMPLE_RATE
@@ -317,7 +317,7 @@ def _mono_at_16_khz(sound: SoundFile, frames: int = -1) -> Waveform:
     """Read so many frames, by default all, as a new array; `RunFailedError` for NaN among them."""
     mono: Waveform = sound.read(frames, np.float32)
     if mono.ndim > 1:
-        mono = mono.mean(axis=1)
+        mono = mixed(mono)
     if not np.isfinite(_level(mono)):
         raise RunFailedError(f"{sound.name} holds NaN or infinite samples; move it away")
     if sound.samplerate == SAMPLE_RATE:
