@@ -10,8 +10,8 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
+    NO_TIME,
     ROWS,
-    check_recordings,
     check_splits,
     is_alone,
     is_listed,
@@ -22,14 +22,20 @@ from danish_asr.corpus.rows import (
     table_of,
     understood,
     without_duplicates,
+    without_gaps,
 )
 from tests.corpora import options
 
 
-def table(*records: dict[str, Any], **values: Any) -> pa.Table:
+def read(*records: dict[str, Any], **values: Any) -> pa.Table:
     """The table of records, which are rows of ``a.csv`` if they say no other."""
     rows = [{"file": "a.csv", "row": number} | record for number, record in enumerate(records)]
-    found, _ = understood(table_of(rows, options(**values)), options(**values))
+    return table_of(rows, options(**values))
+
+
+def table(*records: dict[str, Any], **values: Any) -> pa.Table:
+    """The same, with what is decided over all rows."""
+    found, _ = understood(read(*records, **values), options(**values))
     return found
 
 
@@ -276,7 +282,6 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
         ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
         ({"text": "ja"}, {}, None),
         ({"text": "–"}, {}, None),
-        ({"text": "nej", "start": 1}, {}, None),
         ({"text": "nej", "channel": 2}, {}, None),
         ({"text": "nej", "refused": "x"}, {}, None),
         ({"text": "nej", "audio": "b.wav"}, {}, None),
@@ -287,12 +292,36 @@ def test_a_recording_of_several_texts_and_no_times_is_refused(
     second: dict[str, Any], third: dict[str, Any], other: str | None
 ) -> None:
     whole = {"audio": "a.wav", "text": "ja"}
-    rows = table(whole, whole | second, whole | third)
+    rows = read(whole, whole | second, whole | third)
     if other is None:
-        check_recordings(rows)
+        assert without_gaps(rows) == rows
     else:
         with pytest.raises(SourceError, match=rf"^1 recordings .* a\.wav .*row 0 and .*{other}\."):
-            check_recordings(rows)
+            without_gaps(rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"start": None, "end": 5}, NO_TIME),
+        ({"start_ms": "", "seconds": 5}, NO_TIME),
+        ({"start": 2, "end": math.nan}, NO_TIME),
+        ({}, NO_TIME),
+        ({"start": None, "end": None, "channel": 2}, NO_TIME),
+        ({"seconds": 5}, None),  # NeMo leaves an offset of 0 out
+        ({"end": 5}, None),
+        ({"start": 0, "end": 5}, None),
+        ({"start": None, "end": 5, "audio": "b.wav"}, None),
+        ({"start": 2, "end": None, "audio": "b.wav"}, None),
+        ({"start": None, "end": 5, "refused": "x"}, "x"),
+    ],
+)
+def test_a_row_without_a_time_that_others_of_its_recording_have_is_refused(
+    values: dict[str, Any], reason: str | None
+) -> None:
+    cut = {"audio": "a.wav", "text": "ja", "start": 6, "end": 7}
+    rows = read(cut, {"audio": "a.wav", "text": "nej"} | values)
+    assert without_gaps(rows)["refused"].to_pylist() == [None, reason]
 
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:

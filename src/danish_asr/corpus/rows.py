@@ -50,14 +50,15 @@ _SHOWN: Final = 20  # names of a list
 _CHANNELS: Final = 1_000  # more are numbers of something else
 
 DUPLICATE: Final = "duplicate id"
+NO_TIME: Final = "no time"
 LISTED: Final = "listed in"
-"""Reasons in the ledger; the name of the list follows."""
+"""Reasons in the ledger; the name of the list follows the last."""
 
 
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
     """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
 
-    Ages and channels are text in it until `understood`.
+    Ages and channels are text in it until `understood`, and a start may be null.
     """
     waiting, batches = iter(records), []
     while chunk := [*islice(waiting, 2_000)]:
@@ -92,7 +93,11 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
         "line": [record.get("line") for record in records],
         "group": [record.get("group", record["row"] // 100) for record in records],
         "id": [own or place for own, place in zip(values["id"], places, strict=True)],
-        "start": [start or 0.0 for start in starts],
+        # Without a column of starts a row begins with its recording; an empty cell may be a gap.
+        "start": [
+            own if own is not None or "start" in record or "start_ms" in record else 0.0
+            for own, record in zip(starts, records, strict=True)
+        ],
         "uncut": [times == (None, None) for times in zip(starts, ends, strict=True)],
         "dialect": dialects,
         "sub_dialect": values["dialect"],
@@ -156,7 +161,8 @@ def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[
     if least == 0:
         count("whose channel counts from 0, so that 1 was added", texts, pc.is_valid(channels))
         channels = pc.add(channels, pa.scalar(1, pa.int32()))
-    rows = replaced(rows, age=ages, age_group=groups, channel=channels)
+    starts = pc.fill_null(rows["start"], 0.0)
+    rows = replaced(rows, age=ages, age_group=groups, channel=channels, start=starts)
     if least is None and "channel" not in options.columns:
         count("whose channel is no number, and was not read", texts, is_other)
         return rows, counts
@@ -317,10 +323,25 @@ def is_alone(rows: pa.Table) -> pa.ChunkedArray:
     return pc.invert(pc.is_in(rows["audio"], repeated(rows["audio"])))
 
 
-def check_recordings(rows: pa.Table) -> None:
-    """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
+def without_gaps(rows: pa.Table) -> pa.Table:
+    """The table in which a row of a recording lacks no time that others of it have.
+
+    Raises:
+        SourceError: Recordings have several texts and no times: each would be of all.
+    """
     shared = rows.filter(pc.is_in(rows["audio"], repeated(rows["audio"])))  # mostly none
-    usable = shared.filter(pc.and_(shared["uncut"], is_usable(shared)))
+    usable = shared.filter(is_usable(shared))
+    _check_times(usable.filter(usable["uncut"]))
+    if not len(usable):
+        return rows
+    cut = usable.filter(pc.invert(usable["uncut"]))["audio"].unique()
+    of_cut = pc.is_in(rows["audio"], cut)
+    lacks = pc.or_(pc.is_null(rows["start"]), pc.is_null(rows["seconds"]))
+    return refuse(rows, pc.and_(of_cut, lacks), NO_TIME)
+
+
+def _check_times(usable: pa.Table) -> None:
+    """Raise `SourceError` if rows without times are of one recording and differ in their texts."""
     numbered = usable.append_column("number", pa.array(np.arange(len(usable))))
     texts = numbered.take(_firsts(numbered, "audio", "channel", "text"))
     texts = texts.group_by(["audio", "channel"], use_threads=False)

@@ -1,6 +1,7 @@
 """What each form of texts beside a recording holds, and what is wrong with a file."""
 
 import json
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,6 @@ from danish_asr.corpus.sources.timed_files import (
     Tier,
     TimedFile,
     kept_names,
-    no_speech,
     read_timed,
     stems_of,
 )
@@ -53,6 +53,13 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
         Span(2.0, None, "", "SPEAKER_00"),
         Span(4.0, 5.0, "nej", "Speaker 2", 2),
     ]
+
+
+def test_times_in_json_may_be_in_quotes_or_missing(tmp_path: Path) -> None:
+    pairs = [("0.5", "1,5"), ("00:00:02.000", "0:01:00,25"), (math.nan, 1), (1, None)]
+    segments = [{"start": start, "end": end, "text": "ja"} for start, end in pairs]
+    (tier,) = read(tmp_path, ".json", json.dumps({"segments": segments})).tiers
+    assert [span[:2] for span in tier.spans] == [(0.5, 1.5), (2.0, 60.25), (None, 1.0), (1.0, None)]
 
 
 def test_half_a_surrogate_pair_in_json_has_a_fault(tmp_path: Path) -> None:
@@ -257,22 +264,53 @@ slut
 
 def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     assert said(read(tmp_path, ".vtt", VTT)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    again = VTT.replace("<b>", "<v Anna>").replace("<v Bo>", "<v S&oslash;ren &amp; Bo>")
+    assert [speaker for _, speaker in said(read(tmp_path, ".vtt", again))] == ["Anna", "Søren & Bo"]
+    windows = read(tmp_path, ".vtt", VTT.replace("\n", "\r\r\n"))
+    assert said(windows) == [("blå & grøn", "Anna"), ("nej", "Bo")]
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
 
 
-@pytest.mark.parametrize("form", ["no numbers", "CR", "CRLF", "text with a blank line"])
+@pytest.mark.parametrize(
+    "form",
+    ["no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line", "numbers with a blank line"],
+)
 def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
     content = srt((0, 1, "en to"), (2, 3, "tre"))
     changed = {
         "no numbers": re.sub(r"^\d+\n", "", content, flags=re.MULTILINE),
         "CR": content.replace("\n", "\r"),
         "CRLF": "\ufeff" + content.replace("\n", "\r\n"),
+        "CRCRLF": content.replace("\n", "\r\r\n"),
+        "numbers with a blank line": re.sub(r"^(\d+)\n", r"\1\n\n", content, flags=re.MULTILINE),
         "text with a blank line": content.replace("en to", "en\n\nto"),
     }[form]
     (tier,) = read(tmp_path, ".srt", changed).tiers
     assert tier.spans == [Span(0.0, 1.0, "en to"), Span(2.0, 3.0, "tre")]
+
+
+def test_a_number_is_a_text_of_subrip_unless_it_is_that_of_a_cue(tmp_path: Path) -> None:
+    content = srt((0, 1, "12"), (2, 3, "i\n1984"), (4, 5, "13"))
+    texts = ["12", "i 1984", "13"]
+    assert [text for text, _ in said(read(tmp_path, ".srt", content))] == texts
+    without = re.sub(r"^\d\n", "", content, flags=re.MULTILINE)
+    assert [text for text, _ in said(read(tmp_path, ".srt", without))] == texts
+
+
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_cues_that_repeat_the_lines_before_are_refused(tmp_path: Path, form: str) -> None:
+    lines = ["en to", "tre", "fire fem", "seks", "syv"]
+    said_once = subtitles(form, *((n, n + 1, f"ja\n{line}") for n, line in enumerate(lines)))
+    read(tmp_path, f".{form}", said_once)
+    rolling = [(n, n + 1, "\n".join(lines[max(0, n - 1) : n + 1])) for n in range(5)]
+    read(tmp_path, f".{form}", subtitles(form, *rolling[:3]))
+    others = [(n, n + 1, "nej\nja") for n in range(5, 9)]
+    read(tmp_path, f".{form}", subtitles(form, *rolling, *others))
+    read(tmp_path, f".{form}", subtitles(form, *((n, n + 1, "ja") for n in range(5))))
+    with pytest.raises(SourceError, match=r"anna.*repeat"):
+        read(tmp_path, f".{form}", subtitles(form, *rolling))
 
 
 TWO = srt((0, 1, "ja"), (2, 3, "to"))
@@ -362,9 +400,3 @@ def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
     name: str, stems: list[str]
 ) -> None:
     assert stems_of(Path(name)) == stems
-
-
-def test_music_and_brackets_that_recur_are_no_speech() -> None:
-    texts = ["♪ la", "[Latter]", "[latter]", "(suk)", "ja", "ja", "[ja] nej", "[ja] nej"]
-    brackets = dict.fromkeys(("[Latter]", "[latter]"), "in brackets")
-    assert no_speech(texts) == brackets | {"♪ la": "no speech"}
