@@ -233,6 +233,12 @@ def test_names_that_most_texts_have_or_that_recur_are_counted(texts: list[str], 
     assert kept_names([Span(0.0, 1.0, text) for text in texts]) == count
 
 
+def test_names_that_stay_beside_speakers_are_counted() -> None:
+    texts = [Span(0.0, 1.0, text) for text in ("Bo: ja", "[Ida] nej", "jo", "ja tak", "nå da")]
+    assert kept_names(texts) == 0
+    assert kept_names([*texts, Span(1.0, 2.0, "Eva: ja", "Anna")]) == 2
+
+
 @pytest.mark.parametrize(
     "name",
     [

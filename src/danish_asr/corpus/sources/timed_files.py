@@ -263,11 +263,14 @@ def _check_repeated(bodies: Sequence[list[str]]) -> None:
 
 
 def kept_names(spans: Sequence[Span]) -> int:
-    """How many texts begin with what may be a speaker's name, if most do, or else one recurs."""
+    """How many texts without a speaker begin with what may be a name.
+
+    They do if most have one, or others a speaker, or else if a name recurs.
+    """
     texts = [span.text for span in spans if span.text and not span.speaker]
     labels = [label["name"] for text in texts if (label := _LABEL.match(text))]
     kept = len(labels) + sum(bool(_NAME_IN_BRACKETS.match(text)) for text in texts)
-    if 2 * kept > sum(bool(span.text) for span in spans):
+    if 2 * kept > sum(bool(span.text) for span in spans) or any(span.speaker for span in spans):
         return kept
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
