@@ -301,6 +301,7 @@ _NOT_COUNTED: Final = "".join(
     rf"(?<!{noun} )" for noun in ("punkt", "bilag", "afsnit", "opgave", "figur", "tabel", "kapitel")
 )
 _NEUTER: Final = rf"(?=(?: (?:til|eller) [\d.]+| [a-zæøå]+t)? (?:{known.NEUTER})s?\b|[a-hA-H]\b)"
+_NO_DATE: Final = r"(?<![Dd]en )(?<![Dd]\. )(?<!dag )"  # before a day
 _BIRTHDAY: Final = r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])\d\d"
 _NAMED: Final = (
     r"(?:et|n)?:?(?: er| på)?:? )(?P<number>(?=(?:\d[ -]?){4})\d+(?:[ -]\d\d+)*)"
@@ -319,6 +320,7 @@ RULES: Final = tuple(
         ("tk", r"(?<!\w)[Ss]tk\.? ?(?=\d)", "stykke "),
         ("", r"(?i)(?<![\w.])(?:kl|ca|nr|tlf) ?(?=\d)", _abbreviation),
         ("s.", r"(?<![\w.])s\. ?(?=\d)", "side "),
+        (". kl", rf"{_NO_DATE}{_FREE}((?:10|\d)\.) kl\b\.?+(?! ?(?:ca\.? ?)?\d)", r"\1 klasse"),
         ("in.", r"(?<!\d)(?<!\d )\b[Mm]in\.(?= \d)", "minimum"),
         ("ax.", r"\b[Mm]ax\. ?(?=\d)", "maksimalt "),
         ("min", r"(?<=\d\. )min\b\.?", "minut"),
