@@ -30,6 +30,10 @@ def read(folder: Path, suffix: str, content: str | bytes) -> TimedFile:
     return read_timed(path)
 
 
+def read_segments(folder: Path, segments: list[dict[str, Any]]) -> TimedFile:
+    return read(folder, ".json", json.dumps({"segments": segments}))
+
+
 def said(file: TimedFile) -> list[tuple[str, str | None]]:
     """The texts and speakers of a file without tiers."""
     (tier,) = file.tiers
@@ -47,7 +51,7 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
         {"start": 2.0, "text": None, "speaker": "SPEAKER_00"},
         {"start": 4.0, "end": 5.0, "text": "nej", "channel": 1},  # ours count from 0
     ]
-    (tier,) = read(tmp_path, ".json", json.dumps({"segments": segments})).tiers
+    (tier,) = read_segments(tmp_path, segments).tiers
     assert tier.spans == [
         Span(0.0, 1.5, "ja tak", ""),
         Span(2.0, None, "", "SPEAKER_00"),
@@ -55,10 +59,17 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
     ]
 
 
+def test_a_number_or_a_letter_in_json_is_a_speaker_of_the_file(tmp_path: Path) -> None:
+    speakers = [0, 1, "12", "B", "Bo", None, ""]
+    segments = [{"start": 0, "text": "ja", "speaker": speaker} for speaker in speakers]
+    found = [speaker for _, speaker in said(read_segments(tmp_path, segments))]
+    assert found == ["Speaker 0", "Speaker 1", "Speaker 12", "Speaker B", "Bo", "", ""]
+
+
 def test_times_in_json_may_be_in_quotes_or_missing(tmp_path: Path) -> None:
     pairs = [("0.5", "1,5"), ("00:00:02.000", "0:01:00,25"), (math.nan, 1), (1, None)]
     segments = [{"start": start, "end": end, "text": "ja"} for start, end in pairs]
-    (tier,) = read(tmp_path, ".json", json.dumps({"segments": segments})).tiers
+    (tier,) = read_segments(tmp_path, segments).tiers
     assert [span[:2] for span in tier.spans] == [(0.5, 1.5), (2.0, 60.25), (None, 1.0), (1.0, None)]
 
 

@@ -304,7 +304,8 @@ def read_json(path: Path) -> TimedFile:
     spans = []
     for segment in segments:
         text = " ".join((segment["text"] or "").split())
-        channel, speaker = segment.get("channel"), str(segment.get("speaker") or "")
+        channel, speaker = segment.get("channel"), segment.get("speaker")
+        speaker = re.sub(r"^(\d+|[A-Z])$", r"Speaker \1", "" if speaker is None else str(speaker))
         if isinstance(channel, int):  # our own count from 0
             channel, speaker = channel + 1, f"Speaker {channel + 1}"
         fault = None if is_utf8(text + speaker) else "malformed text"  # half a surrogate pair
