@@ -372,6 +372,7 @@ RULES: Final = tuple(
         ("", rf"{_SIGNED}{_YEAR}(?!\d)", _date),
         ("", rf"{_SIGNED}(?<!-)(?P<year>\d\d)(?!\.?\d)", _date),
         ("/", rf"{_FREE}{_DATE}[ -](?P<year>\d{{4}}|(?<=-)\d\d)(?!\d)", _date),
+        (" i ", rf"{_FREE}{_DAY}\. i (?P<month>{_2})\.(?!\d)", _date),
         ("-", rf"{_FREE}({_2})-({_2})-({_2})(?![\d-])", r"\1 \2 \3"),  # 7-9-13
         ("/", rf"(?i)(?P<before>(?:{_ON}) )(?!{_PARTS}){_DATE}(?![\d/]| (?:{_PARTED})\b)", _date),
         ("en ", rf"(?P<before>\b[Dd]en ){_DAY}\.(?P<month>{_2})\b\.?(?!\d| ?{_MEASURE})", _date),
