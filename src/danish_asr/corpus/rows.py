@@ -58,7 +58,7 @@ LISTED: Final = "listed in"
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
     """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
 
-    Ages and channels are text in it until `understood`, and a start may be null.
+    Ages and channels are text in it until `understood`, a start may be null until `without_gaps`.
     """
     waiting, batches = iter(records), []
     while chunk := [*islice(waiting, 2_000)]:
@@ -161,8 +161,7 @@ def understood(rows: pa.Table, options: ConvertOptions) -> tuple[pa.Table, dict[
     if least == 0:
         count("whose channel counts from 0, so that 1 was added", texts, pc.is_valid(channels))
         channels = pc.add(channels, pa.scalar(1, pa.int32()))
-    starts = pc.fill_null(rows["start"], 0.0)
-    rows = replaced(rows, age=ages, age_group=groups, channel=channels, start=starts)
+    rows = replaced(rows, age=ages, age_group=groups, channel=channels)
     if least is None and "channel" not in options.columns:
         count("whose channel is no number, and was not read", texts, is_other)
         return rows, counts
@@ -332,12 +331,10 @@ def without_gaps(rows: pa.Table) -> pa.Table:
     shared = rows.filter(pc.is_in(rows["audio"], repeated(rows["audio"])))  # mostly none
     usable = shared.filter(is_usable(shared))
     _check_times(usable.filter(usable["uncut"]))
-    if not len(usable):
-        return rows
     cut = usable.filter(pc.invert(usable["uncut"]))["audio"].unique()
-    of_cut = pc.is_in(rows["audio"], cut)
     lacks = pc.or_(pc.is_null(rows["start"]), pc.is_null(rows["seconds"]))
-    return refuse(rows, pc.and_(of_cut, lacks), NO_TIME)
+    rows = refuse(rows, pc.and_(pc.is_in(rows["audio"], cut), lacks), NO_TIME)
+    return replaced(rows, start=pc.fill_null(rows["start"], 0.0))
 
 
 def _check_times(usable: pa.Table) -> None:
