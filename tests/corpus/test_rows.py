@@ -195,10 +195,11 @@ def test_a_split_is_that_of_the_options_else_of_the_row_else_of_the_file(
 def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
     splits: list[str | None], chosen: dict[str, Any], message: str | None
 ) -> None:
-    refused = {"split": "test", "refused": "rejected"}  # and decides nothing
-    rows = table(*({"split": split} for split in splits), refused)
+    refused = ({"split": split, "refused": "x"} for split in ("test", None, "eval"))
+    rows = table(*({"split": split} for split in splits), *refused)  # which decide nothing
     if message is None:
-        check_splits(rows, options(**chosen))
+        found = check_splits(rows, options(**chosen))["split"].to_pylist()
+        assert found == [*splits, "test", "train", "train"]
     else:
         with pytest.raises(SourceError, match=message):
             check_splits(rows, options(**chosen))

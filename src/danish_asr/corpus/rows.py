@@ -206,9 +206,14 @@ def split_in(path: str) -> str | None:
     return None
 
 
-def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
-    """Raise `SourceError` if a split is none of ours, or there is one not to be divided anew."""
-    others = rows.filter(pc.invert(pc.is_in(rows["split"], pa.array(SPLITS))))
+def check_splits(rows: pa.Table, options: ConvertOptions) -> pa.Table:
+    """The table in which refused rows without a split of ours have one, which changes nothing.
+
+    Raises:
+        SourceError: A row that is used has none, or there is one not to be divided anew.
+    """
+    is_ours = pc.is_in(rows["split"], pa.array(SPLITS))
+    others = rows.filter(pc.and_(pc.invert(is_ours), pc.is_null(rows["refused"])))
     if len(others):
         (first,) = others.slice(0, 1).to_pylist()
         split = f"the split {first['split']!r}" if first["split"] else "no split"
@@ -225,6 +230,7 @@ def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
             f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
             "option out to keep them, or divide all rows anew with --split train"
         )
+    return replaced(rows, split=pc.if_else(is_ours, rows["split"], "train"))
 
 
 def place_of(row: Mapping[str, Any]) -> str:

@@ -129,8 +129,7 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     source = opener(location, options, files)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
-    check_splits(source.rows, options)
-    rows, not_understood = understood(source.rows, options)
+    rows, not_understood = understood(check_splits(source.rows, options), options)
     rows = without_duplicates(without_gaps(rows))
     # A TextGrid says of all its recording what is speech: its ends were not rounded.
     alone = pc.and_(is_alone(rows), kind != "textgrid")
