@@ -318,8 +318,8 @@ def test_a_row_without_a_time_that_others_of_its_recording_have_is_refused(
     values: dict[str, Any], reason: str | None
 ) -> None:
     cut = {"audio": "a.wav", "text": "ja", "start": 6, "end": 7}
-    rows = table(cut, {"audio": "a.wav", "text": "nej"} | values)
-    assert rows["refused"].to_pylist() == [None, reason]
+    rows = table(cut, cut | {"start": 8, "end": 9}, {"audio": "a.wav", "text": "nej"} | values)
+    assert rows["refused"].to_pylist() == [None, None, reason]
     assert rows["start"].null_count == 0
 
 
