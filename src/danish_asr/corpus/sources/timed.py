@@ -185,7 +185,8 @@ def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
     for stem in (*stems, *stems_of(path)):
         places = files.recordings.get(name_key(stem), {})
         if path.parent in places or len(places) == 1:
-            present += places.get(path.parent) or next(iter(places.values()))
+            own = places.get(path.parent) or next(iter(places.values()))
+            present += sorted(own, key=lambda audio: audio.stem != stem)
     missing = path.with_name(named[0].name if named else f"{stems_of(path)[-1]}.wav")
     return sorted(present, key=is_video) or [missing]
 
