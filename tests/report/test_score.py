@@ -80,6 +80,8 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
         text = (tmp_path / name).read_text(encoding="utf-8")
         text = re.sub(r"\n {6,}", " ", text)  # a line per group of the JSON
         text = text.replace(f"{tmp_path}/", "").replace(__version__, "VERSION")
+        # The last digits depend on the processor.
+        text = re.sub(r"\d+\.\d{12,}", lambda number: f"{float(number[0]):.12g}", text)
         if "UPDATE_GOLDEN" in os.environ:
             (GOLDEN / name).write_text(text, encoding="utf-8")
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
