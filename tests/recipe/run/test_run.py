@@ -9,7 +9,14 @@ import pytest
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.continuing import tidy
-from danish_asr.recipe.run.run import Run, check_model, checkpoint_of, files_of_model
+from danish_asr.recipe.run.run import (
+    MODEL_CARD,
+    START,
+    Run,
+    check_model,
+    checkpoint_of,
+    files_of_model,
+)
 from tests.run_folders import row
 
 
@@ -34,6 +41,7 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
     run: Path, scores: dict[int, float], best: int
 ) -> None:
     (run / "checkpoints" / "scores").mkdir()
+    (run / "checkpoints" / "step_7").touch()  # no checkpoint
     for step, score in scores.items():
         (run / "checkpoints" / "scores" / f"step_{step}.txt").write_text(str(score))
     assert Run(run).best == best
@@ -86,6 +94,15 @@ def test_a_run_is_complete_after_its_steps_its_epochs_or_an_early_stop(
         assert f"model.path={run}" in str(Run(run).completion(keys))
 
 
+def test_a_run_that_can_continue_began_with_the_model_of_its_card(run: Path) -> None:
+    card = run / START / MODEL_CARD
+    card.parent.mkdir()
+    card.write_text("model_arch: 300m\n")
+    assert Run(run).began_with() == {"model_arch": "300m"}
+    (run / "checkpoints" / "step_2" / "trainer").rmdir()
+    assert Run(run).began_with() is None
+
+
 def test_a_directory_without_a_run_has_nothing(tmp_path: Path) -> None:
     new = Run(tmp_path / "new")
     assert (new.last, new.best, new.named(), new.config) == (0, None, {}, {})
@@ -117,8 +134,8 @@ def test_a_model_is_a_directory_or_a_name_and_no_path_that_is_neither(run: Path)
     assert check_model(run) == run
     assert check_model("omniASR_CTC_300M") == Path("omniASR_CTC_300M")
     (run / "config.yaml").touch()
-    for path in (run / "config.yaml", "outputs/none"):
-        with pytest.raises(RunError, match=str(path)):
+    for path, fault in ((run / "config.yaml", "a file"), ("outputs/none", "missing")):
+        with pytest.raises(RunError, match=f"{path}: {fault}"):
             check_model(path)
 
 
