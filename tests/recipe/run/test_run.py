@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.continuing import tidy
 from danish_asr.recipe.run.run import (
@@ -15,9 +15,12 @@ from danish_asr.recipe.run.run import (
     Run,
     check_model,
     checkpoint_of,
+    choice_of,
     files_of_model,
+    predictions_of,
 )
 from tests.run_folders import row
+from tests.score_rows import evaluated
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\0\0\0", b"-4\xff"])
@@ -128,6 +131,18 @@ def test_the_files_of_a_model_are_those_of_its_run_or_of_hugging_face(
     named = {file.name for file in files_of_model(hub) if file.exists()}
     assert named == {"config.json", "vocab.json"}
     assert files_of_model("omniASR_CTC_300M") == []
+
+
+def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(run: Path) -> None:
+    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}[^:]*$"):
+        predictions_of(run)
+    dev, test, old = (evaluated(run, place) for place in ("best/dev", "best/test", "last/test"))
+    assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
+    assert (choice_of(dev), choice_of(dev.parent)) == (None, None)
+    choice = choice_of(run)
+    assert choice
+    assert (choice.run, choice.taken.predictions, choice.newer_best) == (run, test, 2)
+    assert [one.predictions for one in choice.others] == [old]
 
 
 def test_a_model_is_a_directory_or_a_name_and_no_path_that_is_neither(run: Path) -> None:
