@@ -131,14 +131,6 @@ def test_an_evaluation_with_a_value_that_nothing_writes_is_refused(
         evaluation_of(file)
 
 
-def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(tmp_path: Path) -> None:
-    run = run_with_decoder(tmp_path / "run")
-    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}[^:]*$"):
-        predictions_of(run)
-    dev, test = evaluated(run, "best/dev"), evaluated(run, "best/test")
-    assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
-
-
 def test_what_was_evaluated_is_of_the_unchanged_file_that_it_names(tmp_path: Path) -> None:
     file = evaluated(tmp_path, "best/test")
     about = file.with_name("evaluation.json")

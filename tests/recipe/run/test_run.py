@@ -6,11 +6,21 @@ from zipfile import ZipFile
 
 import pytest
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.files import to_yaml
 from danish_asr.recipe.run.continuing import tidy
-from danish_asr.recipe.run.run import Run, check_model, checkpoint_of, files_of_model
+from danish_asr.recipe.run.run import (
+    MODEL_CARD,
+    START,
+    Run,
+    check_model,
+    checkpoint_of,
+    choice_of,
+    files_of_model,
+    predictions_of,
+)
 from tests.run_folders import row
+from tests.score_rows import evaluated
 
 
 @pytest.mark.parametrize("damaged", [b"", b"\0\0\0", b"-4\xff"])
@@ -34,6 +44,7 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
     run: Path, scores: dict[int, float], best: int
 ) -> None:
     (run / "checkpoints" / "scores").mkdir()
+    (run / "checkpoints" / "step_7").touch()  # no checkpoint
     for step, score in scores.items():
         (run / "checkpoints" / "scores" / f"step_{step}.txt").write_text(str(score))
     assert Run(run).best == best
@@ -86,6 +97,15 @@ def test_a_run_is_complete_after_its_steps_its_epochs_or_an_early_stop(
         assert f"model.path={run}" in str(Run(run).completion(keys))
 
 
+def test_a_run_that_can_continue_began_with_the_model_of_its_card(run: Path) -> None:
+    card = run / START / MODEL_CARD
+    card.parent.mkdir()
+    card.write_text("model_arch: 300m\n")
+    assert Run(run).began_with() == {"model_arch": "300m"}
+    (run / "checkpoints" / "step_2" / "trainer").rmdir()
+    assert Run(run).began_with() is None
+
+
 def test_a_directory_without_a_run_has_nothing(tmp_path: Path) -> None:
     new = Run(tmp_path / "new")
     assert (new.last, new.best, new.named(), new.config) == (0, None, {}, {})
@@ -113,12 +133,24 @@ def test_the_files_of_a_model_are_those_of_its_run_or_of_hugging_face(
     assert files_of_model("omniASR_CTC_300M") == []
 
 
+def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(run: Path) -> None:
+    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}[^:]*$"):
+        predictions_of(run)
+    dev, test, old = (evaluated(run, place) for place in ("best/dev", "best/test", "last/test"))
+    assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
+    assert (choice_of(dev), choice_of(dev.parent)) == (None, None)
+    choice = choice_of(run)
+    assert choice
+    assert (choice.run, choice.taken.predictions, choice.newer_best) == (run, test, 2)
+    assert [one.predictions for one in choice.others] == [old]
+
+
 def test_a_model_is_a_directory_or_a_name_and_no_path_that_is_neither(run: Path) -> None:
     assert check_model(run) == run
     assert check_model("omniASR_CTC_300M") == Path("omniASR_CTC_300M")
     (run / "config.yaml").touch()
-    for path in (run / "config.yaml", "outputs/none"):
-        with pytest.raises(RunError, match=str(path)):
+    for path, fault in ((run / "config.yaml", "a file"), ("outputs/none", "missing")):
+        with pytest.raises(RunError, match=f"{path}: {fault}"):
             check_model(path)
 
 
