@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import sys
@@ -36,6 +37,11 @@ LONGEST = ("commands", "recipe", "planning", "inference")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not {*LONGEST} & {*item.path.parts})
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is looked for among what tests make: what is imported would take each run 0.4 s."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

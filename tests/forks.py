@@ -1,5 +1,6 @@
 """Runs a function in new processes that have PyTorch and fairseq2, whose import takes seconds."""
 
+import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
@@ -57,6 +58,7 @@ def in_processes(
 def _in_process(
     main: Callable[[list[str]], None], args: list[str], env: Mapping[str, str], output: str
 ) -> None:
+    gc.freeze()  # or looking for garbage would copy the pages of all that was imported
     os.environ.clear()
     os.environ.update(env)
     with Path(output).open("ab") as file:

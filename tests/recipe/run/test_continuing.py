@@ -99,6 +99,16 @@ def test_a_run_of_models_only_has_ended_after_its_epochs_where_it_has_a_card(run
         check_continuation(Run(run), merge(epochs, {"regime": {"num_data_epochs": 3}}), {})
 
 
+def test_a_score_that_a_kill_has_cost_is_written_from_its_validation(run: Path) -> None:
+    (run / "metrics" / "valid.jsonl").write_text(row(1, rate=12.5) + row(2, rate=30.25))
+    scores = run / "checkpoints" / "scores"
+    scores.mkdir()
+    (scores / "step_1.txt").touch()  # a power loss leaves it empty
+    tidy(Run(run))
+    assert (scores / "step_1.txt").read_text() == "-12.5\n"
+    assert (Run(run).scores, Run(run).best) == ({1: -12.5, 2: -30.25}, 1)
+
+
 @pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])
 def test_metrics_after_the_last_checkpoint_are_dropped(run: Path, cut: str) -> None:
     """TRAPS, data reading: upstream's metrics files hold steps twice after a kill."""

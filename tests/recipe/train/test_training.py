@@ -25,6 +25,7 @@ from tests.running import (
     arguments,
     changed,
     copy_until,
+    eval_main,
     metrics,
     train,
     train_main,
@@ -33,7 +34,7 @@ from tests.running import (
 WANDB = "common.metric_recorders.wandb.enabled=true"
 
 
-def test_wandb_records_a_run_and_continues_it(
+def test_wandb_records_a_run_and_continues_it_and_an_evaluation(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -41,6 +42,8 @@ def test_wandb_records_a_run_and_continues_it(
     (run / "wandb_run_id").write_text("abc12345")
     in_processes(1, train_main, arguments(run, dataset, WANDB))
     assert len(list(run.glob("wandb/offline-run-*-abc12345/run-abc12345.wandb"))) == 1
+    in_processes(1, eval_main, arguments(run, dataset, WANDB))
+    assert len(list(run.glob("eval/best/test/wandb/offline-run-*/run-*.wandb"))) == 1
 
 
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:

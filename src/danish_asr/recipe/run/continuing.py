@@ -5,10 +5,17 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, Final
 
-from danish_asr.base.config_tree import Tree, flatten
+from danish_asr.base.config_tree import Tree, flatten, value_of
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
-from danish_asr.recipe.run.run import ENVIRONMENT, METRICS, Run, read_score, recorded
+from danish_asr.recipe.run.run import (
+    ENVIRONMENT,
+    METRICS,
+    SCORE_TITLES,
+    Run,
+    read_score,
+    recorded,
+)
 
 _MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
@@ -89,14 +96,19 @@ def way_on(run: Run) -> str:
 def tidy(run: Run) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    A damaged score is deleted too: fairseq2 would refuse it. The metrics files then hold each step
-    once, in complete lines.
+    The metrics files then hold each step once, in complete lines. A score that is damaged, which
+    fairseq2 would refuse, or missing is written again.
     """
     for unfinished in run.checkpoints.glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     for score in (run.checkpoints / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
+    title = SCORE_TITLES[value_of(run.config, "regime.score_metric") or "wer"]
+    for row in run.validations():
+        step = row["Step"]
+        if step in run.steps and step not in run.scores and title in row:
+            publish_text(run.score_file(step), f"{-row[title]}\n")
     for file in (run.folder / METRICS).rglob("*.jsonl"):
         lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
         publish_text(file, "".join(lines))

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -105,11 +106,17 @@ def write_environment(output_dir: Path) -> None:
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
+        "packages": _packages(),
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
     publish_json(file, [*starts, start])
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """The version of each installed package."""
+    return {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())}
 
 
 def purge_curves(run: Run) -> None:

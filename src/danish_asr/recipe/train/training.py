@@ -93,6 +93,14 @@ def write_configuration(config: Tree, output_dir: Path) -> None:
     write_configuration_with(write)
 
 
+def register_titles(container: DependencyContainer) -> None:
+    """Let the recorders of metrics call what this project measures by its titles."""
+    titles = {"chance": CHANCE, **SCORE_TITLES}
+    for priority, (name, title) in enumerate(titles.items(), start=199):
+        descriptor = MetricDescriptor(name, title, priority, format_as_float)
+        container.collection.register_instance(MetricDescriptor, descriptor)
+
+
 @final
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
@@ -103,10 +111,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         configure_console()
-        titles = {"chance": CHANCE, **SCORE_TITLES}
-        for priority, (name, title) in enumerate(titles.items(), start=199):
-            descriptor = MetricDescriptor(name, title, priority, format_as_float)
-            container.collection.register_instance(MetricDescriptor, descriptor)
+        register_titles(container)
         register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 
