@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zipfile import ZipFile
 
-from danish_asr.base.config_tree import Tree, read_yaml, value_of
+from danish_asr.base.config_tree import Tree, read_yaml
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import LOSS, early_stop
@@ -34,6 +34,9 @@ MODEL_CARD: Final = "model.yaml"
 TOKENIZER: Final = "tokenizer.model"
 START: Final = "start"
 """The folder with what a run began with: its `MODEL_CARD`, without weights, and its `TOKENIZER`."""
+
+DATA_EPOCHS: Final = "data_epochs"
+"""In a run's card: after how many epochs it was written, if it is these that ended the run."""
 
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
@@ -186,9 +189,9 @@ class Run:
         return f"the run in {self.folder} is complete: {reason}; {fix}"
 
     def _has_read(self, epochs: int) -> bool:
-        """Whether it has the card that is written after its last epoch."""
-        has_card = any((self.folder / CARDS_DIR).glob("*.yaml"))
-        return has_card and value_of(self.config, "regime.num_data_epochs") == epochs
+        """Whether it has a card that was written after so many epochs."""
+        cards = map(read_yaml, (self.folder / CARDS_DIR).glob("*.yaml"))
+        return any(card.get(DATA_EPOCHS, 0) >= epochs for card in cards)
 
     def evaluations(self) -> list[Evaluation]:
         """Return what `read_evaluations` does; ConfigError if its configuration is not readable."""

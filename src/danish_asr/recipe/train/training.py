@@ -29,7 +29,7 @@ from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.reader import ReaderSetup
 from danish_asr.recipe.models.cards import open_tokenizer, register_placed
 from danish_asr.recipe.run.advice import CHANCE
-from danish_asr.recipe.run.continuing import check_continuation, tidy
+from danish_asr.recipe.run.continuing import check_continuation, check_scores, tidy
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
 from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
@@ -58,10 +58,14 @@ def run(request: cli.Request, tree: Tree) -> None:
         rank, processes = rank_info()
         if rank == 0:
             check_continuation(run, asked, unstructure(AsrConfig()))
-            if note := run.completion(dict(flatten(asked))):
-                cli.note(note)
-            if note := check_processes(run, processes):
-                cli.note(note)
+            now = dict(flatten(asked))
+            for note in (
+                run.completion(now),
+                check_scores(run, now),
+                check_processes(run, processes),
+            ):
+                if note:
+                    cli.note(note)
         with locked(output_dir, rank), noted(output_dir, rank), explained():
             if rank == 0:
                 tidy(run)
