@@ -11,10 +11,10 @@ from danish_asr.base.files import publish_text
 from danish_asr.recipe.run.run import (
     ENVIRONMENT,
     METRICS,
-    SCORE_TITLES,
     Run,
     read_score,
     recorded,
+    score_title,
 )
 
 _VALIDATED: Final = ("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where")
@@ -119,7 +119,7 @@ def tidy(run: Run) -> None:
     for score in (run.checkpoints / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
-    title = SCORE_TITLES[value_of(run.config, "regime.score_metric") or "wer"]
+    title = score_title(value_of(run.config, "regime.score_metric"))
     for row in run.validations():
         step = row["Step"]
         if step in run.steps and step not in run.scores and title in row:

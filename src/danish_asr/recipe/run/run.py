@@ -53,6 +53,11 @@ SCORE_TITLES: Final = {
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
 
 
+def score_title(metric: str | None) -> str:
+    """Return the name of a ``regime.score_metric`` in metrics files; None: that of the default."""
+    return SCORE_TITLES[metric or "wer"]
+
+
 class Checkpoint(NamedTuple):
     """A complete checkpoint of a run."""
 
@@ -173,7 +178,7 @@ class Run:
     def completion(self, values: Mapping[str, Any]) -> str | None:
         """Say why a run with these values, by dotted key, is complete; None: it goes on."""
         steps, epochs = values.get("regime.num_steps"), values.get("regime.num_data_epochs")
-        score = SCORE_TITLES[values.get("regime.score_metric") or "wer"]
+        score = score_title(values.get("regime.score_metric"))
         patience = values.get("regime.early_stopping_patience")
         if steps and self.last >= steps:
             reason, longer = f"{self.last:,} steps", "regime.num_steps"
