@@ -32,7 +32,7 @@ from danish_asr.recipe.run.advice import CHANCE
 from danish_asr.recipe.run.continuing import check_continuation, check_scores, tidy
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
-from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
+from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run, score_title
 from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
@@ -97,9 +97,9 @@ def write_configuration(config: Tree, output_dir: Path) -> None:
     write_configuration_with(write)
 
 
-def register_titles(container: DependencyContainer) -> None:
-    """Let the recorders of metrics call what this project measures by its titles."""
-    titles = {"chance": CHANCE, **SCORE_TITLES}
+def register_titles(container: DependencyContainer, metric: str | None = None) -> None:
+    """Let fairseq2 call what this project measures by its titles; ``metric`` is the score."""
+    titles = {"chance": CHANCE, **SCORE_TITLES, metric or "wer": score_title(metric)}
     for priority, (name, title) in enumerate(titles.items(), start=199):
         descriptor = MetricDescriptor(name, title, priority, format_as_float)
         container.collection.register_instance(MetricDescriptor, descriptor)
@@ -115,7 +115,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         configure_console()
-        register_titles(container)
+        register_titles(container, self._resolved.config.regime.score_metric)
         register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 
