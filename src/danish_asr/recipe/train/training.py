@@ -56,35 +56,42 @@ def run(request: cli.Request, tree: Tree) -> None:
         resolved = resolve(config, run, where=request.where)
         asked = unstructure(resolved.asked)
         rank, processes = rank_info()
-        if rank == 0:
-            check_continuation(run, asked, unstructure(AsrConfig()))
-            now = dict(flatten(asked))
-            for note in (
-                run.completion(now),
-                check_scores(run, now),
-                check_processes(run, processes),
-            ):
-                if note:
-                    cli.note(note)
-        with locked(output_dir, rank), noted(output_dir, rank), explained():
-            if rank == 0:
-                tidy(run)
-                record.purge_curves(run)
-                fit_to_processes(run, processes)
-                record.write_environment(output_dir)
-                if not run.last:
-                    write_start(run, config, resolved.model, resolved.tokenizer_file)
-                    record.write_own_tokenizer(run, resolved)
-            wait_for_first_rank(rank)
-            stopper = PatienceStopper(output_dir, config.regime)
-            if run.can_continue and not stopper.exhausted:
-                write_configuration(asked, output_dir)
-                sections = sections_of(resolved.config)
-                run_training(AsrRecipe(resolved, stopper), sections, output_dir)
-            else:
-                configure_console()
-            if rank == 0:
-                record.write_model_card(run, stopper.reason)
+        with locked(output_dir, rank):
+            if rank == 0:  # not before: who has held the lock may have saved
+                check_continuation(run, asked, unstructure(AsrConfig()))
+                now = dict(flatten(asked))
+                for note in (
+                    run.completion(now),
+                    check_scores(run, now),
+                    check_processes(run, processes),
+                ):
+                    if note:
+                        cli.note(note)
+            with noted(output_dir, rank), explained():
+                _train(run, config, resolved)
+
+
+def _train(run: Run, config: AsrConfig, resolved: Resolved) -> None:
+    """Train a run that this process has the lock of, from its last checkpoint on."""
+    asked = unstructure(resolved.asked)
+    rank, processes = rank_info()
+    if rank == 0:
+        tidy(run)
+        record.purge_curves(run)
+        fit_to_processes(run, processes)
+        record.write_environment(run.folder)
+        if not run.last:
+            write_start(run, config, resolved.model, resolved.tokenizer_file)
+            record.write_own_tokenizer(run, resolved)
+    wait_for_first_rank(rank)
+    stopper = PatienceStopper(run.folder, config.regime)
+    if run.can_continue and not stopper.exhausted:
+        write_configuration(asked, run.folder)
+        run_training(AsrRecipe(resolved, stopper), sections_of(resolved.config), run.folder)
+    else:
+        configure_console()
+    if rank == 0:
+        record.write_model_card(run, stopper.reason)
 
 
 def write_configuration(config: Tree, output_dir: Path) -> None:
