@@ -120,10 +120,10 @@ def tidy(run: Run) -> None:
         if read_score(score) is None:
             score.unlink()
     title = score_title(value_of(run.config, "regime.score_metric"))
+    missing = {*run.steps} - {*run.scores}
     for row in run.validations():
-        step = row["Step"]
-        if step in run.steps and step not in run.scores and title in row:
-            publish_text(run.score_file(step), f"{-row[title]}\n")
+        if row["Step"] in missing and title in row:
+            publish_text(run.score_file(row["Step"]), f"{-row[title]}\n")
     for file in (run.folder / METRICS).rglob("*.jsonl"):
         lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
         publish_text(file, "".join(lines))
