@@ -1,5 +1,6 @@
 """The voices and the speakers of the synthetic corpus."""
 
+import sys
 from dataclasses import astuple, replace
 from pathlib import Path
 from random import Random
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from danish_asr.base.errors import MissingExtraError
 from danish_asr.corpus.people import DIALECTS
 from danish_asr.corpus.sources.voices import DIALECT_VOICES, Espeak, draw_speaker, find_espeak
 
@@ -60,3 +62,9 @@ def test_speech_has_the_speed_the_pitch_and_the_melody_of_its_speaker() -> None:
     assert high[1] > 1.8 * low[1]
     assert high[2] > spoken(pitch=80, pitch_range=99)[2] + 0.1
     assert spoken(voice="da+f1")[1] > 1.5 * spoken(voice="da+Lee")[1]
+
+
+def test_speech_needs_the_package_of_the_synthesiser(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "espeakng_loader", None)
+    with pytest.raises(MissingExtraError, match="synthetic"):
+        find_espeak()

@@ -11,15 +11,18 @@ from danish_asr.base.files import publish_text
 from danish_asr.recipe.run.run import (
     ENVIRONMENT,
     METRICS,
-    SCORE_TITLES,
     Run,
     read_score,
     recorded,
+    score_title,
 )
+
+_VALIDATED: Final = ("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where")
+"""The keys that say on which rows a score is measured."""
 
 _MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
-    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
+    *_VALIDATED,
     *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
     "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
     # A step of two processes takes what one takes in two batches.
@@ -60,6 +63,18 @@ def check_continuation(run: Run, config: Tree, defaults: Tree) -> None:
             + "\n".join(changed)
             + "\nStart the new run in another OUTDIR, or restore these values to continue."
         )
+
+
+def check_scores(run: Run, now: Mapping[str, Any]) -> str | None:
+    """Say that a run has scores of other rows than those that it is validated on from now on."""
+    before = dict(flatten(run.config))
+    changed = [key for key in _VALIDATED if before.get(key) != now.get(key)]
+    if not run.scores or not changed:
+        return None
+    return (
+        f"{', '.join(changed)}: {run.folder} has scores of other rows, and its best checkpoint is "
+        "chosen among both; a new OUTDIR with model.path keeps them apart"
+    )
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -104,11 +119,11 @@ def tidy(run: Run) -> None:
     for score in (run.checkpoints / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
-    title = SCORE_TITLES[value_of(run.config, "regime.score_metric") or "wer"]
+    title = score_title(value_of(run.config, "regime.score_metric"))
+    missing = {*run.steps} - {*run.scores}
     for row in run.validations():
-        step = row["Step"]
-        if step in run.steps and step not in run.scores and title in row:
-            publish_text(run.score_file(step), f"{-row[title]}\n")
+        if row["Step"] in missing and title in row:
+            publish_text(run.score_file(row["Step"]), f"{-row[title]}\n")
     for file in (run.folder / METRICS).rglob("*.jsonl"):
         lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
         publish_text(file, "".join(lines))
