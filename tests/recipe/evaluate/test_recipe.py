@@ -109,6 +109,20 @@ def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
     assert [path.name for path in (run / "eval" / "best").iterdir()] == ["test@other"]
 
 
+def test_a_model_of_a_run_that_is_evaluated_elsewhere_is_still_that_of_the_run(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    model = (f"model.path={finished_run}", "model.config_overrides=null")
+    assert evaluate(tmp_path / "new", dataset, *model) == 0
+    results = tmp_path / "new" / "eval" / finished_run.name / "test"
+    about = json.loads((results / EVALUATION).read_text())
+    best = Run(finished_run).named()["best"]
+    assert (about["checkpoint"], about["step"]) == ("none", best.step)
+    assert Path(about["run"]).samefile(finished_run / "checkpoints")
+    assert about["weights"] == best.digest()
+    assert json.loads((results / "scores.json").read_text())["rows"]["trained_rows"] == 0
+
+
 def evaluate_alone(run: Path, *overrides: str) -> Path:
     """Evaluate with the run's own configuration; returns the directory of the results."""
     own = Request(output_dir=run, run_config=run / "config.yaml", overrides=overrides)

@@ -58,10 +58,10 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_che
 
 def test_an_evaluation_is_named_by_its_rows_decoder_checkpoint_and_step(tmp_path: Path) -> None:
     evaluated(tmp_path, "best/dev", where="age > 20", decoder=BEAM)
-    evaluated(tmp_path, "none/test", step=None, rows_in_split={})
+    evaluated(tmp_path, "none/test", step=None, model="300m", rows_in_split={})
     words = [one.in_words() for one in Run(tmp_path).evaluations()]
     assert words == [
-        "split unknown, decoder greedy, checkpoint none",
+        "split unknown, decoder greedy, model 300m",
         "dev, where age > 20, decoder beam, checkpoint best, step 4",
     ]
 

@@ -50,6 +50,7 @@ from danish_asr.recipe.run.evaluations import (
     SHARE_PEOPLE,
 )
 from danish_asr.recipe.run.locks import locked
+from danish_asr.recipe.run.run import checkpoint_of
 from danish_asr.recipe.train.console import configure_console, log
 from danish_asr.recipe.train.ending import (
     StoppableTask,
@@ -246,6 +247,8 @@ def losses_of(
 def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:
     """Return what is scored, on which rows of which dataset."""
     config, checkpoint = selection.config, selection.checkpoint
+    if checkpoint is None and config.model.path:  # which may be of another run
+        checkpoint = checkpoint_of(config.model.path)
     about: dict[str, Any] = {
         "dataset": config.dataset.name,
         "dataset_root": str(selection.dataset),

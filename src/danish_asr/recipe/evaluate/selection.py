@@ -184,7 +184,7 @@ def _prepared(model: OpenModel, config: AsrConfig, request: cli.Request) -> Open
 
 
 def results_dir(run: Run, config: AsrConfig) -> Path:
-    """Return ``OUTDIR/eval/<checkpoint>/<split>``, below it one for a label or another decoder.
+    """Return ``OUTDIR/eval/<checkpoint>/<split>``, below it those of a label and another decoder.
 
     The dataset is part of its name where it is not that of the run.
     """
@@ -198,4 +198,4 @@ def results_dir(run: Run, config: AsrConfig) -> Path:
     elif root and data and data != Path(root).resolve() and Path(root).exists():  # else it moved
         split = f"{split}@{data.parent.name}"
     decoder = "" if config.decoder.name == GREEDY else config.decoder.name.replace(":", ".")
-    return run.folder / "eval" / scored / split / (config.evaluator.label or decoder)
+    return run.folder / "eval" / scored / split / (config.evaluator.label or "") / decoder
