@@ -1,5 +1,6 @@
 """What an output directory says of its run."""
 
+import re
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -38,7 +39,13 @@ def test_a_damaged_score_counts_as_absent_and_is_deleted_when_the_run_continues(
 
 @pytest.mark.parametrize(
     ("scores", "best"),
-    [({1: -30.0, 2: -40.0, 9: -1.0}, 1), ({1: -40.0, 2: -40.0}, 2), ({2: -1.0}, 2), ({}, 2)],
+    [
+        ({1: -30.0, 2: -40.0, 9: -1.0}, 1),
+        ({1: -40.0, 2: -40.0}, 2),
+        ({1: -1.0}, 1),
+        ({2: -1.0}, 2),
+        ({}, 2),
+    ],
 )
 def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
     run: Path, scores: dict[int, float], best: int
@@ -54,6 +61,9 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
         "last": 2,
         "best": best,
     }
+    unscored = [2] if 2 not in scores and best == 1 else []
+    named = [int(step) for step in re.findall(r"step (\d+)", Run(run).best_in_words)]
+    assert named == [best, *unscored]
     for place, step in (
         (run, best),
         (run / "checkpoints" / "step_2", 2),
@@ -150,9 +160,15 @@ def test_a_model_is_a_directory_or_a_name_and_no_path_that_is_neither(run: Path)
     assert check_model(run) == run
     assert check_model("omniASR_CTC_300M") == Path("omniASR_CTC_300M")
     (run / "config.yaml").touch()
-    for path, fault in ((run / "config.yaml", "a file"), ("outputs/none", "missing")):
-        with pytest.raises(RunError, match=f"{path}: {fault}"):
+    for path in (run / "config.yaml", run / "metrics", "outputs/none", "./none"):
+        with pytest.raises(RunError, match=f"model {path}:"):
             check_model(path)
+    with pytest.raises(RunError, match="model '':"):
+        check_model("")
+    for file in ("metrics/config.json", "empty/cards/any.yaml"):
+        (run / file).parent.mkdir(parents=True, exist_ok=True)
+        (run / file).touch()
+        assert check_model(run / Path(file).parts[0])
 
 
 def test_the_digest_of_weights_is_of_their_content_alone(tmp_path: Path) -> None:

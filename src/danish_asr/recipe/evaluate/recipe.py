@@ -44,6 +44,7 @@ from danish_asr.recipe.data.transforms import Waveform
 from danish_asr.recipe.evaluate.selection import Selection, read_keys, select
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.evaluations import (
+    BEST,
     EVALUATION,
     PREDICTIONS,
     PREDICTIONS_SHA256,
@@ -79,7 +80,9 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
             return None
         rank = rank_info().rank
         if rank == 0:
-            cli.note(f"scoring {selection.name}, split {selection.config.evaluator.split}")
+            best = selection.config.evaluator.checkpoint == BEST and selection.checkpoint
+            name = best.run.best_in_words if best else selection.name
+            cli.note(f"scoring split {selection.config.evaluator.split} with {name}")
         with locked(selection.output_dir, rank), explained():
             wait_for_first_rank(rank)
             write_configuration(read_keys(selection.config), selection.output_dir)

@@ -5,6 +5,7 @@ run continues, its lock and its processes are in the files beside this one.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -37,6 +38,9 @@ START: Final = "start"
 
 DATA_EPOCHS: Final = "data_epochs"
 """In a run's card: after how many epochs it was written, if it is these that ended the run."""
+
+MODELS: Final = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
+"""The directories with a model."""
 
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
@@ -143,6 +147,16 @@ class Run:
         if scores:
             return max(scores, key=lambda step: (scores[step], step))
         return self.last or None
+
+    @property
+    def best_in_words(self) -> str:
+        """Which step is the best, and which later ones have no score."""
+        scores, best = self.scores, self.best or 0
+        if not scores:
+            return f"step {best}, the last; none has a score"
+        unscored = [f"step {step}" for step in self.steps if step > best and step not in scores]
+        later = f"; later, without a score: {', '.join(unscored)}" if unscored else ""
+        return f"step {best}, the best{later}"
 
     def score_file(self, step: int) -> Path:
         """Return where fairseq2 keeps the score of a checkpoint."""
@@ -253,12 +267,22 @@ def files_of_model(model: str | Path) -> list[Path]:
 
 
 def check_model(model: str | Path) -> Path:
-    """Return the path or the name of a model; RunError for a path that is no directory."""
-    path = Path(model).expanduser()
-    if not path.is_dir() and (path.exists() or len(path.parts) > 1):
-        fault = "a file" if path.exists() else "missing"
-        raise RunError(f"model {model}: {fault}; expected a run, a checkpoint or a model's name")
+    """Return the path or the name of a model; RunError for a path without one."""
+    path, name = Path(model).expanduser(), str(model)
+    if name and path.is_dir():
+        fault = "" if _holds_model(path) else "no model is in it"
+    elif name and path.exists():
+        fault = "a file"
+    else:
+        fault = "" if name and os.sep not in name else "missing"
+    if fault:
+        raise RunError(f"model {name or repr(name)}: {fault}; expected {MODELS}, or a model's name")
     return path
+
+
+def _holds_model(path: Path) -> bool:
+    has_card = any((path / CARDS_DIR).glob("*.yaml"))
+    return has_card or (path / "config.json").is_file() or checkpoint_of(path) is not None
 
 
 def choice_of(path: Path) -> Choice | None:
