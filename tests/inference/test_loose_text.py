@@ -110,7 +110,7 @@ def test_what_transcribe_has_written_is_no_text_of_a_recording(
 def test_words_of_a_text_are_as_the_model_writes_them_and_signs_stay_beside_them(
     model: Model,
 ) -> None:
-    lines = [Line("– «Èn» 21 æbler –", "bo"), Line("* *"), Line("ja"), Line("nej", "bo")]
+    lines = [Line("– «Èn» 21 æbler –", "bo"), Line("* *"), Line("ja", "anna"), Line("nej", "bo")]
     text = Text(lines, model)
     assert [(word.text, word.spoken, word.line) for word in text.words] == [
         *(("– «Èn»", "en", 0), ("21", "enogtyve", 0), ("æbler –", "æbler", 0)),
@@ -118,7 +118,7 @@ def test_words_of_a_text_are_as_the_model_writes_them_and_signs_stay_beside_them
     ]
     assert text.spoken(1, 4) == "enogtyve æbler ja"
     speakers = [text.speaker(*words) for words in ((0, 3), (2, 4), (3, 4), (4, 5))]
-    assert speakers == ["bo", None, None, "bo"]
+    assert speakers == ["bo", None, "anna", "bo"]
 
 
 def test_the_words_of_a_text_have_times_from_the_columns_that_it_needs(model: Model) -> None:
