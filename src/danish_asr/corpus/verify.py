@@ -136,7 +136,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
         contradictions=contradictions,
         unchecked=[profile.fault] if profile.fault else [],
-        notes=[*gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
+        notes=[*repeats_of(rows), *gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()
@@ -219,6 +219,15 @@ def contradictions_of(rows: pa.Table, profile: str) -> Iterator[str]:
     yield from lines[:_SHOWN]
     if len(lines) > _SHOWN:
         yield f"the same audio and different texts have {len(lines) - _SHOWN:,} other rows too"
+
+
+def repeats_of(rows: pa.Table) -> Iterator[str]:
+    """Say how many rows of a split are there again, as if two tables had listed them."""
+    counted = rows.group_by(["split", "audio", "text"]).aggregate([([], "count_all")])
+    for split in SPLITS:
+        counts = counted.filter(pc.equal(counted["split"], split))["count_all"]
+        if again := (pc.sum(counts).as_py() or 0) - len(counts):
+            yield f"{split}: {again:,} rows have the audio and the text of another row"
 
 
 def gaps_of_test(rows: pa.Table) -> Iterator[str]:
