@@ -41,7 +41,7 @@ def test_the_pages_decoder_scores_a_run_beside_the_greedy_one(
     assert confident != greedy
     zero = ("decoder.config.threshold=0", "evaluator.label=sure")
     assert evaluate(run, dataset, own[0], *zero) == 0
-    assert hypotheses(folder / "sure") == greedy
+    assert hypotheses(folder / "sure" / "my_decoders.ConfidentDecoder") == greedy
 
 
 @pytest.mark.parametrize("name", ["greedier", "no.such.module:Decoder", "danish_asr:Decoder", ":"])
