@@ -39,6 +39,11 @@ JSON = b'{"id": "1", "text": "ja"}\n\n{"id": "2", "text": "nej, tak"}\n'
         ("a.jsonl", JSON, [1, 3]),
         ("a.JSONL.gz", gzip.compress(JSON, mtime=0), [1, 3]),
         ("a.json", b'\n [ {"id": "1", "text": "ja"}, {"id": "2", "text": "nej, tak"}]', [1, 2]),
+        (
+            "a.json",
+            b'\xef\xbb\xbf[{"id": "1", "text": "ja"},{"id": "2", "text": "nej, tak"}]',
+            [1, 2],
+        ),
         ("a.csv", b'\xef\xbb\xbfid, text\n1,ja\n\n2,"nej, tak"\n', [2, 4]),
         ("a.csv", b"id;text\n1;ja\n2;nej, tak\n", [2, 3]),
         ("a.csv", b"\xef\xbb\xbfsep=;\r\nid;text\r\n1;ja\r\n2;nej, tak\r\n", [3, 4]),

@@ -10,8 +10,9 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.rows import (
     DUPLICATE,
+    NO_TIME,
     ROWS,
-    check_recordings,
+    UTTERANCE_SCHEMA,
     check_splits,
     is_alone,
     is_listed,
@@ -22,6 +23,7 @@ from danish_asr.corpus.rows import (
     table_of,
     understood,
     without_duplicates,
+    without_gaps,
 )
 from tests.corpora import options
 
@@ -30,13 +32,18 @@ def table(*records: dict[str, Any], **values: Any) -> pa.Table:
     """The table of records, which are rows of ``a.csv`` if they say no other."""
     rows = [{"file": "a.csv", "row": number} | record for number, record in enumerate(records)]
     found, _ = understood(table_of(rows, options(**values)), options(**values))
-    return found
+    return without_gaps(found)
 
 
 def row(*, options: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
     """The row of a record."""
     (row,) = table(values, **options or {}).to_pylist()
     return dict(row)
+
+
+def test_a_row_of_a_shard_has_an_id_a_text_and_audio() -> None:
+    required = {field.name for field in UTTERANCE_SCHEMA if not field.nullable}
+    assert required == {"id", "text", "audio_bytes", "audio_size", "encoded_size"}
 
 
 def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> None:
@@ -194,10 +201,11 @@ def test_a_split_is_that_of_the_options_else_of_the_row_else_of_the_file(
 def test_all_rows_have_a_split_and_are_divided_anew_only_if_none_is_held_out(
     splits: list[str | None], chosen: dict[str, Any], message: str | None
 ) -> None:
-    refused = {"split": "test", "refused": "rejected"}  # and decides nothing
-    rows = table(*({"split": split} for split in splits), refused)
+    refused = ({"split": split, "refused": "x"} for split in ("test", None, "eval"))
+    rows = table(*({"split": split} for split in splits), *refused)  # which decide nothing
     if message is None:
-        check_splits(rows, options(**chosen))
+        found = check_splits(rows, options(**chosen))["split"].to_pylist()
+        assert found == [*splits, "test", "train", "train"]
     else:
         with pytest.raises(SourceError, match=message):
             check_splits(rows, options(**chosen))
@@ -208,6 +216,7 @@ def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     rows = table(*({"corpus": corpus, "id": own, "text": "ja"} for corpus, own in names))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
+    assert without_duplicates(rows.slice(3)) == rows.slice(3)
 
 
 def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
@@ -276,8 +285,8 @@ def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
         ({"text": "ja"}, {"text": "nej", "line": 9}, "line 9"),
         ({"text": "ja"}, {}, None),
         ({"text": "–"}, {}, None),
-        ({"text": "nej", "start": 1}, {}, None),
         ({"text": "nej", "channel": 2}, {}, None),
+        ({"text": "nej", "channel": "right"}, {}, "row 1"),  # a name, which is not read
         ({"text": "nej", "refused": "x"}, {}, None),
         ({"text": "nej", "audio": "b.wav"}, {}, None),
         ({"text": "nej", "audio": None}, {"audio": None, "text": "tak"}, None),
@@ -287,12 +296,38 @@ def test_a_recording_of_several_texts_and_no_times_is_refused(
     second: dict[str, Any], third: dict[str, Any], other: str | None
 ) -> None:
     whole = {"audio": "a.wav", "text": "ja"}
-    rows = table(whole, whole | second, whole | third)
+    records = whole, whole | second, whole | third
     if other is None:
-        check_recordings(rows)
+        refused = [record.get("refused") for record in records]
+        assert table(*records)["refused"].to_pylist() == refused
     else:
         with pytest.raises(SourceError, match=rf"^1 recordings .* a\.wav .*row 0 and .*{other}\."):
-            check_recordings(rows)
+            table(*records)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"start": None, "end": 5}, NO_TIME),
+        ({"start_ms": "", "seconds": 5}, NO_TIME),
+        ({"start": 2, "end": math.nan}, NO_TIME),
+        ({}, NO_TIME),
+        ({"start": None, "end": None, "channel": 2}, NO_TIME),
+        ({"seconds": 5}, None),  # NeMo leaves an offset of 0 out
+        ({"end": 5}, None),
+        ({"start": 0, "end": 5}, None),
+        ({"start": None, "end": 5, "audio": "b.wav"}, None),
+        ({"start": 2, "end": None, "audio": "b.wav"}, None),
+        ({"start": None, "end": 5, "refused": "x"}, "x"),
+    ],
+)
+def test_a_row_without_a_time_that_others_of_its_recording_have_is_refused(
+    values: dict[str, Any], reason: str | None
+) -> None:
+    cut = {"audio": "a.wav", "text": "ja", "start": 6, "end": 7}
+    rows = table(cut, cut | {"start": 8, "end": 9}, {"audio": "a.wav", "text": "nej"} | values)
+    assert rows["refused"].to_pylist() == [None, None, reason]
+    assert rows["start"].null_count == 0
 
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from danish_asr.base.schema import LEDGER_SCHEMA
 from danish_asr.corpus import DANISH
-from danish_asr.corpus.rows import Source, table_of
+from danish_asr.corpus.rows import Source, table_of, understood
 from danish_asr.corpus.summary import left_out, summary_of
 from danish_asr.corpus.task import LEFT_OUT
 from tests.corpora import options
@@ -20,7 +20,8 @@ def summary(
 ) -> list[str]:
     """The summary of rows of ``a.csv``, of which one is in the ledger."""
     records = ({"file": "a.csv", "row": n} | row for n, row in enumerate(rows))
-    table = table_of(records, options(language=language, split_by_speaker="60/20/20"))
+    chosen = options(language=language, split_by_speaker="60/20/20")
+    table, _ = understood(table_of(records, chosen), chosen)
     ledger = pa.Table.from_pylist([{"source": "a.csv", "row": refused}], LEDGER_SCHEMA)
     own = Source(name="x", rows=table, fetch=iter, versions=pa.nulls, **source)
     return summary_of(own, table, ledger, RATES, language)
@@ -46,6 +47,11 @@ def test_columns_are_counted_over_the_rows_that_are_written() -> None:
         "sample rate of the source: 48,000 Hz (1 rows)",
         "train: 13 rows, 1 speakers",
     ]
+
+
+def test_ages_of_which_the_group_alone_is_known_are_counted() -> None:
+    rows = [{"age": age} for age in ("34", "teens", "34", "twenties", "")]
+    assert "age: 3 rows, 2 distinct; most frequent: 34 (2)" in summary(rows)
 
 
 def test_columns_that_are_in_each_row_or_in_none_are_said_if_they_were_read() -> None:
@@ -113,6 +119,14 @@ def test_names_of_speakers_that_occur_in_several_dialects_are_said() -> None:
     assert "x1" not in line
     lines = summary([row for row in rows if row.get("speaker_id") != "anna"][:-1])
     assert not any("of several dialects" in own for own in lines)
+
+
+def test_names_of_speakers_that_differ_in_capitals_or_spaces_are_said() -> None:
+    names = ["Anna", "ANNA", "bo 1", "bo1", "bo_1", "bo2", "Ida", "ida", None]
+    rows = [{"speaker_id": name} for name in names]
+    (line,) = (own for own in summary(rows, refused=7) if "capitals" in own)
+    assert ": 2, such as ANNA and Anna, bo 1 and bo1; " in line
+    assert not any("capitals" in own for own in summary(rows[4:7]))
 
 
 FILES = [{"file": name} for name in ("a/anna.srt", "a/bo.srt", "b/bo.srt")]

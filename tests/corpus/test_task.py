@@ -187,8 +187,14 @@ def test_a_recording_is_opened_once_whatever_the_order_of_its_rows(
 def test_a_whole_recording_without_a_mark_of_its_end_is_suspected(tmp_path: Path) -> None:
     whole = encode(noise(4, SECOND), SECOND, format="OGG")
     (tmp_path / "whole.ogg").write_bytes(whole)
-    (tmp_path / "cut.ogg").write_bytes(whole[: whole.rindex(b"OggS")])
-    rows = ["path,start,duration,text", "whole.ogg,,,ja tak", "cut.ogg,,,ja tak", "cut.ogg,1,1,nej"]
+    for name in ("cut.ogg", "part.ogg"):
+        (tmp_path / name).write_bytes(whole[: whole.rindex(b"OggS")])
+    rows = [
+        "path,start,duration,text",
+        "whole.ogg,,,ja tak",
+        "cut.ogg,,,ja tak",
+        "part.ogg,1,1,nej",
+    ]
     (tmp_path / "rows.csv").write_text("\n".join(rows))
     convert(tmp_path / "rows.csv", tmp_path / "out", options(split="train", workers=1))
     suspects = table_in(tmp_path / "out", "suspects")

@@ -104,7 +104,7 @@ def read_rows(
             yield from _csv_rows(path, content, error, fills_short_rows=fills_short_rows)
         elif suffix_of(path) == TRN:
             yield from _trn_rows(_decoded_lines(path, content, error))
-        elif re.match(rb"\s*\[\s*\{", content.peek(64)):
+        elif re.match(rb"(\xef\xbb\xbf)?\s*\[\s*\{", content.peek(64)):
             yield from _json_list(path, content.read(), error)
         else:
             yield from _json_rows(content)

@@ -50,14 +50,15 @@ _SHOWN: Final = 20  # names of a list
 _CHANNELS: Final = 1_000  # more are numbers of something else
 
 DUPLICATE: Final = "duplicate id"
+NO_TIME: Final = "no time"
 LISTED: Final = "listed in"
-"""Reasons in the ledger; the name of the list follows."""
+"""Reasons in the ledger; the name of the list follows the last."""
 
 
 def table_of(records: Iterable[Mapping[str, Any]], options: ConvertOptions) -> pa.Table:
     """The table of records, which have some of `RECORD_KEYS`, among them ``file`` and ``row``.
 
-    Ages and channels are text in it until `understood`.
+    Ages and channels are text in it until `understood`, a start may be null until `without_gaps`.
     """
     waiting, batches = iter(records), []
     while chunk := [*islice(waiting, 2_000)]:
@@ -92,7 +93,11 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
         "line": [record.get("line") for record in records],
         "group": [record.get("group", record["row"] // 100) for record in records],
         "id": [own or place for own, place in zip(values["id"], places, strict=True)],
-        "start": [start or 0.0 for start in starts],
+        # Without a column of starts a row begins with its recording; an empty cell may be a gap.
+        "start": [
+            own if own is not None or "start" in record or "start_ms" in record else 0.0
+            for own, record in zip(starts, records, strict=True)
+        ],
         "uncut": [times == (None, None) for times in zip(starts, ends, strict=True)],
         "dialect": dialects,
         "sub_dialect": values["dialect"],
@@ -201,9 +206,14 @@ def split_in(path: str) -> str | None:
     return None
 
 
-def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
-    """Raise `SourceError` if a split is none of ours, or there is one not to be divided anew."""
-    others = rows.filter(pc.invert(pc.is_in(rows["split"], pa.array(SPLITS))))
+def check_splits(rows: pa.Table, options: ConvertOptions) -> pa.Table:
+    """The table in which refused rows without a split of ours have one, which changes nothing.
+
+    Raises:
+        SourceError: A row that is used has none, or there is one not to be divided anew.
+    """
+    is_ours = pc.is_in(rows["split"], pa.array(SPLITS))
+    others = rows.filter(pc.and_(pc.invert(is_ours), pc.is_null(rows["refused"])))
     if len(others):
         (first,) = others.slice(0, 1).to_pylist()
         split = f"the split {first['split']!r}" if first["split"] else "no split"
@@ -220,6 +230,7 @@ def check_splits(rows: pa.Table, options: ConvertOptions) -> None:
             f"--split-by-speaker: the source has its own {' and '.join(held_out)}; leave the "
             "option out to keep them, or divide all rows anew with --split train"
         )
+    return replaced(rows, split=pc.if_else(is_ours, rows["split"], "train"))
 
 
 def place_of(row: Mapping[str, Any]) -> str:
@@ -317,10 +328,24 @@ def is_alone(rows: pa.Table) -> pa.ChunkedArray:
     return pc.invert(pc.is_in(rows["audio"], repeated(rows["audio"])))
 
 
-def check_recordings(rows: pa.Table) -> None:
-    """Raise `SourceError` if a recording has several texts and no times: each would be of all."""
-    shared = rows.filter(pc.is_in(rows["audio"], repeated(rows["audio"])))  # mostly none
-    usable = shared.filter(pc.and_(shared["uncut"], is_usable(shared)))
+def without_gaps(rows: pa.Table) -> pa.Table:
+    """The table in which a row of a recording lacks no time that others of it have.
+
+    Raises:
+        SourceError: Recordings have several texts and no times: each would be of all.
+    """
+    shared = repeated(rows["audio"])
+    if len(shared):  # mostly none
+        usable = pc.and_(pc.is_in(rows["audio"], shared), is_usable(rows))
+        _check_times(rows.filter(pc.and_(usable, rows["uncut"])))
+        cut = rows["audio"].filter(pc.and_not(usable, rows["uncut"])).unique()
+        lacks = pc.or_(pc.is_null(rows["start"]), pc.is_null(rows["seconds"]))
+        rows = refuse(rows, pc.and_(pc.is_in(rows["audio"], cut), lacks), NO_TIME)
+    return replaced(rows, start=pc.fill_null(rows["start"], 0.0))
+
+
+def _check_times(usable: pa.Table) -> None:
+    """Raise `SourceError` if rows without times are of one recording and differ in their texts."""
     numbered = usable.append_column("number", pa.array(np.arange(len(usable))))
     texts = numbered.take(_firsts(numbered, "audio", "channel", "text"))
     texts = texts.group_by(["audio", "channel"], use_threads=False)

@@ -3,7 +3,7 @@
 Comes in: all rows and the ledger. Goes out: lines for ``manifest.json`` and the terminal.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -72,6 +72,8 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[str]:
         if not column.read or not column.type or (name in _IN_EACH_ROW and not theirs):
             continue
         values = rows[name].drop_null()
+        if name == "age":  # of a decade the group alone is known
+            values = pc.coalesce(rows["age"].cast(pa.string()), rows["age_group"]).drop_null()
         if name == "audio" and not len(values):
             values = rows["id"]  # it is embedded
         if not len(values) and not theirs:
@@ -94,6 +96,14 @@ def _of_speakers(source: Source, rows: pa.Table) -> Iterator[str]:
         yield (
             f"speakers of several dialects: {len(several):,}, such as {such}; if one name is that "
             "of different people, name them apart"
+        )
+    alike = defaultdict[str, list[str]](list)
+    for name in sorted(rows["speaker_id"].drop_null().unique().to_pylist()):
+        alike["".join(name.casefold().split())].append(name)
+    if pairs := [" and ".join(names) for names in alike.values() if len(names) > 1]:
+        yield (
+            f"speakers whose names differ in capitals or spaces alone: {len(pairs):,}, such as "
+            f"{', '.join(pairs[:_EXAMPLES])}; if they are one person, write one name"
         )
     # Texts beside recordings can be named by their speaker; tables, which have a text column, not.
     is_beside = "text" not in source.columns and source.columns.get("speaker_id") == "speaker"

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.base.tables import read_lines
-from danish_asr.corpus.sources.timed import chosen_tiers
+from danish_asr.corpus.sources.timed import chosen_tiers, no_speech
 from danish_asr.corpus.sources.timed_files import (
     READERS,
     TimedFile,
     clean_line,
-    no_speech,
     read_timed,
     stems_of,
     transcript_in,

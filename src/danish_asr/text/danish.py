@@ -111,6 +111,10 @@ def _regent(match: Match) -> str:
     return " den " if re.fullmatch(known.REGENTS, _word_before(match)) else " "
 
 
+def _roman(match: Match) -> str:
+    return f"{match[1]} den {ordinal(known.ROMAN.split('|').index(match[2]) + 2)}"
+
+
 def _compound(match: Match) -> str:
     words, rest = _number(match["number"], neuter=True), match["rest"]
     if rest.startswith("tal"):
@@ -301,6 +305,7 @@ _NOT_COUNTED: Final = "".join(
     rf"(?<!{noun} )" for noun in ("punkt", "bilag", "afsnit", "opgave", "figur", "tabel", "kapitel")
 )
 _NEUTER: Final = rf"(?=(?: (?:til|eller) [\d.]+| [a-zæøå]+t)? (?:{known.NEUTER})s?\b|[a-hA-H]\b)"
+_NO_DATE: Final = r"(?<![Dd]en )(?<![Dd]\. )(?<!dag )"  # before a day
 _BIRTHDAY: Final = r"(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])\d\d"
 _NAMED: Final = (
     r"(?:et|n)?:?(?: er| på)?:? )(?P<number>(?=(?:\d[ -]?){4})\d+(?:[ -]\d\d+)*)"
@@ -319,6 +324,7 @@ RULES: Final = tuple(
         ("tk", r"(?<!\w)[Ss]tk\.? ?(?=\d)", "stykke "),
         ("", r"(?i)(?<![\w.])(?:kl|ca|nr|tlf) ?(?=\d)", _abbreviation),
         ("s.", r"(?<![\w.])s\. ?(?=\d)", "side "),
+        (". kl", rf"{_NO_DATE}{_FREE}((?:10|\d)\.) kl\b\.?+(?! ?(?:ca\.? ?)?\d)", r"\1 klasse"),
         ("in.", r"(?<!\d)(?<!\d )\b[Mm]in\.(?= \d)", "minimum"),
         ("ax.", r"\b[Mm]ax\. ?(?=\d)", "maksimalt "),
         ("min", r"(?<=\d\. )min\b\.?", "minut"),
@@ -370,6 +376,7 @@ RULES: Final = tuple(
         ("", rf"{_SIGNED}{_YEAR}(?!\d)", _date),
         ("", rf"{_SIGNED}(?<!-)(?P<year>\d\d)(?!\.?\d)", _date),
         ("/", rf"{_FREE}{_DATE}[ -](?P<year>\d{{4}}|(?<=-)\d\d)(?!\d)", _date),
+        (" i ", rf"{_FREE}{_DAY}\. i (?P<month>{_2})\.(?!\d)", _date),
         ("-", rf"{_FREE}({_2})-({_2})-({_2})(?![\d-])", r"\1 \2 \3"),  # 7-9-13
         ("/", rf"(?i)(?P<before>(?:{_ON}) )(?!{_PARTS}){_DATE}(?![\d/]| (?:{_PARTED})\b)", _date),
         ("en ", rf"(?P<before>\b[Dd]en ){_DAY}\.(?P<month>{_2})\b\.?(?!\d| ?{_MEASURE})", _date),
@@ -388,6 +395,7 @@ RULES: Final = tuple(
         ("er", rf"{_FREE}{_CENTURY}(?P<number>\d{{1,3}})['-]?(?P<ending>{_ENDING})\b-?", _noun),
         # ordinals beside other signs
         (".", r" (?=\d+\.)", _regent),
+        ("", rf"\b({known.REGENTS}) ({known.ROMAN})(?=s?\b)(?!(?<= [VX])\. ?[A-ZÆØÅ])", _roman),
         (".-", rf"(?P<before>\b[Dd]et )?{_NTH}-(?=[a-zæøå]| og | eller )", _ordinal),
         (".,", rf"{_NTH}(?=,)", _ordinal),
         ("", rf"{_FREE}(?P<number>\d{{1,3}})'?(?:ste|de[nt]?|d[ji]e|e?nde|te)\b", _ordinal),
@@ -433,6 +441,6 @@ RULES: Final = tuple(
 
 _CHANGES: Final = re.compile(
     rf"[\d½¼¾⁻{_POWERS}+=§%&/'-]|nr\.|{_CURRENCY}|{_SHORT}"
-    rf"|\b(?:per |{known.UNITS_ALONE}|(?:{known.WORDS_OF_UNITS})\b)"
+    rf"| [IVX]+s?\b|\b(?:per |{known.UNITS_ALONE}|(?:{known.WORDS_OF_UNITS})\b)"
 )
 """What a text has that a rule changes; one without is done in a fraction of the time."""

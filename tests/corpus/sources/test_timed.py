@@ -12,8 +12,8 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
-from danish_asr.corpus.sources.timed import NAMED
-from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, NO_SPEECH_LABEL
+from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, no_speech
+from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, MUSIC, NO_SPEECH_LABEL
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 from tests.transcripts import (
@@ -28,6 +28,7 @@ from tests.transcripts import (
     transcript,
 )
 
+OVERLAP = "overlaps another utterance"
 NAMES = ("SPEAKER_01", "Søren", "SPEAKER_01")
 
 
@@ -244,6 +245,34 @@ def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path)
     assert names == {"x INT", "y INT", "x xb", "y yb"}
 
 
+@pytest.mark.parametrize("name", ["SPEAKER_00", "Speaker A", "taler 2", "Guest-1"])
+def test_a_number_or_a_letter_is_another_speaker_in_each_file(tmp_path: Path, name: str) -> None:
+    for stem in ("x", "y"):
+        beside(tmp_path, ".vtt", subtitles("vtt", (0, 1, f"<v {name}>ja")), stem=stem)
+    assert {row["speaker_id"] for row in rows_of(tmp_path)} == {f"x {name}", f"y {name}"}
+
+
+def test_divided_speakers_have_no_text_that_may_be_of_any_of_them(tmp_path: Path) -> None:
+    """Its file would be a speaker more, in another split perhaps."""
+    cues = (0, 1, "<v Anna>ja"), (2, 3, "nej"), (4, 5, "<v Anna>jo <v Bo>jo"), (6, 7, "♪")
+    together = (8, 9, "<v Bo>ja"), (8, 9, "og nej")
+    beside(tmp_path, ".vtt", subtitles("vtt", *cues, *together), stem="x")
+    beside(tmp_path, ".vtt", subtitles("vtt", (0, 1, "tak")), stem="y")
+    divided = {"split": "train", "split_by_speaker": "50/0/50"}
+
+    def refused(**values: Any) -> list[tuple[str | None, str | None]]:
+        rows = open_source(str(tmp_path), options(**values)).rows
+        return [*zip(rows["speaker_id"].to_pylist(), rows["refused"].to_pylist(), strict=True)]
+
+    nobody = [("x", NO_SPEAKER)] * 2
+    others = [("x", MUSIC), ("x", OVERLAP), ("Bo", OVERLAP), ("y", None)]
+    assert refused(**divided) == [("Anna", None), *nobody, *others]
+    of_all = [None] * 3 + [MUSIC, OVERLAP, OVERLAP, None]
+    by_file = refused(**divided, columns={"speaker_id": "file"})
+    assert by_file == [*zip("xxxxxxy", of_all, strict=True)]
+    assert [reason for _, reason in refused()] == of_all
+
+
 def test_a_number_in_a_name_is_that_of_another_recording(tmp_path: Path) -> None:
     beside(tmp_path, ".2.srt", srt((0, 1, "ja")))
     (row,) = rows_of(tmp_path)
@@ -342,3 +371,9 @@ def test_a_speakers_folder_in_several_splits_is_one_place(tmp_path: Path) -> Non
     beside(tmp_path / "bo" / "anna", ".txt", "ja", stem="1")
     with pytest.raises(SourceError, match="bo/anna"):
         open_source(str(tmp_path), divided)
+
+
+def test_music_and_brackets_that_recur_are_no_speech() -> None:
+    texts = ["♪ la", "[Latter]", "[latter]", "(suk)", "ja", "ja", "[ja] nej", "[ja] nej"]
+    brackets = dict.fromkeys(("[Latter]", "[latter]"), "in brackets")
+    assert no_speech(texts) == brackets | {"♪ la": "no speech"}

@@ -1,6 +1,7 @@
 """What each form of texts beside a recording holds, and what is wrong with a file."""
 
 import json
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,6 @@ from danish_asr.corpus.sources.timed_files import (
     Tier,
     TimedFile,
     kept_names,
-    no_speech,
     read_timed,
     stems_of,
 )
@@ -28,6 +28,10 @@ def read(folder: Path, suffix: str, content: str | bytes) -> TimedFile:
     path = folder / f"anna{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_timed(path)
+
+
+def read_segments(folder: Path, segments: list[dict[str, Any]]) -> TimedFile:
+    return read(folder, ".json", json.dumps({"segments": segments}))
 
 
 def said(file: TimedFile) -> list[tuple[str, str | None]]:
@@ -47,12 +51,26 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
         {"start": 2.0, "text": None, "speaker": "SPEAKER_00"},
         {"start": 4.0, "end": 5.0, "text": "nej", "channel": 1},  # ours count from 0
     ]
-    (tier,) = read(tmp_path, ".json", json.dumps({"segments": segments})).tiers
+    (tier,) = read_segments(tmp_path, segments).tiers
     assert tier.spans == [
         Span(0.0, 1.5, "ja tak", ""),
         Span(2.0, None, "", "SPEAKER_00"),
         Span(4.0, 5.0, "nej", "Speaker 2", 2),
     ]
+
+
+def test_a_number_or_a_letter_in_json_is_a_speaker_of_the_file(tmp_path: Path) -> None:
+    speakers = [0, 1, "12", "B", "Bo", None, ""]
+    segments = [{"start": 0, "text": "ja", "speaker": speaker} for speaker in speakers]
+    found = [speaker for _, speaker in said(read_segments(tmp_path, segments))]
+    assert found == ["Speaker 0", "Speaker 1", "Speaker 12", "Speaker B", "Bo", "", ""]
+
+
+def test_times_in_json_may_be_in_quotes_or_missing(tmp_path: Path) -> None:
+    pairs = [("0.5", "1,5"), ("00:00:02.000", "0:01:00,25"), (math.nan, 1), (1, None)]
+    segments = [{"start": start, "end": end, "text": "ja"} for start, end in pairs]
+    (tier,) = read_segments(tmp_path, segments).tiers
+    assert [span[:2] for span in tier.spans] == [(0.5, 1.5), (2.0, 60.25), (None, 1.0), (1.0, None)]
 
 
 def test_half_a_surrogate_pair_in_json_has_a_fault(tmp_path: Path) -> None:
@@ -226,6 +244,12 @@ def test_names_that_most_texts_have_or_that_recur_are_counted(texts: list[str], 
     assert kept_names([Span(0.0, 1.0, text) for text in texts]) == count
 
 
+def test_names_that_stay_beside_speakers_are_counted() -> None:
+    texts = [Span(0.0, 1.0, text) for text in ("Bo: ja", "[Ida] nej", "jo", "ja tak", "nå da")]
+    assert kept_names(texts) == 0
+    assert kept_names([*texts, Span(1.0, 2.0, "Eva: ja", "Anna")]) == 2
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -257,22 +281,53 @@ slut
 
 def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     assert said(read(tmp_path, ".vtt", VTT)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    again = VTT.replace("<b>", "<v Anna>").replace("<v Bo>", "<v S&oslash;ren &amp; Bo>")
+    assert [speaker for _, speaker in said(read(tmp_path, ".vtt", again))] == ["Anna", "Søren & Bo"]
+    windows = read(tmp_path, ".vtt", VTT.replace("\n", "\r\r\n"))
+    assert said(windows) == [("blå & grøn", "Anna"), ("nej", "Bo")]
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
 
 
-@pytest.mark.parametrize("form", ["no numbers", "CR", "CRLF", "text with a blank line"])
+@pytest.mark.parametrize(
+    "form",
+    ["no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line", "numbers with a blank line"],
+)
 def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
     content = srt((0, 1, "en to"), (2, 3, "tre"))
     changed = {
         "no numbers": re.sub(r"^\d+\n", "", content, flags=re.MULTILINE),
         "CR": content.replace("\n", "\r"),
         "CRLF": "\ufeff" + content.replace("\n", "\r\n"),
+        "CRCRLF": content.replace("\n", "\r\r\n"),
+        "numbers with a blank line": re.sub(r"^(\d+)\n", r"\1\n\n", content, flags=re.MULTILINE),
         "text with a blank line": content.replace("en to", "en\n\nto"),
     }[form]
     (tier,) = read(tmp_path, ".srt", changed).tiers
     assert tier.spans == [Span(0.0, 1.0, "en to"), Span(2.0, 3.0, "tre")]
+
+
+def test_a_number_is_a_text_of_subrip_unless_it_is_that_of_a_cue(tmp_path: Path) -> None:
+    content = srt((0, 1, "12"), (2, 3, "i\n1984"), (4, 5, "13"))
+    texts = ["12", "i 1984", "13"]
+    assert [text for text, _ in said(read(tmp_path, ".srt", content))] == texts
+    without = re.sub(r"^\d\n", "", content, flags=re.MULTILINE)
+    assert [text for text, _ in said(read(tmp_path, ".srt", without))] == texts
+
+
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_cues_that_repeat_the_lines_before_are_refused(tmp_path: Path, form: str) -> None:
+    lines = ["en to", "tre", "fire fem", "seks", "syv"]
+    said_once = subtitles(form, *((n, n + 1, f"ja\n{line}") for n, line in enumerate(lines)))
+    read(tmp_path, f".{form}", said_once)
+    rolling = [(n, n + 1, "\n".join(lines[max(0, n - 1) : n + 1])) for n in range(5)]
+    read(tmp_path, f".{form}", subtitles(form, *rolling[:3]))
+    others = [(n, n + 1, "nej\nja") for n in range(5, 9)]
+    read(tmp_path, f".{form}", subtitles(form, *rolling, *others))
+    read(tmp_path, f".{form}", subtitles(form, *((n, n + 1, "ja") for n in range(5))))
+    with pytest.raises(SourceError, match=r"anna.*repeat"):
+        read(tmp_path, f".{form}", subtitles(form, *rolling))
 
 
 TWO = srt((0, 1, "ja"), (2, 3, "to"))
@@ -362,9 +417,3 @@ def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
     name: str, stems: list[str]
 ) -> None:
     assert stems_of(Path(name)) == stems
-
-
-def test_music_and_brackets_that_recur_are_no_speech() -> None:
-    texts = ["♪ la", "[Latter]", "[latter]", "(suk)", "ja", "ja", "[ja] nej", "[ja] nej"]
-    brackets = dict.fromkeys(("[Latter]", "[latter]"), "in brackets")
-    assert no_speech(texts) == brackets | {"♪ la": "no speech"}

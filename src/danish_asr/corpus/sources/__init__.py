@@ -33,6 +33,7 @@ from danish_asr.corpus.rows import (
     table_of,
     understood,
     without_duplicates,
+    without_gaps,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
 from danish_asr.corpus.sources.recordings import fetch_files, located, versions_of_files
@@ -128,9 +129,8 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     source = opener(location, options, files)
     if not len(source.rows):
         raise SourceError(f"{location}: no rows")
-    check_splits(source.rows, options)
-    rows, not_understood = understood(source.rows, options)
-    rows = without_duplicates(rows)
+    rows, not_understood = understood(check_splits(source.rows, options), options)
+    rows = without_duplicates(without_gaps(rows))
     # A TextGrid says of all its recording what is speech: its ends were not rounded.
     alone = pc.and_(is_alone(rows), kind != "textgrid")
     rows, notes = located(replaced(rows, alone=alone), files)

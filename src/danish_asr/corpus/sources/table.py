@@ -17,7 +17,7 @@ from danish_asr.base.errors import SourceError
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
-from danish_asr.corpus.rows import Source, check_recordings, split_in, table_of
+from danish_asr.corpus.rows import Source, split_in, table_of
 from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import TextFolder
 
@@ -40,15 +40,13 @@ def open_table(location: str, options: ConvertOptions, files: TextFolder) -> Sou
     columns = SourceColumns(options.columns)
     records = chain.from_iterable(_records(table, root, columns) for table in tables)
     rows = table_of(records, options)
-    ignored = columns.ignored()
-    check_recordings(rows)
     return Source(
         name=location,
         rows=rows,
         fetch=partial(fetch_files, root),
         versions=partial(versions_of_files, root),
         columns=columns.read,
-        ignored=ignored,
+        ignored=columns.ignored(),
     )
 
 

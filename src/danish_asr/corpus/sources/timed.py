@@ -24,24 +24,30 @@ from danish_asr.base.tables import code_page_hint
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
-from danish_asr.corpus.rows import Source, table_of
+from danish_asr.corpus.rows import NO_TIME, Source, table_of
 from danish_asr.corpus.sources.recordings import SEVERAL, fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import (
     KEPT_NAMES,
+    MUSIC,
     NotUtf8Error,
     Span,
     TextFolder,
     Tier,
     TimedFile,
     kept_names,
-    no_speech,
     stems_of,
 )
 
-NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person)[ _-]*\d+")
-"""A speaker who has a number in the file, and no name."""
+NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a-z])")
+"""A speaker who has a number or a letter in the file, and no name."""
+
+NO_SPEAKER: Final = "no speaker, and others of its file have one"
+"""A reason in the ledger, if speakers are divided: one of those may speak."""
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
+
+_MUSIC: Final = re.compile(r"[♪♫].*")
+_BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
 
 _UNREAD_SPEAKERS: Final = (
     "texts without a speaker in several folders (--column speaker_id=folder takes their names)"
@@ -247,6 +253,7 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     """The records of all recordings; ``silent`` are texts that are no speech, and why."""
     columns = {"speaker_id": "speaker_id", **options.columns}
+    is_divided = options.split_by_speaker and columns["speaker_id"] == "speaker_id"
     for audio, (path, spans) in texts_of.items():
         names = {
             "file": path.stem,
@@ -260,10 +267,13 @@ def _records(
         is_timed = path.suffix.lower() != ".txt"
         spoken = (span for span in spans if not span.fault and span.text not in silent)
         shared = _overlapping(spoken)
+        has_speakers = is_divided and any(span.speaker for span in spans)
         for row, span in enumerate(spans):
             fault = "overlaps another utterance" if span in shared else span.fault
             if is_timed and None in {span.start, span.end}:
-                fault = "no time"
+                fault = NO_TIME
+            if has_speakers and not span.speaker:
+                fault = fault or NO_SPEAKER
             speaker = span.speaker
             if span.speaker or options.split_by_speaker:
                 speaker = _guess_of(path, span) or span.speaker
@@ -279,6 +289,16 @@ def _records(
                 "channel": span.channel,
                 "refused": silent.get(span.text, fault),
             }
+
+
+def no_speech(texts: Sequence[str]) -> dict[str, str]:
+    """The texts that are no speech, and why: music, and brackets that recur.
+
+    Linguists write overlapping speech in brackets, subtitlers noises; those occur again.
+    """
+    bracketed = Counter(text.casefold() for text in texts if _BRACKET.fullmatch(text))
+    recurring = {text: "in brackets" for text in texts if bracketed[text.casefold()] > 1}
+    return recurring | {text: MUSIC for text in texts if _MUSIC.fullmatch(text)}
 
 
 def _guess_of(path: Path, span: Span) -> str | None:

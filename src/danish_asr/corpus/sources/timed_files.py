@@ -7,13 +7,14 @@ stop the others.
 
 import html
 import json
+import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from unicodedata import normalize
 from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
@@ -113,6 +114,9 @@ _TAG: Final = re.compile(
 
 _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
 _DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number and no arrow
+_NEXT_NUMBER: Final = re.compile(r"(?:^|\n)\s*(?:\d+[^\S\n]*|\n\s*\d+\s*)\Z")
+"""The number of the next cue below a text in SubRip; between blank lines it may also be one."""
+
 _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _DOT: Final = "|".join([r"\.(?=\S)", *(rf"(?<=\b\w{{{size}}})\." for size in range(1, 5))])
@@ -124,8 +128,7 @@ _LABEL: Final = re.compile(
 _ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?): +(?=\S)")
 _NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
 _OF_A_SPEAKER: Final = 3  # texts of a file that begin with one name, if others have none
-_MUSIC: Final = re.compile(r"[♪♫].*")
-_BRACKET: Final = re.compile(r"\[[^]]*\]|\([^)]*\)")
+_REPEATED: Final = 3  # cues of a file that begin with the line before them
 
 _CLOCK_LINE: Final = re.compile(
     r"(?m)^\s*(?:[\[(]\d{1,2}:\d{2}|\d{1,2}:\d{2}:\d{2}|\d{1,2}:\d{2}[.,]\d+\s*-+>)"
@@ -184,16 +187,6 @@ def stems_of(path: Path) -> list[str]:
     return [path.stem, stem] if is_shorter else [path.stem]
 
 
-def no_speech(texts: Sequence[str]) -> dict[str, str]:
-    """The texts that are no speech, and why: music, and brackets that recur.
-
-    Linguists write overlapping speech in brackets, subtitlers noises; those occur again.
-    """
-    bracketed = Counter(text.casefold() for text in texts if _BRACKET.fullmatch(text))
-    recurring = {text: "in brackets" for text in texts if bracketed[text.casefold()] > 1}
-    return recurring | {text: MUSIC for text in texts if _MUSIC.fullmatch(text)}
-
-
 def clean_line(line: str, removed: Counter[str]) -> str:
     """A line without the signs of subtitling, which ``removed`` counts."""
     line, tags = _TAG.subn("", line)
@@ -225,7 +218,7 @@ def read_subtitles(path: Path) -> TimedFile:
     line.
     """
     is_subrip = path.suffix.lower() == ".srt"
-    lines = re.split(r"\r\n|\r|\n", _text(path))
+    lines = re.split(r"\r*\n|\r", _text(path))
     timings = {}
     for number, line in enumerate(lines):
         if timing := _TIMING.fullmatch(line):
@@ -240,29 +233,44 @@ def read_subtitles(path: Path) -> TimedFile:
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
     removed: Counter[str] = Counter()
-    spans = []
+    spans, bodies = [], []
     for number, following in pairwise([*timings, len(lines)]):
         own = lines[number + 1 : following]
         if not is_subrip and "" in own:
             own = own[: own.index("")]
-        elif is_subrip and own and following < len(lines) and own[-1].strip().isdecimal():
-            own = own[:-1]
-        voices = _VOICE.findall("\n".join(own))
+        elif is_subrip and following < len(lines):
+            own = _NEXT_NUMBER.sub("", "\n".join(own)).split("\n")
+        voices = {html.unescape(name).strip() for name in _VOICE.findall("\n".join(own))}
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
         start, end = map(seconds_of, timings[number].groups())
-        speaker = voices[0].strip() if len(voices) == 1 else None
+        speaker = voices.pop() if len(voices) == 1 else None
         spans.append(Span(start, end, " ".join(body), speaker))
+        bodies.append(body)
+    _check_repeated(bodies)
     is_zooms = path.stem.lower().endswith(".transcript")
     named = _take_names(spans, is_zooms=is_zooms)
     return TimedFile([Tier("", spans)], {}, removed, named)
 
 
+def _check_repeated(bodies: Sequence[list[str]]) -> None:
+    """Raise ValueError if cues begin with the last line of those before: it is not said again."""
+    longer = [(one, other) for one, other in pairwise(bodies) if len(other) > 1]
+    repeated = sum(one[-1:] == other[:1] for one, other in longer)
+    if repeated >= _REPEATED and 2 * repeated > len(longer):
+        raise ValueError(
+            "its cues repeat the lines before, as YouTube's automatic captions do; leave it out"
+        )
+
+
 def kept_names(spans: Sequence[Span]) -> int:
-    """How many texts begin with what may be a speaker's name, if most do, or else one recurs."""
+    """How many texts without a speaker begin with what may be a name.
+
+    They do if most have one, or others a speaker, or else if a name recurs.
+    """
     texts = [span.text for span in spans if span.text and not span.speaker]
     labels = [label["name"] for text in texts if (label := _LABEL.match(text))]
     kept = len(labels) + sum(bool(_NAME_IN_BRACKETS.match(text)) for text in texts)
-    if 2 * kept > sum(bool(span.text) for span in spans):
+    if 2 * kept > sum(bool(span.text) for span in spans) or any(span.speaker for span in spans):
         return kept
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
@@ -296,15 +304,24 @@ def read_json(path: Path) -> TimedFile:
     spans = []
     for segment in segments:
         text = " ".join((segment["text"] or "").split())
-        channel, speaker = segment.get("channel"), str(segment.get("speaker") or "")
+        channel, speaker = segment.get("channel"), segment.get("speaker")
+        speaker = re.sub(r"^(\d+|[A-Z])$", r"Speaker \1", "" if speaker is None else str(speaker))
         if isinstance(channel, int):  # our own count from 0
             channel, speaker = channel + 1, f"Speaker {channel + 1}"
         fault = None if is_utf8(text + speaker) else "malformed text"  # half a surrogate pair
         text, speaker = (own.encode(errors="replace").decode() for own in (text, speaker))
-        spans.append(Span(segment["start"], segment.get("end"), text, speaker, channel, fault))
+        start, end = _time_in_json(segment["start"]), _time_in_json(segment.get("end"))
+        spans.append(Span(start, end, text, speaker, channel, fault))
     about = tree.get("about")
     is_of_model = isinstance(about, dict) and "decoder" in about
     return TimedFile([Tier("", spans)], is_of_model=is_of_model)
+
+
+def _time_in_json(written: Any) -> float | None:
+    """Seconds, also in quotes; None for no time, which pandas writes as NaN."""
+    if isinstance(written, str):
+        return seconds_of(written)
+    return None if written is None or math.isnan(written) else float(written)
 
 
 def transcript_in(path: Path) -> TimedFile | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zipfile import ZipFile
 
-from danish_asr.base.config_tree import Tree, read_yaml, value_of
+from danish_asr.base.config_tree import Tree, read_yaml
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import LOSS, early_stop
@@ -36,6 +36,9 @@ TOKENIZER: Final = "tokenizer.model"
 START: Final = "start"
 """The folder with what a run began with: its `MODEL_CARD`, without weights, and its `TOKENIZER`."""
 
+DATA_EPOCHS: Final = "data_epochs"
+"""In a run's card: after how many epochs it was written, if it is these that ended the run."""
+
 MODELS: Final = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
 """The directories with a model."""
 
@@ -52,6 +55,11 @@ SCORE_TITLES: Final = {
     "loss": LOSS,
 }
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
+
+
+def score_title(metric: str | None) -> str:
+    """Return the name of a ``regime.score_metric`` in metrics files; None: that of the default."""
+    return SCORE_TITLES[metric or "wer"]
 
 
 class Checkpoint(NamedTuple):
@@ -184,7 +192,7 @@ class Run:
     def completion(self, values: Mapping[str, Any]) -> str | None:
         """Say why a run with these values, by dotted key, is complete; None: it goes on."""
         steps, epochs = values.get("regime.num_steps"), values.get("regime.num_data_epochs")
-        score = SCORE_TITLES[values.get("regime.score_metric") or "wer"]
+        score = score_title(values.get("regime.score_metric"))
         patience = values.get("regime.early_stopping_patience")
         if steps and self.last >= steps:
             reason, longer = f"{self.last:,} steps", "regime.num_steps"
@@ -200,9 +208,9 @@ class Run:
         return f"the run in {self.folder} is complete: {reason}; {fix}"
 
     def _has_read(self, epochs: int) -> bool:
-        """Whether it has the card that is written after its last epoch."""
-        has_card = any((self.folder / CARDS_DIR).glob("*.yaml"))
-        return has_card and value_of(self.config, "regime.num_data_epochs") == epochs
+        """Whether it has a card that was written after so many epochs."""
+        cards = map(read_yaml, (self.folder / CARDS_DIR).glob("*.yaml"))
+        return any(card.get(DATA_EPOCHS, 0) >= epochs for card in cards)
 
     def evaluations(self) -> list[Evaluation]:
         """Return what `read_evaluations` does; ConfigError if its configuration is not readable."""
