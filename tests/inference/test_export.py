@@ -57,11 +57,13 @@ def test_an_export_that_differs_is_not_published(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_export_needs_speech_and_a_new_folder(special: Path, tmp_path: Path) -> None:
+def test_an_export_needs_a_model_speech_and_a_new_folder(special: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="--audio"):  # it is no run, so it has no rows
         export_model(str(special), "hf", tmp_path / "out")
     with pytest.raises(RunError, match=f"{special} exists"):
         export_model(str(special), "hf", special)
+    with pytest.raises(RunError, match=f"model {tmp_path}:"):
+        export_model(str(tmp_path), "hf", tmp_path / "out")
     assert not list(tmp_path.iterdir())
 
 

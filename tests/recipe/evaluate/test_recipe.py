@@ -162,6 +162,7 @@ def test_a_model_is_prepared_as_its_card_says_unless_the_user_writes_a_key(
 ) -> None:
     run = shutil.copytree(finished_run, tmp_path / "run")
     by_card = written_losses(evaluate_alone(run))
+    assert Run(run).best_in_words in capsys.readouterr().err
     change_configuration(
         run, {"dataset": {"text_profile": "raw", "asr_task_config": {"normalize_audio": False}}}
     )
