@@ -26,6 +26,7 @@ from danish_asr.corpus.task import (
     examine,
     oddities,
     read_record,
+    text_profiles,
     to_row,
 )
 from tests.builders import coral_row, encode, tone, write_parquet
@@ -64,6 +65,7 @@ BAD_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("longer than 3 s", {"audio": tone(3.5, rate=8000)}),
     ("digital silence", {"audio": encode(np.zeros((16_000, 1)), 16_000)}),
     ("more than 50 letters per second", {"text": "a" * 26 + "?", "audio": tone(0.5)}),
+    ("replacement characters", {"text": "det er bl\ufffd"}),
     ("rejected", {"validated": "rejected"}),
     ("duplicate id", {"id_recording": "rec_train_0"}),
 ]
@@ -283,6 +285,11 @@ def test_a_broken_text_is_kept_out_of_training_alone(text: str, reason: str, cou
     assert oddities(text, in_train=False) == {reason: count}
     with pytest.raises(AudioError, match=f"^{reason}$"):
         oddities(text, in_train=True)
+
+
+def test_only_danish_is_trained_under_the_rules_of_danish() -> None:
+    languages = ("dan_Latn", "nob_Latn")
+    assert [*map(text_profiles, languages)] == [("coral", "danish"), ("plain",)]
 
 
 @pytest.mark.parametrize("in_train", [True, False])

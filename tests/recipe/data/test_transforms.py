@@ -36,7 +36,9 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
 
-@pytest.mark.parametrize(("factor", "samples"), [(0.5, 32_001), (1.1, 14_545), (1.0, 16_000)])
+@pytest.mark.parametrize(
+    ("factor", "samples"), [(0.5, 32_001), (1.1, 14_545), (1.0, 16_000), (2.0, 8_000)]
+)
 def test_a_speed_raises_the_pitch_and_shortens_the_waveform(factor: float, samples: int) -> None:
     lengths = np.array([16_000], np.int32)
     played = at_speed(tone(440, 16_000), factor, samples)
