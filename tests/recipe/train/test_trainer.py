@@ -23,6 +23,7 @@ from tests.running import (
     metrics,
     same_weights,
     saved_optimizer,
+    sized,
     train,
     train_with_two,
 )
@@ -36,12 +37,12 @@ EACH_STEP = (
 )
 
 # Large enough that half of most matrices has the 4096 elements from which 8 bits are used.
-WIDE = "model.config_overrides={encoder_config: {num_encoder_layers: 1, model_dim: 96}}"
+WIDE = sized(model_dim=96)
 
 CASES = {
     "plain": (),
     "everything": (
-        "model.config_overrides={encoder_config: {num_encoder_layers: 2, model_dim: 32}}",
+        sized(num_encoder_layers=2),
         *("masking.time=0.5", "masking.channel=0.25", "masking.channel_span=8"),
         "trainer.stages={2: {where: gender = 'male', lr: 1e-4}, 5: {subset: 24}}",
         *("trainer.unfreeze={0: head, 1: top 1, 4: all}", "dataset.speed_factors=[0.9, 1.1]"),
