@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import sys
@@ -38,27 +39,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not {*LONGEST} & {*item.path.parts})
 
 
+def pytest_collection_finish() -> None:
+    """What each process does once, before a test has begun."""
+    if module := sys.modules.get("fairseq2.assets.metadata_provider"):
+        _parse_cards_of_packages_once(module)
+    if forks := sys.modules.get("tests.forks"):
+        forks.start_server()
+    # Garbage is looked for among what tests make: what is imported would take each run 0.4 s.
+    gc.freeze()
+
+
+def _parse_cards_of_packages_once(module: Any) -> None:
+    """fairseq2 parses the YAML of fairseq2 and omnilingual-asr, 0.1 s, for each asset store."""
+    loader, found = module.StandardPackageAssetMetadataLoader, dict[str, Any]()
+    load = loader.load
+
+    def load_once(self: Any, package: str) -> Any:
+        if package not in found:
+            found[package] = load(self, package)
+        return found[package]
+
+    loader.load = load_once
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """What a test and its fixtures draw does not depend on the tests before."""
     random.seed(1)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _cards_of_packages_are_parsed_once() -> None:
-    """fairseq2 parses the YAML of fairseq2 and omnilingual-asr, 0.1 s, for each asset store."""
-    if module := sys.modules.get("fairseq2.assets.metadata_provider"):
-        loader, found = module.StandardPackageAssetMetadataLoader, dict[str, Any]()
-        load = loader.load
-
-        def load_once(self: Any, package: str) -> Any:
-            if package not in found:
-                found[package] = load(self, package)
-            return found[package]
-
-        loader.load = load_once
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_INTERVAL", 0)
-    times = iter([0.0, *[10.0] * 100])
+    times = iter([90.0, *[100.0] * 100])
     monkeypatch.setattr("time.monotonic", lambda: next(times))
     assert list(watch("converted", ["a" * 40, "b" * 50], len, 100, done=5))[1][0] == "b"
     first, second, last = capsys.readouterr().err.strip().splitlines()

@@ -44,8 +44,9 @@ def test_help_has_examples_that_parse(path: str) -> None:
 
 
 def test_every_group_shows_its_help_and_every_option_says_what_it_is_for() -> None:
-    for group in ([], ["lm"]):
-        assert "--help" in CliRunner().invoke(app, group).output
+    for group in ("", "lm"):
+        assert "--help" in CliRunner().invoke(app, group.split()).output
+        assert COMMANDS[group].help
     silent = [
         f"{path} {parameter.name}"
         for path, command in COMMANDS.items()
@@ -91,6 +92,8 @@ def test_the_version_is_printed_with_those_below() -> None:
 def test_the_next_command_is_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     say_next("verify", "my data", why="find faults")
     assert capsys.readouterr().err.startswith("Next: danish-asr verify 'my data' ")
+    say_next("train", why="it has two GPUs", processes=2)
+    assert "--nproc-per-node 2 -m danish_asr train " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,11 @@ def test_options_that_exclude_each_other_are_refused_by_name(
     assert not [option for option in options if option not in result.output]
 
 
+def test_an_export_names_the_file_that_says_how_to_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("danish_asr.inference.export.export_model", lambda *_, **__: None)
+    assert "d/README.md" in CliRunner().invoke(app, ["export", "m", "d", "--to", "hf"]).output
+
+
 @pytest.mark.parametrize(
     ("line", "formats", "decoder"),
     [

@@ -189,8 +189,8 @@ def test_each_option_reaches_the_work_under_its_name(
     line, _ = LINES.get(f"{path} {flag}", LINES.get(path, ("", "")))
     if flag in PRINT_AND_STOP:
         value = PRINT_AND_STOP[flag]
-        assert CliRunner().invoke(app, [*path.split(), flag, *filter(None, [value])]).output
-        assert not asked
+        result = CliRunner().invoke(app, [*path.split(), flag, *filter(None, [value])])
+        assert (result.exit_code, bool(result.output), asked) == (0, True, [])
         return
     words = [*path.split(), *line.split()]
     value = "" if option.is_flag else _value(option)
@@ -199,7 +199,7 @@ def test_each_option_reaches_the_work_under_its_name(
     own = {option.name, flag.strip("-").replace("-", "_").removeprefix("no_")}
     names = {*own, *(f"{name}s" for name in own), OTHER_NAMES.get(f"{path} {flag}")}
     assert [place for place, _ in changed if names & {*place.split()}], changed
-    assert value.rpartition("=")[2] in str(changed)
+    assert ("False" if flag.startswith("--no-") else value.rpartition("=")[2]) in str(changed)
 
 
 @pytest.mark.parametrize("path", [*LINES])

@@ -23,9 +23,10 @@ from danish_asr.base.errors import EXIT_REFUSED, EXIT_STOPPED
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.recipe.run.run import Run
 from danish_asr.scoring.predictions import read_predictions
+from tests import documented
 from tests import lsf as stand_in
 from tests.builders import build_source
-from tests.running import same_weights
+from tests.running import metrics, same_weights
 
 ROOT = Path(__file__).parents[2]
 
@@ -153,6 +154,13 @@ def run(cluster: Cluster) -> Path:
     return cluster.root / "scratch" / "runs" / "ctc-finetune"
 
 
+def train(cluster: Cluster, folder: Path, *values: str) -> None:
+    """Train in this process as the job of ``cluster`` does."""
+    data = cluster.root / "scratch" / "data" / "tiny"
+    command = ("danish-asr", "train", folder, "-c", cluster.root / "tiny.yaml", "--dataset", data)
+    documented.run([*map(str, command), *values])
+
+
 def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
     after = [job["options"]["w"] for job in cluster.jobs()[:3]]
     assert after == [None, "done(1)", "done(2)"]
@@ -169,20 +177,12 @@ def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
     assert config["trainer"]["max_wall_minutes"] == 24 * 60 - 15
 
 
-def test_a_run_that_is_stopped_and_started_again_learns_the_same_weights(
-    cluster: Cluster, run: Path
+def test_a_job_learns_what_its_command_learns(
+    cluster: Cluster, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
-    stopped = run.with_name("stopped")
-    budget = "trainer.max_wall_minutes=1e-6"
-    # The shell of a job of Slurm has a rank and no number of tasks.
-    settings = {"ASR_RUN": stopped, "ASR_TRIES": 1, "SLURM_PROCID": 0, "SLURM_LOCALID": 0}
-    cluster.run("train", ASR_ARGS=budget, **settings)
-    assert cluster.statuses() == [TOO_MANY_TRIES], cluster.log()
-    assert Run(stopped).steps[-1] == 1
-    cluster.run("train", **settings)
-    assert cluster.statuses() == [0], cluster.log()
-    assert same_weights(run, stopped, STEPS)
+    monkeypatch.setenv("FAIRSEQ2_DEVICE", "cpu")
+    train(cluster, tmp_path / "run")
+    assert same_weights(run, tmp_path / "run", STEPS)
 
 
 SPLIT = """model.name='a b' optimizer.config.betas=(0.9,0.98) "c d" x=a&b $HOME * #e"""
@@ -351,15 +351,25 @@ def test_slurm_starts_a_job_again_or_its_refusal_is_the_end(
     assert ("Slurm refused" in log) is not bool(requeue)
 
 
-def test_a_warning_saves_the_run_of_two_processes(cluster: Cluster) -> None:
+def test_a_warning_saves_the_run_of_two_processes_and_it_continues(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
     folder = cluster.root / "warned"
     settings = {"ASR_RUN": folder, "ASR_ARGS": LONG, "ASR_TRIES": 1, "ASR_GPUS": 2}
-    process = cluster.start("lsf/submit.sh", "train", **settings)
+    # The shell of a job of Slurm has a rank and no number of tasks.
+    process = cluster.start(
+        *("lsf/submit.sh", "train"), **settings, SLURM_PROCID=0, SLURM_LOCALID=0
+    )
     wait_until((folder / "metrics" / "train.jsonl").is_file)
     os.killpg(cluster.script_pid(), signal.SIGUSR2)
     process.communicate(timeout=300)
     assert cluster.statuses() == [TOO_MANY_TRIES], cluster.log()
-    assert Run(folder).steps[-1] < 4000
+    step = Run(folder).steps[-1]
+    assert step < 4000
+    monkeypatch.setenv("FAIRSEQ2_DEVICE", "cpu")
+    train(cluster, folder, f"regime.num_steps={step + 1}")
+    assert [row["Step"] for row in metrics(folder, "train")] == list(range(1, step + 2))
 
 
 @pytest.mark.parametrize(

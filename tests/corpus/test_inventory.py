@@ -8,6 +8,7 @@ import pytest
 
 from danish_asr.base.errors import DatasetError, IncompleteDatasetError
 from danish_asr.corpus.inventory import (
+    KEY_FILE,
     files_of,
     find_shards,
     missing_split,
@@ -57,6 +58,11 @@ def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_bytes(damaged)
         with pytest.raises(DatasetError, match=r"manifest\.json is damaged"):
             read_inventory(tmp_path)
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / KEY_FILE).parent.mkdir()
+    (tmp_path / KEY_FILE).write_text("key\ndanish-asr convert x --name y")
+    with pytest.raises(DatasetError, match=r"not finished.*: danish-asr convert x --name y$"):
+        read_inventory(tmp_path)
     with pytest.raises(DatasetError, match="none: no such folder"):
         read_inventory(tmp_path / "none")
 

@@ -12,6 +12,7 @@ from danish_asr.corpus.rows import (
     DUPLICATE,
     NO_TIME,
     ROWS,
+    UTTERANCE_SCHEMA,
     check_splits,
     is_alone,
     is_listed,
@@ -38,6 +39,11 @@ def row(*, options: dict[str, Any] | None = None, **values: Any) -> dict[str, An
     """The row of a record."""
     (row,) = table(values, **options or {}).to_pylist()
     return dict(row)
+
+
+def test_a_row_of_a_shard_has_an_id_a_text_and_audio() -> None:
+    required = {field.name for field in UTTERANCE_SCHEMA if not field.nullable}
+    assert required == {"id", "text", "audio_bytes", "audio_size", "encoded_size"}
 
 
 def test_a_record_without_values_is_a_whole_recording_of_the_named_corpus() -> None:
@@ -210,6 +216,7 @@ def test_all_but_the_first_row_of_a_corpus_and_id_are_duplicates() -> None:
     rows = table(*({"corpus": corpus, "id": own, "text": "ja"} for corpus, own in names))
     found = without_duplicates(rows)["refused"].to_pylist()
     assert found == [None, None, DUPLICATE, None, DUPLICATE]
+    assert without_duplicates(rows.slice(3)) == rows.slice(3)
 
 
 def test_a_row_that_cannot_be_used_makes_no_other_a_duplicate() -> None:
@@ -318,8 +325,8 @@ def test_a_row_without_a_time_that_others_of_its_recording_have_is_refused(
     values: dict[str, Any], reason: str | None
 ) -> None:
     cut = {"audio": "a.wav", "text": "ja", "start": 6, "end": 7}
-    rows = table(cut, {"audio": "a.wav", "text": "nej"} | values)
-    assert rows["refused"].to_pylist() == [None, reason]
+    rows = table(cut, cut | {"start": 8, "end": 9}, {"audio": "a.wav", "text": "nej"} | values)
+    assert rows["refused"].to_pylist() == [None, None, reason]
     assert rows["start"].null_count == 0
 
 

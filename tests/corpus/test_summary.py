@@ -49,6 +49,11 @@ def test_columns_are_counted_over_the_rows_that_are_written() -> None:
     ]
 
 
+def test_differences_of_times_are_rounded() -> None:
+    rows = [{"start": start, "end": start + 0.9} for start in (0.0, 0.1, 8.1)]
+    assert "seconds: 3 rows, 1 distinct; most frequent: 0.9 (3)" in summary(rows)
+
+
 def test_ages_of_which_the_group_alone_is_known_are_counted() -> None:
     rows = [{"age": age} for age in ("34", "teens", "34", "twenties", "")]
     assert "age: 3 rows, 2 distinct; most frequent: 34 (2)" in summary(rows)

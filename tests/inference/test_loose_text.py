@@ -1,13 +1,16 @@
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from unicodedata import normalize
 
 import pytest
 
-from danish_asr.base.errors import SourceError
+from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.decoding.transcript import Segment, Transcript, Word
 from danish_asr.inference.formats import FORMATS, SUFFIXES
-from danish_asr.inference.loose_text import Line, TextsBeside, read_text
+from danish_asr.inference.loose_text import Line, Text, TextsBeside, read_text
+from danish_asr.inference.model import Model
+from tests.decoding_inputs import SURE, log_probs_of
 from tests.transcripts import textgrid
 
 
@@ -102,3 +105,42 @@ def test_what_transcribe_has_written_is_no_text_of_a_recording(
     text = TextsBeside().read(audio)
     assert text is not None
     assert text[0] == other
+
+
+def test_words_of_a_text_are_as_the_model_writes_them_and_signs_stay_beside_them(
+    model: Model,
+) -> None:
+    lines = [Line("– «Èn» 21 æbler –", "bo"), Line("* *"), Line("ja", "anna"), Line("nej", "bo")]
+    text = Text(lines, model)
+    assert [(word.text, word.spoken, word.line) for word in text.words] == [
+        *(("– «Èn»", "en", 0), ("21", "enogtyve", 0), ("æbler –", "æbler", 0)),
+        *(("ja", "ja", 2), ("nej", "nej", 3)),
+    ]
+    assert text.spoken(1, 4) == "enogtyve æbler ja"
+    speakers = [text.speaker(*words) for words in ((0, 3), (2, 4), (3, 4), (4, 5))]
+    assert speakers == ["bo", None, "anna", "bo"]
+
+
+def test_the_words_of_a_text_have_times_from_the_columns_that_it_needs(model: Model) -> None:
+    said = "_e_n_ _e_t_ _h_u_n_d_r_e_d_e_ _o_g_ _e_n_"
+    text = Text([Line("en 101 kat")], model)
+    frames = log_probs_of(said, model.tokenizer)[:, text.symbols]
+    assert text.silent_columns[0] == 0
+    space = log_probs_of(" ", model.tokenizer)[0].argmax()
+    assert text.symbols[text.silent_columns[1]] == space
+    one, number = text.align(frames, 0, 2, 10.0)
+    assert (one.text, number.text) == ("en", "101")
+    assert (one.start, one.end) == pytest.approx((10.0, 10.1), abs=0.03)
+    assert (number.start, number.end) == pytest.approx((10.12, 10 + 0.02 * len(said)), abs=0.03)
+    assert number.confidence == pytest.approx(SURE**21)  # of letters and the spaces of each word
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("ja нет", None), ("ja нет да", "1 of the 3 words"), ("* *", "0 of the 0")],
+)
+def test_a_text_is_refused_of_which_the_model_can_write_less_than_half(
+    model: Model, line: str, message: str | None
+) -> None:
+    with pytest.raises(AlignmentError, match=message) if message else nullcontext():
+        Text([Line(line)], model)

@@ -46,7 +46,7 @@ def bounds(transcript: Transcript) -> list[tuple[float, float]]:
 def test_unknown_models_and_devices_are_refused(tmp_path: Path, model_directory: Path) -> None:
     with pytest.raises(ConfigError, match="omniASR_CTC_300M_v2"):
         load_model("omniASR_CTC_300")
-    with pytest.raises(ConfigError, match="must be a run"):
+    with pytest.raises(RunError, match=str(tmp_path)):
         load_model(tmp_path)
     with pytest.raises(RunError, match="missing"):
         load_model(tmp_path / "runs" / "none")
@@ -72,7 +72,7 @@ def test_faults_of_the_decoder_are_found_before_the_weights_are_read(
 
 def test_segments_are_where_somebody_speaks(model: Model, speech: NDArray[np.float32]) -> None:
     transcript = model.transcribe(speech, rate=RATE)
-    assert transcript.duration == pytest.approx(len(speech) / RATE)
+    assert transcript.duration == round(len(speech) / RATE, 3)
     assert len(transcript.segments) == 2
     (one, two), end = transcript.segments, transcript.duration
     assert 0.6 < one.start < one.end < two.start < two.end < end - 0.6

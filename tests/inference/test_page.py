@@ -20,9 +20,9 @@ const wait = async (holds, end = Date.now() + 20_000) => {{
   while (!holds() && Date.now() < end) await new Promise((r) => setTimeout(r, 20));
 }};
 const [text, status, error] = ["text", "status", "error"].map(at);
-const drop = (content, name) => {{
+const drop = (content, ...names) => {{
   const dataTransfer = new DataTransfer();
-  dataTransfer.items.add(new File([content], name));
+  for (const name of names) dataTransfer.items.add(new File([content], name));
   document.dispatchEvent(new DragEvent("drop", {{ dataTransfer }}));
 }};
 const wav = Uint8Array.from(atob("{wav}"), (c) => c.charCodeAt());
@@ -41,7 +41,7 @@ URL.createObjectURL = (blob) => {{
   return href;
 }};
 const isHeld = () => !window.dispatchEvent(new Event("beforeunload", {{ cancelable: true }}));
-const done = () => status.textContent.startsWith("Done");
+const done = () => doing === "nothing" && status.textContent.startsWith("Done");
 (async () => {{ {script} }})().then((found) =>
   fetch("found", {{ method: "POST", body: JSON.stringify({{ found }}) }}));
 """
@@ -85,16 +85,20 @@ def test_a_dropped_file_is_read_played_and_downloaded(
     found = in_page(
         f"delete {without};"
         """
+        drop(wav, "a.wav", "b.wav");
+        const refused = error.textContent !== "" && text.textContent === "";
         drop(wav, "møde.1.wav");
         await wait(done);
+        const links = [...document.querySelectorAll("#downloads a")];
+        const json = JSON.parse(await URL.blobs.get(links[3].href).text());
         const spans = [...document.querySelectorAll("#text .word")];
         spans[1].click();
         await wait(() => audio.currentTime >= 0.75);
         return {
-          status: status.textContent, clicked: at("word").textContent,
+          refused, file: json.file, status: status.textContent, clicked: at("word").textContent,
           text: text.textContent, unsure: spans.map((span) => span.tagName === "MARK"),
           foreign: document.querySelectorAll("b, i").length,
-          names: [...document.querySelectorAll("#downloads a")].map((link) => link.download),
+          names: links.map((link) => link.download),
           fits: document.documentElement.scrollWidth <= innerWidth,
         };
         """,
@@ -102,6 +106,8 @@ def test_a_dropped_file_is_read_played_and_downloaded(
         f"--window-size={width},844",
     )
     assert found == {
+        "refused": True,
+        "file": "møde.1.wav",
         "status": "Done: 3 words in 0:02 of audio",
         "clicked": "<b>grød</b>: 0:00.75 to 0:01.50, confidence 5 %",
         "text": "0:00røde <b>grød</b> 1:00hej ",
@@ -110,6 +116,31 @@ def test_a_dropped_file_is_read_played_and_downloaded(
         "names": ["møde.1.txt", "møde.1.srt", "møde.1.vtt", "møde.1.json"],
         "fits": True,
     }
+
+
+def test_words_are_reached_and_played_with_arrow_keys_and_are_no_tab_stops(tmp_path: Path) -> None:
+    found = in_page(
+        """
+        drop(wav, "a.wav");
+        await wait(done);
+        const press = (key, modifiers) => document.activeElement.dispatchEvent(
+          new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...modifiers }));
+        const stops = [...text.querySelectorAll("*")].filter((node) => node.tabIndex >= 0);
+        const steps = [stops.map((node) => node.textContent)];
+        stops[0].focus();
+        for (const key of ["ArrowLeft", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft"]) {
+          press(key);
+          steps.push(document.activeElement.textContent);
+        }
+        press("ArrowLeft", { altKey: true });
+        press("Enter");
+        steps.push(at("word").textContent.split(":")[0]);
+        return steps;
+        """,
+        tmp_path,
+    )
+    words = ["0:00", "røde", "<b>grød</b>", "1:00", "<b>grød</b>"]
+    assert found == [["0:00", "1:00"], *words, "<b>grød</b>"]
 
 
 _TOO_LONG = """class {
@@ -169,7 +200,8 @@ def test_one_thing_is_done_at_a_time_and_a_cancelled_text_can_be_saved(tmp_path:
         drop(wav, "a.wav");
         await wait(() => text.textContent);
         drop(wav, "b.wav");
-        const steps = [at("title").textContent, visible(), document.activeElement.id, isHeld()];
+        const steps = [error.textContent !== "", at("title").textContent];
+        steps.push(visible(), document.activeElement.id, isHeld());
         at("cancel").click();
         await wait(() => status.textContent.startsWith("Cancelled"));
         window.fetch = original;
@@ -177,15 +209,15 @@ def test_one_thing_is_done_at_a_time_and_a_cancelled_text_can_be_saved(tmp_path:
         const contents = await Promise.all(links.map(({ href }) => URL.blobs.get(href).text()));
         const json = JSON.parse(contents[1]);
         steps.push(links.map((link) => link.download), contents[0]);
-        steps.push(json.incomplete, json.segments[0].words.length);
+        steps.push(json.incomplete, json.file, json.segments[0].words.length);
         steps.push(visible(), document.activeElement.id, isHeld());
         return steps;
         """,
         tmp_path,
     )
     assert found == [
-        *("Text of a.wav", ["cancel"], "cancel", True),
-        *(["a (incomplete).txt", "a (incomplete).json"], "hej\n", True, 1),
+        *(True, "Text of a.wav", ["cancel"], "cancel", True),
+        *(["a (incomplete).txt", "a (incomplete).json"], "hej\n", True, "a.wav", 1),
         *(["choose", "record"], "file", True),
     ]
 

@@ -220,6 +220,7 @@ for command in sys.argv[1:]:
 def test_a_wrong_path_and_finished_work_are_known_before_torch_is_imported(tmp_path: Path) -> None:
     for name in ("a.wav", "a.txt"):
         (tmp_path / name).write_text("hej")
+    (tmp_path / "config.json").touch()  # a model
     commands = {
         "transcribe gone/model a.wav": "1",
         "transcribe . gone.wav": "1",
@@ -249,7 +250,7 @@ def test_no_transcript_replaces_what_is_read(tmp_path: Path, read: str, name: st
     """The transcript of words.wav is words.txt, which may be a list of hotwords."""
     file = tmp_path / name
     audio = file if read == "audio" else file.with_suffix(".wav")
-    for written in (audio, file):
+    for written in (audio, file, tmp_path / "config.json"):
         written.write_bytes(tone())
     if read == "speakers":
         file.write_text("SPEAKER turns 1 0 9 <NA> <NA> anna <NA> <NA>\n")

@@ -88,6 +88,42 @@ async def test_eight_recordings_wait_and_a_ninth_is_refused_until_one_is_done() 
             pass
 
 
+class TenSeconds(Endless):
+    """Hears one second of audio in ten seconds, and then waits for ``ended``."""
+
+    def __init__(self, expected: float | None) -> None:
+        super().__init__()
+        self.expected, self.now = expected, 100.0
+
+    def stream(self, _audio: bytes, *, progress: Any) -> Iterator[Segment]:
+        self.now += 10
+        progress(1.0, self.expected)
+        yield SPOKEN
+        self.ended.wait(20)
+
+
+@pytest.mark.parametrize(("expected", "seconds"), [(None, 30), (1.0, 5), (101.0, 1000)])
+def test_a_refused_client_may_come_again_when_the_present_recording_should_end(
+    expected: float | None, seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = TenSeconds(expected)
+    monkeypatch.setattr("danish_asr.inference.worker.monotonic", lambda: model.now)
+
+    @in_a_loop
+    async def refuse() -> None:
+        worker = Worker(model)
+        with ExitStack() as waiting:
+            waiting.callback(model.ended.set)
+            first, *_ = [waiting.enter_context(worker.transcription()) for _ in range(9)]
+            first.start(b"")
+            await anext(first.segments())
+            with pytest.raises(BusyError) as refusal, worker.transcription():
+                pass
+        assert refusal.value.seconds == seconds
+
+    refuse()
+
+
 @in_a_loop
 async def test_a_stop_ends_all_that_wait_and_the_thread() -> None:
     worker = Worker(Endless())

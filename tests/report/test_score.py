@@ -1,6 +1,5 @@
 """``danish-asr score`` and ``score``: from predictions to tables, files and pages."""
 
-import csv
 import io
 import json
 import os
@@ -80,6 +79,8 @@ def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:
         text = (tmp_path / name).read_text(encoding="utf-8")
         text = re.sub(r"\n {6,}", " ", text)  # a line per group of the JSON
         text = text.replace(f"{tmp_path}/", "").replace(__version__, "VERSION")
+        # The last digits depend on the processor.
+        text = re.sub(r"\d+\.\d{12,}", lambda number: f"{float(number[0]):.12g}", text)
         if "UPDATE_GOLDEN" in os.environ:
             (GOLDEN / name).write_text(text, encoding="utf-8")
         assert text == (GOLDEN / name).read_text(encoding="utf-8"), name
@@ -318,9 +319,6 @@ def test_columns_are_named_in_one_argument_or_in_several_each_once() -> None:
     "names",
     [
         ["run.json/../evaluation.json"],
-        ["a.html", "b.html"],
-        ["rows.txt"],
-        ["run.json"],
         ["of.trn"],  # beside which of.trn.json is written
         ["x.trn"],  # of which x.ref.trn, a link to the predictions, is written
         ["data/manifest.json"],
@@ -355,46 +353,3 @@ def test_an_output_may_be_beside_the_files_of_a_dataset_and_replace_itself(
     for _ in range(2):
         _shown(predictions, outputs=[data / "report.html"])
     assert (data / "report.html").is_file()
-
-
-def _export(folder: Path, rows: list[Row], name: str, **options: Any) -> None:
-    _shown(_file(folder, rows), by=[], outputs=[folder / name], **options)
-
-
-def test_each_scored_utterance_is_a_row_with_counts_texts_and_alignment(tmp_path: Path) -> None:
-    rows = [
-        *four_rows(),
-        prediction("empty", "!", "ja"),
-        prediction("long", "ja", "ja", duration=11.0),
-        prediction("e", "A, b c", "a x c d", age="41"),
-    ]
-    options: dict[str, Any] = {"row_filter": "coral", "denominator": "coral"}
-    _export(tmp_path, rows, "utterances.csv", **options)
-    text = (tmp_path / "utterances.csv").read_text(encoding="utf-8")
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert not {"_person", "left_out", "words_per_second"} & {*lines[0]}
-    assert [line["id"] for line in lines] == ["a", "b", "c", "d", "empty", "e"]
-    assert (lines[4]["wer"], lines[4]["alignment"]) == ("", "{+ja+}")
-    last = lines[-1]
-    assert (last["reference"], last["reference_normalised"]) == ("A, b c", "a b c")
-    assert (last["age"], last["alignment"], last["wer"]) == ("41", "a [-b-]{+x+} c {+d+}", "0.5")
-    kinds = ("hits", "substitutions", "deletions", "insertions")
-    assert [last[f"word_{kind}"] for kind in kinds] == ["2", "1", "0", "1"]
-    assert lines[2]["alignment"] == "[-det-] [-er-] [-enogtyve-] [-grader-]"
-    again = score(tmp_path / "utterances.csv", by=None, **options)
-    assert again.overall == score(rows, by=None, **options).overall
-
-
-def test_trn_has_ids_that_can_be_read_back_and_no_markup_of_sclite(tmp_path: Path) -> None:
-    rows = [
-        prediction("u_1 (a)", "Det (er) {a / b}", "", speaker_id="s-1_æ"),
-        prediction("u-1", "ja\tnej; nu\nda", "ja", speaker_id=None),
-    ]
-    _export(tmp_path, rows, "x.trn", profile="raw")
-    reference, hypothesis = (
-        (tmp_path / name).read_text(encoding="utf-8").splitlines()
-        for name in ("x.ref.trn", "x.hyp.trn")
-    )
-    name = "(s%2D1%5F%C3%A6-u%5F1%20%28a%29)"
-    assert reference == [f"Det （er） ｛a / b｝ {name}", "ja_nej； nu_da (unknown-u%2D1)"]
-    assert hypothesis == [f" {name}", "ja (unknown-u%2D1)"]

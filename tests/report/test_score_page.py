@@ -187,6 +187,19 @@ def test_audio_that_fails_or_has_another_text_is_left_out_and_counted_and_change
     assert ("--dataset" in lines[0]) is gone
 
 
+def test_models_of_several_files_are_told_apart(tmp_path: Path) -> None:
+    files = []
+    for fold in "ab":
+        files.append(tmp_path / f"fold-{fold}" / "predictions.jsonl")
+        write_rows(files[-1], [prediction(fold, "ja", "nej")])
+        write_evaluation(files[-1], weights=fold, model="step_1", step=1, dataset="mine")
+    score_files(files, outputs=[tmp_path / "page.html"], console=Console(file=io.StringIO()))
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "2 files on mine" in page
+    assert "fold-a/predictions.jsonl, fold-b/predictions.jsonl" in page
+    assert "step_1" not in page
+
+
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
     reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
     letters = prediction("letters", "a" * 50_000, "b" * 50_000)

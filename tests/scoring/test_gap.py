@@ -154,7 +154,11 @@ def test_one_group_and_more_than_a_hundred_are_not_compared(
     gap = estimate_gap(dialects([8] * count, [0.2] * count, 0).items(), "standard")
     assert gap
     assert (gap.pair is not None, gap.compared) == (compared, count if compared else 0)
-    assert bool(gap.why_none) is not compared
+    beginning = {1: "1 group ", 101: "101 groups"}.get(count, "None")
+    assert str(gap.why_none).startswith(beginning)
+    alone = estimate_gap(dialects([1] * count, [0.2] * count, 0).items(), "standard")
+    assert alone
+    assert str(alone.why_none).startswith("0 groups")
 
 
 def test_a_small_group_that_is_far_worse_is_found_whatever_its_words() -> None:
@@ -189,7 +193,8 @@ def test_fewer_than_eight_speakers_with_errors_say_nothing_about_groups(wrong: i
     gap = estimate_gap(groups.items(), "standard")
     assert gap
     assert (gap.pair is not None) is (wrong == 8)
-    assert wrong == 8 or f"{wrong} speaker" in str(gap.why_none)
+    number = "1 speaker " if wrong == 1 else f"{wrong} speakers"
+    assert wrong == 8 or number in str(gap.why_none)
 
 
 def test_groups_of_the_same_speakers_are_not_compared() -> None:

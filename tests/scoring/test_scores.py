@@ -60,27 +60,6 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
         assert {key: line[key] for key in of_line} == of_line
 
 
-@pytest.mark.parametrize(
-    ("split", "in_split", "said", "partial"),
-    [
-        ("test", 2, " of 2 in the split test", False),
-        ("test", 3, " of 3 in the split test", True),
-        ("test", None, " of the split test", False),
-        ("dev\x1b", None, " of the splits dev\\x1b, test", False),
-        (None, 9_000, " of 9,000 in the split test", True),
-    ],
-)
-def test_rows_say_of_which_split_they_are_and_whether_some_lack(
-    split: str | None, in_split: int | None, said: str, *, partial: bool
-) -> None:
-    rows = [prediction("a", "ja", "", split=split), prediction("b", "ja", "ja")]
-    used = scored(rows, rows_in_split=in_split).rows
-    assert (used.of_split(), used.partial) == (said, partial)
-    warnings = used.warnings("file")
-    assert all(line.startswith("file: ") for line in warnings)
-    assert len(warnings) == 1 + partial
-
-
 @pytest.mark.parametrize("denominator", get_args(Denominator))
 def test_a_group_without_a_reference_word_has_no_rate(denominator: Denominator) -> None:
     rows = [

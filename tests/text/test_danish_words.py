@@ -1,12 +1,14 @@
 import pytest
 
-from danish_asr.text.danish_words import ABBREVIATIONS, MONTHS, UNITS
+from danish_asr.text.danish_words import ABBREVIATIONS, MONTHS, UNITS, WEEKDAYS
 from danish_asr.text.profiles import normalize
 
 
 def test_a_unit_has_a_name_for_one_and_one_for_several() -> None:
     assert UNITS["µg"] == UNITS["μg"] == ("et mikrogram", "mikrogram")
     assert UNITS["°C"] == ("en grad celsius", "grader celsius")
+    assert UNITS["Mbit/s"] == ("en megabit per sekund", "megabit per sekund")
+    assert (MONTHS["aug"], WEEKDAYS["ti"]) == ("august", "tirsdag")
 
 
 @pytest.mark.parametrize("number", ["1", "2"])

@@ -6,6 +6,7 @@ imports this file into every program that uses fairseq2, so slow imports are ins
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha1
@@ -69,6 +70,19 @@ def support_any_local_path() -> None:
         return Path(url2pathname(uri.path))
 
     LocalAssetDownloadManager._to_path = staticmethod(to_path)  # type: ignore[method-assign] # noqa: SLF001
+
+
+def remove_folder_of_torch() -> None:
+    """Delete the temporary folder of PyTorch's remote modules, which are imported, and not used.
+
+    Symptom: a process that ends by a signal leaves it in $TMPDIR.
+    When it moves: look at ``torch.distributed.nn.jit.instantiator``.
+    """
+    from torch.distributed.nn.jit import instantiator  # noqa: PLC0415 - slow
+
+    instantiator._TEMP_DIR.cleanup()  # noqa: SLF001
+    with suppress(ValueError):  # done before; others could make a folder of that name
+        sys.path.remove(instantiator.INSTANTIATED_TEMPLATE_DIR_PATH)
 
 
 def download_folder(url: str, cache: Path) -> Path:

@@ -334,12 +334,13 @@ def without_gaps(rows: pa.Table) -> pa.Table:
     Raises:
         SourceError: Recordings have several texts and no times: each would be of all.
     """
-    shared = rows.filter(pc.is_in(rows["audio"], repeated(rows["audio"])))  # mostly none
-    usable = shared.filter(is_usable(shared))
-    _check_times(usable.filter(usable["uncut"]))
-    cut = usable.filter(pc.invert(usable["uncut"]))["audio"].unique()
-    lacks = pc.or_(pc.is_null(rows["start"]), pc.is_null(rows["seconds"]))
-    rows = refuse(rows, pc.and_(pc.is_in(rows["audio"], cut), lacks), NO_TIME)
+    shared = repeated(rows["audio"])
+    if len(shared):  # mostly none
+        usable = pc.and_(pc.is_in(rows["audio"], shared), is_usable(rows))
+        _check_times(rows.filter(pc.and_(usable, rows["uncut"])))
+        cut = rows["audio"].filter(pc.and_not(usable, rows["uncut"])).unique()
+        lacks = pc.or_(pc.is_null(rows["start"]), pc.is_null(rows["seconds"]))
+        rows = refuse(rows, pc.and_(pc.is_in(rows["audio"], cut), lacks), NO_TIME)
     return replaced(rows, start=pc.fill_null(rows["start"], 0.0))
 
 

@@ -72,6 +72,8 @@ def _columns(source: Source, rows: pa.Table) -> Iterator[str]:
         if not column.read or not column.type or (name in _IN_EACH_ROW and not theirs):
             continue
         values = rows[name].drop_null()
+        if pa.types.is_floating(values.type):  # differences of times
+            values = pc.round(values, 3)
         if name == "age":  # of a decade the group alone is known
             values = pc.coalesce(rows["age"].cast(pa.string()), rows["age_group"]).drop_null()
         if name == "audio" and not len(values):

@@ -63,7 +63,7 @@ class SpokenText:
         return replace(self, tokens=tokens, separator=separator)
 
     def align(self, log_probs: Tensor, *, offset: float = 0.0) -> list[Word]:
-        """Return the words with times and confidence.
+        """Return the words with times, in milliseconds' precision, and confidence.
 
         Two words divide the frames between their symbols equally. The confidence is the product of
         the probabilities of the word's symbols and of the separators around it, each at its peak.
@@ -88,7 +88,7 @@ class SpokenText:
         sums[:-1] += peaks[between]  # which count for the word after them already
         spans = zip(self.words, (starts - before).tolist(), (ends + after).tolist(), strict=True)
         return [
-            Word(word, offset + start, offset + end, confidence)
+            Word(word, round(offset + start, 3), round(offset + end, 3), confidence)
             for (word, start, end), confidence in zip(spans, sums.exp().tolist(), strict=True)
         ]
 

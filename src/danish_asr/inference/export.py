@@ -32,7 +32,7 @@ from danish_asr.inference.onnx_file import MODEL, TOKENS, write_onnx
 from danish_asr.inference.recordings import find_recordings
 from danish_asr.inference.run_facts import dataset_of, facts_of, read_rows, run_of
 from danish_asr.inference.transformers_folder import SILENT, write_hugging_face
-from danish_asr.recipe.run.run import files_of_model
+from danish_asr.recipe.run.run import check_model, files_of_model
 from danish_asr.text.profiles import PROFILES
 
 Format = Literal["hf", "onnx"]
@@ -75,6 +75,7 @@ def export_model(
         MissingExtraError: The extra ``export`` is not installed.
         ConfigError: The model or the audio is in ``.DEST.partial``, which an export replaces.
     """
+    check_model(model)
     if dest.exists():
         raise RunError(f"{dest} exists; name a new directory")
     if not all(map(find_spec, ("transformers", "onnx", "onnxruntime"))):

@@ -163,7 +163,8 @@ def align(
         for line, group in groupby(pairs, key=lambda pair: pair[0].line):
             segments.append(Segment.of([word for _, word in group], speaker=lines[line].speaker))
     segments.sort(key=lambda segment: segment.start)
-    return Transcript(found.seconds, segments, str(audio), {"model": model.name, "aligned": True})
+    about = {"model": model.name, "aligned": True}
+    return Transcript(round(found.seconds, 3), segments, str(audio), about)
 
 
 class _Part(NamedTuple):

@@ -182,7 +182,7 @@ class Model(TrainedModel):
                 heard = self.hear(sound, batch_seconds=batch_seconds, progress=progress)
                 spoken += _segments(heard, number)
         spoken.sort(key=lambda segment: segment.start)
-        return Transcript(sound.seconds, spoken, sound.file, dict(self.about))
+        return Transcript(round(sound.seconds, 3), spoken, sound.file, dict(self.about))
 
     def stream(
         self, audio: Audio | Iterator[Array], *, rate: int | None = None, **options: Any

@@ -10,7 +10,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
@@ -47,6 +47,7 @@ try:
         Response,
         StreamingResponse,
     )
+    from starlette.datastructures import FormData
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
 except ImportError:
@@ -57,8 +58,8 @@ _HOST: Final = "127.0.0.1"
 _Format = Literal["json", "verbose_json", "text", "srt", "vtt"]
 _Times = Literal["word", "segment"]
 
-_RETRY_AFTER: Final = "30"
-"""Seconds after which a program may send again what found the model busy."""
+_SINGLE: Final = ("file", "response_format", "stream")
+"""The fields of a form that stand there once; of several, one would win in silence."""
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src "
@@ -194,14 +195,18 @@ def create_app(
     @app.post("/v1/audio/transcriptions")
     async def transcribe(
         *,
+        request: Request,
         transcription: Annotated[Transcription, Depends(transcription_of)],
         file: Annotated[UploadFile, File()],
         response_format: Annotated[_Format, Form()] = "json",
         times: Annotated[list[_Times], Form(alias="timestamp_granularities[]")] = [],  # noqa: B006
         timestamp_granularities: Annotated[list[_Times], Form()] = [],  # noqa: B006
         stream: Annotated[bool, Form()] = False,
+        temperature: Annotated[float, Form(allow_inf_nan=False)] = 0,  # noqa: ARG001 - is checked
     ) -> Response:
-        transcription.start(await file.read())
+        wanted = {*times, *timestamp_granularities}
+        _check(await request.form(), wanted, response_format)
+        transcription.start(await file.read(), file.filename)
         if stream:
             return StreamingResponse(
                 _events(transcription), media_type="text/event-stream", headers=_UNBUFFERED
@@ -210,13 +215,20 @@ def create_app(
         if response_format == "json":
             return JSONResponse(short_answer(transcript))
         if response_format == "verbose_json":
-            wanted = {*times, *timestamp_granularities} or {"segment"}
-            return JSONResponse(verbose_answer(transcript, language, wanted))
+            return JSONResponse(verbose_answer(transcript, language, wanted or {"segment"}))
         if response_format == "text":
             return PlainTextResponse(f"{short_answer(transcript)['text']}\n")
         return PlainTextResponse(FORMATS[response_format](transcript))
 
     return app
+
+
+def _check(form: FormData, times: Collection[str], response_format: str) -> None:
+    """Refuse what would have no effect, though each field is right; raises HTTPException."""
+    if repeated := [name for name in _SINGLE if len(form.getlist(name)) > 1]:
+        raise HTTPException(400, f"{', '.join(repeated)}: more than one; send one in a request")
+    if times and response_format != "verbose_json":
+        raise HTTPException(400, "timestamp_granularities[]: needs response_format=verbose_json")
 
 
 def _explain_errors(app: FastAPI) -> None:
@@ -227,7 +239,7 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(DanishAsrError)
     async def explain(_: Request, error: DanishAsrError) -> Response:
-        headers = {"Retry-After": _RETRY_AFTER} if isinstance(error, BusyError) else {}
+        headers = {"Retry-After": str(error.seconds)} if isinstance(error, BusyError) else {}
         return answer(_status_of(error), str(error), **headers)
 
     @app.exception_handler(RequestValidationError)

@@ -5,10 +5,12 @@ reads that before each window of speech, and goes on with the next recording.
 """
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from time import monotonic
 from typing import Any, Final
 
 from danish_asr.base.errors import DanishAsrError
@@ -16,6 +18,10 @@ from danish_asr.decoding.transcript import Segment, Transcript
 
 MOST_WAITING: Final = 8
 """Recordings that wait while one is transcribed; each is in memory."""
+
+_SHORTEST_WAIT: Final = 5
+_UNKNOWN_WAIT: Final = 30
+"""Seconds until a refused client may come again, at least, and where nothing is known."""
 
 _STOPPED: Final = "The server was stopped. Start it, and send the recording again."
 
@@ -25,7 +31,11 @@ class GivenUpError(DanishAsrError):
 
 
 class BusyError(DanishAsrError):
-    """Too many recordings wait."""
+    """Too many recordings wait; in about so many ``seconds`` one less."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        super().__init__(f"The model is busy: {MOST_WAITING} recordings wait. Try again later.")
 
 
 class Transcription:
@@ -42,14 +52,16 @@ class Transcription:
         self._arrived: asyncio.Queue[Segment | Exception | None] = asyncio.Queue()  # None: the end
         self._given_up = threading.Event()
         self._audio = b""
+        self._file: str | None = None
         self._spoken: list[Segment] = []
-        self._seconds = 0.0
+        self._began = self._seconds = 0.0
+        self._expected: float | None = None
         self._ended = False
         self.why_empty = ""
 
-    def start(self, audio: bytes) -> None:
-        """Transcribe an encoded file when its turn comes."""
-        self._audio = audio
+    def start(self, audio: bytes, file: str | None = None) -> None:
+        """Transcribe an encoded file, of a name, when its turn comes."""
+        self._audio, self._file = audio, file
         self._thread.submit(self._run)
 
     def give_up(self, reason: str) -> None:
@@ -74,11 +86,19 @@ class Transcription:
         """Return all segments when the recording has ended; raises what `segments` does."""
         async for _ in self.segments():
             pass
-        return Transcript(self._seconds, self._spoken, about=dict(self._model.about))
+        seconds, about = round(self._seconds, 3), dict(self._model.about)
+        return Transcript(seconds, self._spoken, self._file, about)
+
+    def seconds_left(self) -> float | None:
+        """Estimate when it ends; None before its turn, or if the length is unknown."""
+        if not self._seconds or not self._expected:
+            return None
+        return (monotonic() - self._began) * max(self._expected / self._seconds - 1, 0)
 
     def _run(self) -> None:
         try:
             self._note(0.0, None)
+            self._began = monotonic()
             audio, spoken = self._audio, False
             for segment in self._model.stream(audio, progress=self._note):
                 spoken = True
@@ -89,8 +109,8 @@ class Transcription:
         except Exception as error:  # noqa: BLE001 - `segments` raises it
             self._send(error)
 
-    def _note(self, seconds: float, _: float | None) -> None:
-        self._seconds = seconds
+    def _note(self, seconds: float, expected: float | None) -> None:
+        self._seconds, self._expected = seconds, expected
         if self._given_up.is_set():
             raise GivenUpError
 
@@ -114,7 +134,8 @@ class Worker:
         Raises BusyError if `MOST_WAITING` wait beside the one that is transcribed.
         """
         if len(self._awaited) > MOST_WAITING:
-            raise BusyError(f"The model is busy: {MOST_WAITING} recordings wait. Try again later.")
+            known = [left for one in self._awaited if (left := one.seconds_left()) is not None]
+            raise BusyError(max(_SHORTEST_WAIT, math.ceil(min(known, default=_UNKNOWN_WAIT))))
         transcription = Transcription(self._model, self._thread)
         self._awaited.add(transcription)
         try:

@@ -8,7 +8,7 @@ from fairseq2.runtime.config_registry import ConfigRegistrar
 from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.device_stat import NOOP_DEVICE_STAT_TRACKER, DeviceStatTracker
 
-from danish_asr.base.fairseq2_private import support_any_local_path
+from danish_asr.base.fairseq2_private import remove_folder_of_torch, support_any_local_path
 from danish_asr.base.schema import card_directories
 
 
@@ -21,6 +21,7 @@ def register(container: DependencyContainer) -> None:
     # fairseq2 has device statistics for GPUs only, and no recipe runs without.
     container.register_instance(DeviceStatTracker, NOOP_DEVICE_STAT_TRACKER, key="cpu")
     support_any_local_path()
+    remove_folder_of_torch()
 
 
 def tiny() -> Wav2Vec2AsrConfig:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
+from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath
 from danish_asr.metrics import Denominator
 from danish_asr.scoring.predictions import Loaded, Source, load
@@ -11,7 +12,10 @@ from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """The options, as `danish_asr.score` describes them."""
+    """The options, as `danish_asr.score` describes them.
+
+    Raises ConfigError if an element of ``by`` names no column.
+    """
 
     by: Sequence[str] = DEFAULT_BY
     dataset: AnyPath | None = None
@@ -20,6 +24,11 @@ class Request:
     profile: str | None = None  # None is that of the run
     row_filter: str = "all"
     denominator: Denominator = "standard"
+
+    def __post_init__(self) -> None:
+        if not all(name.strip() for name in self.by):
+            fault = "by: expected names of columns; found an empty one"
+            raise ConfigError([fault], where="the call")
 
     def settings(self, profile: str) -> Settings:
         """Return how rows are scored, with a profile that was chosen."""

@@ -21,7 +21,7 @@ from danish_asr.base.schema import CARDS_DIR, SAMPLE_RATE
 from danish_asr.recipe.config.schema import DecoderSection
 from danish_asr.recipe.run.advice import LOSS, Rows, best_validation
 from danish_asr.recipe.run.evaluations import BEST, Choice, Evaluation
-from danish_asr.recipe.run.run import CONFIG_FILE, ENVIRONMENT, FAILED, SCORE_TITLES, Run
+from danish_asr.recipe.run.run import CONFIG_FILE, ENVIRONMENT, FAILED, Run, score_title
 from danish_asr.report.outputs import Content, declared, write_all
 from danish_asr.report.request import Request
 from danish_asr.report.score import scored, to_csv
@@ -79,7 +79,7 @@ class ListedRun:
         self.fault = ""  # why its test split has no score, then
         self.config: Mapping[str, Any] = {} if self.refused else dict(flatten(self.own.config))
         self.reports, self.validations = self.own.metrics("train"), self.own.metrics("valid")
-        self.score = SCORE_TITLES[self.config.get("regime.score_metric") or "wer"]
+        self.score = score_title(self.config.get("regime.score_metric"))
         self.steps: int | None = self.config.get("regime.num_steps")
         lasts = [rows[-1]["Step"] for rows in (self.reports, self.validations) if rows]
         self.step: int = max(lasts, default=0)

@@ -202,13 +202,16 @@ def share_people(abouts: Iterable[Mapping[str, Any]], dataset: AnyPath | None) -
 
 
 def common(abouts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is the same in all evaluations."""
+    """Return what is the same in all evaluations; weights that differ are no common model."""
     first, *others = abouts
-    return {
+    same = {
         key: value
         for key, value in first.items()
         if all(other.get(key) == value for other in others)
     }
+    if "weights" in first and "weights" not in same:
+        same = {key: same[key] for key in same if key not in {"model", "checkpoint", "step"}}
+    return same
 
 
 def score_files(

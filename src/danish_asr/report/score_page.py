@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import isnan
+from os.path import commonpath
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple
 
@@ -41,8 +42,7 @@ def score_page(
     With ``audio`` it holds the worst utterances' speech, from ``dataset`` or the evaluated dataset.
     """
     analysis = analyse_errors(scores.table, scores.settings.denominator)
-    names = ["/".join(file.resolve().parts[-2:]) for file in files]
-    about = {"file": ", ".join(names)} | dict(scores.about)
+    about = {"file": _files(files)} | dict(scores.about)
     root = dataset or about.get("dataset_root")
     clips = _Clips({}, 0, [])
     if audio and root and analysis.worst:
@@ -55,7 +55,7 @@ def score_page(
     html = render_template(
         "score_page.html",
         about=about,
-        name=_name(about),
+        name=_name(about, len(files)),
         scores=scores,
         groupings={name: _ordered(name, part) for name, part in groupings.items()},
         absent=[name for name in scores.groupings if name not in groupings],
@@ -75,12 +75,20 @@ def score_page(
     return ScorePage(html, clips.left_out)
 
 
-def _name(about: Mapping[str, Any]) -> str:
-    """Return what was scored in a few words: run, model and dataset, or else the file."""
+def _files(files: Sequence[Path]) -> str:
+    """Return a file with its folder, or files from the folder that they have in common."""
+    paths = [file.resolve() for file in files]
+    common = paths[0].parents[1] if len(paths) == 1 else Path(commonpath(paths))
+    return ", ".join(str(path.relative_to(common)) for path in paths)
+
+
+def _name(about: Mapping[str, Any], files: int) -> str:
+    """Return what was scored in a few words: run and model, or else the file, and the dataset."""
     model = PurePath(str(about.get("model") or about.get("checkpoint") or "")).name
     run = PurePath(str(about.get("run") or "")).parent.name  # of its checkpoints
-    scored = "/".join(filter(None, (run, model)))
-    return " on ".join(filter(None, (scored, about.get("dataset")))) or str(about["file"])
+    other = f"{files} files" if files > 1 else about["file"]
+    scored = "/".join(filter(None, (run, model))) or other
+    return " on ".join(filter(None, (scored, about.get("dataset"))))
 
 
 def _ordered(name: str, part: Grouping) -> list[GroupScore]:

@@ -111,6 +111,10 @@ def _regent(match: Match) -> str:
     return " den " if re.fullmatch(known.REGENTS, _word_before(match)) else " "
 
 
+def _roman(match: Match) -> str:
+    return f"{match[1]} den {ordinal(known.ROMAN.split('|').index(match[2]) + 2)}"
+
+
 def _compound(match: Match) -> str:
     words, rest = _number(match["number"], neuter=True), match["rest"]
     if rest.startswith("tal"):
@@ -391,6 +395,7 @@ RULES: Final = tuple(
         ("er", rf"{_FREE}{_CENTURY}(?P<number>\d{{1,3}})['-]?(?P<ending>{_ENDING})\b-?", _noun),
         # ordinals beside other signs
         (".", r" (?=\d+\.)", _regent),
+        ("", rf"\b({known.REGENTS}) ({known.ROMAN})(?=s?\b)(?!(?<= [VX])\. ?[A-ZÆØÅ])", _roman),
         (".-", rf"(?P<before>\b[Dd]et )?{_NTH}-(?=[a-zæøå]| og | eller )", _ordinal),
         (".,", rf"{_NTH}(?=,)", _ordinal),
         ("", rf"{_FREE}(?P<number>\d{{1,3}})'?(?:ste|de[nt]?|d[ji]e|e?nde|te)\b", _ordinal),
@@ -436,6 +441,6 @@ RULES: Final = tuple(
 
 _CHANGES: Final = re.compile(
     rf"[\d½¼¾⁻{_POWERS}+=§%&/'-]|nr\.|{_CURRENCY}|{_SHORT}"
-    rf"|\b(?:per |{known.UNITS_ALONE}|(?:{known.WORDS_OF_UNITS})\b)"
+    rf"| [IVX]+s?\b|\b(?:per |{known.UNITS_ALONE}|(?:{known.WORDS_OF_UNITS})\b)"
 )
 """What a text has that a rule changes; one without is done in a fraction of the time."""

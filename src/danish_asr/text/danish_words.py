@@ -100,6 +100,9 @@ REGENTS: Final = (
     "Louis|Ludvig|Henrik|George|Georg|Elizabeth|Wilhelm|Pius|Benedikt|Paul|Leo|Nikolaj|Katarina|"
     "Frans|Charles|Svend"
 )
+ROMAN: Final = "II|III|IV|V|VI|VII|VIII|IX|X|XI|XII|XIII|XIV|XV|XVI|XVII|XVIII|XIX|XX"
+"""Numerals of regents from 2 on: "I" is a word too."""
+
 NEUTER: Final = (
     "år|barn|minut|sekund|kvartal|døgn|årti|århundrede|årtusinde|gram|kilo|ton|mål|point|sæt|hold|"
     "hus|kapitel|led|forsøg|par|bord|rum|værelse|sted|land|menneske|stykke|billede|brev|ord|tal|"

@@ -118,6 +118,11 @@ def test_a_column_without_encoded_audio_is_refused_with_the_way_out(tmp_path: Pa
             rows_in(tmp_path)
 
 
+def test_a_folder_without_parquet_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=f"{tmp_path}: found no Parquet"):
+        rows_in(f"parquet:{tmp_path}")
+
+
 def test_numbers_of_classes_have_their_names(tmp_path: Path) -> None:
     rows = [{"audio": EMBEDDED, "sentence": "ja", "gender": gender} for gender in (0, 1, -1)]
     genders = datasets.ClassLabel(names=["kvinde", "mand"])

@@ -39,7 +39,10 @@ def test_a_name_with_spaces_around_it_may_lead_out_of_the_folder(tmp_path: Path)
     assert find_recording(Listing(tmp_path / "in"), " ../a.wav ").path == "../a.wav"
 
 
-FILES = ("audios/0.wav", "a/1.wav", "b/1.wav", "b\\c.wav", "a/2.flac", "a/2.WAV", "a/x.txt")
+FILES = (
+    *("audios/0.wav", "a/1.wav", "b/1.wav", "b\\c.wav", "a/2.flac", "a/2.WAV", "a/x.txt"),
+    *("b/Eva.wav", "b/eva.wav"),
+)
 
 PLACES = {
     "0.wav": "audios/0.wav",
@@ -50,6 +53,8 @@ PLACES = {
     "2": "a/2.WAV",
     "2.flac": "a/2.flac",
     "2.mp3": "2.mp3",
+    "eva": "b/eva.wav",
+    "Eva": "b/Eva.wav",
     "audios\\0.wav": "audios/0.wav",  # as on Windows
     "b\\c.wav": "b\\c.wav",
     "b/0.wav": "b/0.wav",  # missing: that of another folder is another recording
@@ -67,7 +72,7 @@ def test_a_name_is_that_of_a_recording_in_some_folder_unless_there_are_two(tmp_p
     rows, notes = located(pa.Table.from_pylist(names, ROWS), Listing(tmp_path))
     *found, none, several, _ = fetch_files(tmp_path, rows)
     assert notes == {
-        f"{ELSEWHERE}, such as a/2.WAV, not a/2.flac": 3,
+        f"{ELSEWHERE}, such as a/2.WAV, not a/2.flac": 5,
         f"{SEVERAL}, such as a/2.WAV, not a/2.flac": 1,
     }
     assert found == [tmp_path / place for place in PLACES.values()]

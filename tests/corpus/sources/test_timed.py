@@ -162,6 +162,16 @@ def test_a_video_is_the_last_choice_of_several_recordings(tmp_path: Path, medium
     assert (first["audio"], first["start"]) == (folder / medium, 1.5)
 
 
+def test_of_recordings_whose_names_differ_in_capitals_the_one_of_the_text_is_read(
+    tmp_path: Path,
+) -> None:
+    for stem in ("Anna", "anna"):
+        beside(tmp_path, ".srt", srt((0, 1, stem)), stem=stem)
+        record(tmp_path, f"{stem}.wav")
+    found = {row["text"]: row["audio"].stem for row in rows_of(tmp_path)}
+    assert found == {"Anna": "Anna", "anna": "anna"}
+
+
 def test_what_was_removed_and_what_has_no_text_is_counted(tmp_path: Path) -> None:
     folder = record(beside(tmp_path, ".srt", srt((0, 1, "- Kom!"), (3, 4, "(SUK) åh"))), "bo.wav")
     removed = {"dashes before a text": 1}

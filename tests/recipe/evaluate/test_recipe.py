@@ -12,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 import torch
+from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
+    EventAccumulator,
+)
 from torch.nn.functional import ctc_loss
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
@@ -24,8 +27,9 @@ from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.entry import Request
 from danish_asr.recipe.evaluate.recipe import losses_of
+from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
-from danish_asr.recipe.run.run import Run
+from danish_asr.recipe.run.run import SCORE_TITLES, Run
 from danish_asr.scoring.predictions import COLUMNS, MEASURES, read_predictions
 from tests.forks import in_processes
 from tests.running import (
@@ -33,6 +37,7 @@ from tests.running import (
     arguments,
     eval_main,
     evaluate,
+    metrics,
 )
 
 
@@ -85,6 +90,10 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     in_processes(2, eval_main, arguments(two, dataset, other))
     file = Path("eval", "best", "test", "predictions.jsonl")
     assert (run / file).read_bytes() == (two / file).read_bytes()
+    rows = [metrics(copy / file.parent, "eval") for copy in (run, two)]
+    for name in ("wer", "cer", "loss"):
+        one, both = (row[SCORE_TITLES[name]] for (row,) in rows)
+        assert one == pytest.approx(both)
 
 
 def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
@@ -98,6 +107,20 @@ def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
     (run / "config.yaml").write_text(to_yaml(config))
     assert evaluate(run, dataset, f"dataset.config_overrides={{data: {other}/version=0}}") == 0
     assert [path.name for path in (run / "eval" / "best").iterdir()] == ["test@other"]
+
+
+def test_a_model_of_a_run_that_is_evaluated_elsewhere_is_still_that_of_the_run(
+    tmp_path: Path, dataset: Path, finished_run: Path
+) -> None:
+    model = (f"model.path={finished_run}", "model.config_overrides=null")
+    assert evaluate(tmp_path / "new", dataset, *model) == 0
+    results = tmp_path / "new" / "eval" / finished_run.name / "test"
+    about = json.loads((results / EVALUATION).read_text())
+    best = Run(finished_run).named()["best"]
+    assert (about["checkpoint"], about["step"]) == ("none", best.step)
+    assert Path(about["run"]).samefile(finished_run / "checkpoints")
+    assert about["weights"] == best.digest()
+    assert json.loads((results / "scores.json").read_text())["rows"]["trained_rows"] == 0
 
 
 def evaluate_alone(run: Path, *overrides: str) -> Path:
@@ -206,6 +229,22 @@ def test_an_evaluation_says_what_was_scored(evaluated: Path, finished_run: Path)
     assert about["weights"] == Run(evaluated).at(step).digest() != ""
     assert about["rows"]["train"] == about["rows_in_split"]["train"] == 48
     assert not {"where", "decoder"} & {*about}
+
+
+def test_an_evaluation_is_recorded_with_what_its_predictions_have(evaluated: Path) -> None:
+    """Upstream's evaluation has its curves too."""
+    folder = evaluated / FOLDER
+    (recorded,), rows = metrics(folder, "eval"), predictions(evaluated)
+    document = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    overall = document["groups"][0]
+    for name in ("wer", "cer"):
+        assert recorded[SCORE_TITLES[name]] == pytest.approx(100 * overall[name])
+    tokens = (rows["duration"] / rows["seconds_per_character"])[rows["loss"].notna()]
+    mean = (rows["loss"] * tokens).sum() / tokens.sum()
+    assert recorded[LOSS] == pytest.approx(mean, rel=1e-3)
+    assert recorded["Step"] == json.loads((folder / "evaluation.json").read_text())["step"]
+    curves = EventAccumulator(str(folder / "tb" / "eval")).Reload()
+    assert [event.step for event in curves.Scalars(LOSS)] == [recorded["Step"]]
 
 
 def test_the_texts_of_an_evaluation_are_those_of_the_models_log_probs(

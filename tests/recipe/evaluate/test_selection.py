@@ -41,6 +41,12 @@ def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[s
     assert results_dir(run, config) == finished_run / "eval" / "best" / "test"
 
 
+def test_a_label_and_another_decoder_have_a_directory_each(tmp_path: Path) -> None:
+    tree = merge(NAMED, {"evaluator": {"label": "men"}, "decoder": {"name": "beam"}})
+    _, config = choose(Request(output_dir=tmp_path), tree)
+    assert results_dir(Run(tmp_path), config).parts[-3:] == ("test", "men", "beam")
+
+
 def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         choose(Request(output_dir=tmp_path), {"dataset": {"name": "tiny"}})

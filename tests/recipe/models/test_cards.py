@@ -90,9 +90,12 @@ def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
 
 
 def test_a_model_says_how_its_recordings_and_texts_were_prepared(
-    finished_run: Path, tmp_path: Path
+    finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert open_model(finished_run)[4:] == ("coral", True, 320_000, None)
+    assert f"{finished_run} is step" in capsys.readouterr().err
+    open_model(finished_run / "checkpoints" / "step_4")
+    assert not capsys.readouterr().err
     assert speech_of(AsrConfig())["amp_dtype"] == "bfloat16"
     run = copy_until(4, finished_run, tmp_path / "run")
     (run / "checkpoints" / "tokenizer.model").write_bytes(build_char_tokenizer("abc"))

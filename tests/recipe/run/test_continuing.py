@@ -8,7 +8,7 @@ import pytest
 from danish_asr.base.config_tree import Tree, merge
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import LOCK_FILE, to_yaml
-from danish_asr.recipe.run.continuing import check_continuation, tidy
+from danish_asr.recipe.run.continuing import check_continuation, check_scores, tidy
 from danish_asr.recipe.run.run import Run
 from tests.run_folders import BEFORE, only_a_model, row
 
@@ -93,10 +93,30 @@ def test_a_run_of_models_only_has_ended_after_its_epochs_where_it_has_a_card(run
     with pytest.raises(RunError, match=f"model.path={run}"):
         check_continuation(Run(run), epochs, {})
     (run / "cards").mkdir()
-    (run / "cards" / "run.yaml").touch()
+    (run / "cards" / "run.yaml").write_text("data_epochs: 2\n")
     check_continuation(Run(run), epochs, {})
     with pytest.raises(RunError, match=f"model.path={run}"):
         check_continuation(Run(run), merge(epochs, {"regime": {"num_data_epochs": 3}}), {})
+
+
+def test_a_run_that_is_validated_on_other_rows_says_that_its_scores_are_of_both(run: Path) -> None:
+    (run / "config.yaml").write_text(to_yaml({"dataset": {"valid_split": "dev"}}))
+    same, other = {"dataset.valid_split": "dev"}, {"dataset.valid_split": "dev,test"}
+    assert check_scores(Run(run), other) is None  # nothing is scored yet
+    (run / "checkpoints" / "scores").mkdir()
+    Run(run).score_file(2).write_text("-40\n")
+    assert check_scores(Run(run), same) is None
+    assert "dataset.valid_split" in str(check_scores(Run(run), other))
+
+
+def test_a_score_that_a_kill_has_cost_is_written_from_its_validation(run: Path) -> None:
+    (run / "metrics" / "valid.jsonl").write_text(row(1, rate=12.5) + row(2, rate=30.25))
+    scores = run / "checkpoints" / "scores"
+    scores.mkdir()
+    (scores / "step_1.txt").touch()  # a power loss leaves it empty
+    tidy(Run(run))
+    assert (scores / "step_1.txt").read_text() == "-12.5\n"
+    assert (Run(run).scores, Run(run).best) == ({1: -12.5, 2: -30.25}, 1)
 
 
 @pytest.mark.parametrize("cut", ['{"Step": 2, "Wo', '{"Step": 2}', "\0\0\n", '{"Stop": 1}\n'])

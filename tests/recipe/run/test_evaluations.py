@@ -58,10 +58,10 @@ def test_a_run_stands_for_the_test_split_by_its_own_decoder_then_by_its_best_che
 
 def test_an_evaluation_is_named_by_its_rows_decoder_checkpoint_and_step(tmp_path: Path) -> None:
     evaluated(tmp_path, "best/dev", where="age > 20", decoder=BEAM)
-    evaluated(tmp_path, "none/test", step=None, rows_in_split={})
+    evaluated(tmp_path, "none/test", step=None, model="300m", rows_in_split={})
     words = [one.in_words() for one in Run(tmp_path).evaluations()]
     assert words == [
-        "split unknown, decoder greedy, checkpoint none",
+        "split unknown, decoder greedy, model 300m",
         "dev, where age > 20, decoder beam, checkpoint best, step 4",
     ]
 
@@ -129,14 +129,6 @@ def test_an_evaluation_with_a_value_that_nothing_writes_is_refused(
     write_evaluation(file, **{key: value})
     with pytest.raises(PredictionsError, match=r"evaluation\.json: .*evaluate again"):
         evaluation_of(file)
-
-
-def test_a_path_means_a_file_or_that_of_its_directory_or_of_its_run(tmp_path: Path) -> None:
-    run = run_with_decoder(tmp_path / "run")
-    with pytest.raises(PredictionsError, match=f"danish-asr evaluate {run}[^:]*$"):
-        predictions_of(run)
-    dev, test = evaluated(run, "best/dev"), evaluated(run, "best/test")
-    assert [predictions_of(path) for path in (dev, dev.parent, run)] == [dev, dev, test]
 
 
 def test_what_was_evaluated_is_of_the_unchanged_file_that_it_names(tmp_path: Path) -> None:

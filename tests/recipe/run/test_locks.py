@@ -3,16 +3,21 @@
 import os
 import signal
 import socket
+import time
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from danish_asr.base.errors import EXIT_STOPPED
 from danish_asr.base.files import LOCK_FILE
+from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.run import Run
-from tests.running import RECIPE, arguments, start, train, wait_for
+from tests.forks import start
+from tests.running import arguments, train
 
 LONG = [
     f"regime.{key}=4000"
@@ -28,19 +33,30 @@ def content(run: Path) -> dict[Path, Any]:
     }
 
 
+def launch(args: list[str]) -> None:
+    """Train in two processes of ``torchrun``, which are forked."""
+    config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
+    config.run_id, config.start_method, config.max_restarts = "run", "fork", 0
+    elastic_launch(config, run_as_upstream)("train", args)
+
+
 @pytest.mark.slow
 def test_a_second_run_is_refused_and_a_killed_launcher_ends_its_processes(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """TRAPS, training: torchrun, killed, leaves its processes training."""
     run = tmp_path / "run"
-    process = start(RECIPE, arguments(run, dataset, *LONG), processes=2)
-    wait_for((run / "metrics" / "train.jsonl").is_file, process)
+    env = {**os.environ, "FAIRSEQ2_DEVICE": "cpu", "OMP_NUM_THREADS": "1"}
+    process = start(launch, arguments(run, dataset, *LONG), str(tmp_path / "printed"), env)
+    while not (run / "metrics" / "train.jsonl").is_file():
+        assert process.is_alive(), (tmp_path / "printed").read_text()
+        time.sleep(0.02)
     workers = [
         int(pid)
         for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     ]
     assert len(workers) == 2
+    ends = [os.pidfd_open(pid) for pid in workers]
     for pid in workers:
         os.kill(pid, signal.SIGSTOP)
     before = content(run)
@@ -53,7 +69,8 @@ def test_a_second_run_is_refused_and_a_killed_launcher_ends_its_processes(
         process.kill()
     message = f"process {workers[0]} on {socket.gethostname()} is writing in {run}"
     assert message in capsys.readouterr().err
-    process.communicate(timeout=120)  # until the last process has closed its output
+    for end in ends:
+        assert wait([end], 120)
     (step,) = Run(run).steps
     assert 0 < step < 4000
     assert train(run, dataset, *LONG, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED

@@ -24,7 +24,7 @@ from danish_asr.recipe.train.preflight import (
     row_faults,
     with_accumulation,
 )
-from tests.running import arguments, copy_until, same_weights, train
+from tests.running import arguments, copy_until, evaluate, same_weights, train
 
 
 def faults(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -167,6 +167,7 @@ def test_rows_must_have_the_score_that_a_run_is_judged_by(
 def test_a_recorder_without_its_library_is_refused(
     tmp_path: Path,
     dataset: Path,
+    finished_run: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -174,10 +175,12 @@ def test_a_recorder_without_its_library_is_refused(
     monkeypatch.setitem(sys.modules, "wandb", None)
     own = ["common.metric_recorders.wandb.enabled=true", "dataset.train_split=trian"]
     assert train(tmp_path / "run", dataset, *own) == 2
-    split, missing = faults(capsys)
+    split, *missing = faults(capsys)
     assert split.startswith("dataset.train_split")
-    assert missing.startswith("common.metric_recorders.wandb.enabled")
-    assert missing.endswith("pip install 'danish-asr[wandb]'")
+    assert evaluate(finished_run, dataset, own[0]) == 2
+    for fault in (*missing, *faults(capsys)):
+        assert fault.startswith("common.metric_recorders.wandb.enabled")
+        assert fault.endswith("pip install 'danish-asr[wandb]'")
 
 
 def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(

@@ -1,6 +1,7 @@
 """The checks of a run's numbers, its disk and its tokenizer; what it prints."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from torch import nn
 from torch.nn.functional import log_softmax
 
+from danish_asr.base.config_tree import read_yaml
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.inference.model import Model, load_model
 from danish_asr.recipe.config.schema import AsrConfig
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.average import average
 from danish_asr.recipe.train.record import (
     check_free_space,
     checkpoint_space,
+    model_card,
     sliced_tokenizer,
     write_environment,
 )
@@ -176,6 +180,24 @@ def test_whatever_takes_a_run_takes_a_sliced_one(
     assert set("".join(texts)) <= {*CHARACTERS, " "}
     step = load_model(run / "checkpoints" / "step_2", device="cpu")
     assert symbols(load_model(average(run, 2).folder, device="cpu")) == symbols(step)
+
+
+@pytest.mark.parametrize(
+    ("steps", "stopped", "epochs"),
+    [(None, None, 2), (9, None, 2), (4, None, None), (None, "patience", None)],
+)
+def test_a_card_has_the_epochs_that_ended_its_run(
+    steps: int | None,
+    stopped: str | None,
+    epochs: int | None,
+    tmp_path: Path,
+    finished_run: Path,
+) -> None:
+    run = shutil.copytree(finished_run, tmp_path / "run")
+    regime = {"num_steps": steps, "num_data_epochs": 2}
+    (run / "config.yaml").write_text(to_yaml({"regime": regime}))
+    card = read_yaml(model_card(Run(run), "run", stopped) / "run.yaml")
+    assert card.get("data_epochs") == epochs
 
 
 def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,16 +17,20 @@ from fairseq2.recipe.composition import _register_train_recipe
 from fairseq2.utils.device_stat import DeviceStatTracker
 
 from danish_asr.base.config_tree import read_yaml
+from danish_asr.base.errors import EXIT_REFUSED
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.advice import LOSS
+from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.run import Run
+from danish_asr.recipe.train import training
 from danish_asr.recipe.train.training import AsrRecipe
 from tests.forks import in_processes
 from tests.running import (
     arguments,
     changed,
     copy_until,
+    eval_main,
     metrics,
     train,
     train_main,
@@ -33,7 +39,7 @@ from tests.running import (
 WANDB = "common.metric_recorders.wandb.enabled=true"
 
 
-def test_wandb_records_a_run_and_continues_it(
+def test_wandb_records_a_run_and_continues_it_and_an_evaluation(
     tmp_path: Path, dataset: Path, finished_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -41,6 +47,29 @@ def test_wandb_records_a_run_and_continues_it(
     (run / "wandb_run_id").write_text("abc12345")
     in_processes(1, train_main, arguments(run, dataset, WANDB))
     assert len(list(run.glob("wandb/offline-run-*-abc12345/run-abc12345.wandb"))) == 1
+    in_processes(1, eval_main, arguments(run, dataset, WANDB))
+    assert len(list(run.glob("eval/best/test/wandb/offline-run-*/run-*.wandb"))) == 1
+
+
+def test_a_run_that_another_process_has_saved_meanwhile_keeps_its_settings(
+    tmp_path: Path,
+    dataset: Path,
+    finished_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = tmp_path / "run"
+
+    @contextmanager
+    def locked_late(directory: Path, rank: int) -> Iterator[None]:
+        copy_until(2, finished_run, directory)
+        with locked(directory, rank):
+            yield
+
+    monkeypatch.setattr(training, "locked", locked_late)
+    assert train(run, dataset, "optimizer.config.lr=0.5") == EXIT_REFUSED
+    assert "optimizer.config.lr" in capsys.readouterr().err
+    assert Run(run).steps == [2]
 
 
 def test_upstreams_recipe_runs_on_a_cpu_too() -> None:

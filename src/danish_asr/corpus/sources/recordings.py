@@ -95,6 +95,7 @@ def find_recording(files: Listing, name: str) -> Found:
     place = os.path.normpath(Path(_place(files, plain)).parent)
     is_there = name_key(place) == name_key(str(paths[0].parent))
     note = ELSEWHERE if not is_there else SEVERAL if len(paths) > 1 else ""
+    paths.sort(key=lambda path: path.stem != stem)  # of "Anna" and "anna" that which is named
     found, *others = [str(path.relative_to(files.root)) for path in paths]
     return Found(found, version_of(paths[0]), note, *others[:1])
 

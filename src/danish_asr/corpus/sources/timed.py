@@ -41,7 +41,7 @@ from danish_asr.corpus.sources.timed_files import (
 NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a-z])")
 """A speaker who has a number or a letter in the file, and no name."""
 
-NO_SPEAKER: Final = "no speaker, and others of its file have one"
+NO_SPEAKER: Final = "no speaker in a file that names others (--column speaker_id=file takes it)"
 """A reason in the ledger, if speakers are divided: one of those may speak."""
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
@@ -185,7 +185,8 @@ def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
     for stem in (*stems, *stems_of(path)):
         places = files.recordings.get(name_key(stem), {})
         if path.parent in places or len(places) == 1:
-            present += places.get(path.parent) or next(iter(places.values()))
+            own = places.get(path.parent) or next(iter(places.values()))
+            present += sorted(own, key=lambda audio: audio.stem != stem)
     missing = path.with_name(named[0].name if named else f"{stems_of(path)[-1]}.wav")
     return sorted(present, key=is_video) or [missing]
 

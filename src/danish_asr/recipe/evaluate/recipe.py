@@ -1,6 +1,7 @@
 """The evaluation recipe: a model's predictions of every row that is selected.
 
-In: a `Selection`. Out: ``predictions.jsonl`` and ``evaluation.json`` in its directory.
+In: a `Selection`. Out: ``predictions.jsonl`` and ``evaluation.json`` in its directory, and a row
+there of what a training measures in validation, by the same recorders (``metrics/eval.jsonl``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,9 @@ import numpy as np
 import pandas as pd
 import torch
 from fairseq2.gang import Gang, all_sum
+from fairseq2.metrics import MetricBag, sync_and_compute_metrics
+from fairseq2.metrics.aggregation import Mean
+from fairseq2.metrics.recorders import MetricRecorder
 from fairseq2.recipe.base import EvalRecipe, RecipeContext
 from fairseq2.recipe.evaluator import Evaluator
 from fairseq2.recipe.run import evaluate as run_evaluation
@@ -29,6 +33,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.inventory import share_people_of
 from danish_asr.decoding.ctc import confidences, ctc_nats, per_token
 from danish_asr.decoding.decoders import GREEDY, Decoder, decode, make_decoder
+from danish_asr.metrics import ErrorCounts
 from danish_asr.recipe import entry as cli
 from danish_asr.recipe.config.fairseq2 import Processes, processes_of
 from danish_asr.recipe.data.index import TARGET, Index, Rows
@@ -39,21 +44,25 @@ from danish_asr.recipe.data.transforms import Waveform
 from danish_asr.recipe.evaluate.selection import Selection, read_keys, select
 from danish_asr.recipe.models.trained import TrainedModel
 from danish_asr.recipe.run.evaluations import (
+    BEST,
     EVALUATION,
     PREDICTIONS,
     PREDICTIONS_SHA256,
     SHARE_PEOPLE,
 )
 from danish_asr.recipe.run.locks import locked
+from danish_asr.recipe.run.run import checkpoint_of
 from danish_asr.recipe.train.console import configure_console, log
 from danish_asr.recipe.train.ending import (
     StoppableTask,
+    close_in_time,
     exit_on_error,
     explained,
     on_stop_signals,
 )
 from danish_asr.recipe.train.readers import any_row_has_loss
-from danish_asr.recipe.train.training import write_configuration
+from danish_asr.recipe.train.training import register_titles, write_configuration
+from danish_asr.recipe.train.validation import ErrorRates, rates_of
 from danish_asr.scoring.predictions import read_predictions, write_predictions
 
 _NOT_WRITTEN: Final = ("text", "language", TARGET)
@@ -71,7 +80,9 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
             return None
         rank = rank_info().rank
         if rank == 0:
-            cli.note(f"scoring {selection.name}, split {selection.config.evaluator.split}")
+            best = selection.config.evaluator.checkpoint == BEST and selection.checkpoint
+            name = best.run.best_in_words if best else selection.name
+            cli.note(f"scoring split {selection.config.evaluator.split} with {name}")
         with locked(selection.output_dir, rank), explained():
             wait_for_first_rank(rank)
             write_configuration(read_keys(selection.config), selection.output_dir)
@@ -90,6 +101,7 @@ class AsrEvalRecipe(EvalRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         configure_console()
+        register_titles(container)
 
     @override
     def create_evaluator(self, context: RecipeContext) -> Evaluator:
@@ -135,13 +147,16 @@ class Evaluation(StoppableTask):
         self._selection, self._tokenizer = selection, opened.tokenizer
         self._targets = Targets(opened.tokenizer)
         self._progress = context.resolver.resolve(ProgressReporter)
+        self._recorder = context.resolver.resolve(MetricRecorder)
+        self._metrics = MetricBag(self._gang.device)
+        self._metrics.add("errors", ErrorRates([], selection.config.regime.score_profile))
 
     @override
     def run(self) -> None:
         config, rows = self._selection.config, self._selection.rows
-        any_row_has_loss(
-            ReaderSetup(self._tokenizer, self._gangs, self._model.frames), config, rows
-        )
+        setup = ReaderSetup(self._tokenizer, self._gangs, self._model.frames)
+        if any_row_has_loss(setup, config, rows):  # the mean of no rows would be 0
+            self._metrics.add("loss", Mean())
         predictions, batches = list[dict[str, Any]](), self._batches()
         waveforms = in_background(lambda number: batches[number].waveforms(), len(batches))
         with on_stop_signals(self.request_stop), self._progress:
@@ -154,7 +169,18 @@ class Evaluation(StoppableTask):
                     task.step()
         about = about_evaluation(self._selection, self._decoder)
         write_results(self._selection.output_dir, self._gang, predictions, about)
+        self._record(about["step"])
         self._gangs.close()
+
+    def _record(self, step: int | None) -> None:
+        values = sync_and_compute_metrics(self._metrics, self._gang)
+        if values is not None:  # on the first rank
+            values |= rates_of(cast(dict[str, ErrorCounts], values.pop("errors")))
+            self._recorder.record_metric_values("eval", values, step)
+
+    @override
+    def close(self) -> None:
+        close_in_time(self._recorder.close)
 
     def _stop(self, scored: int) -> None:
         log.warning(
@@ -187,6 +213,11 @@ class Evaluation(StoppableTask):
         rows = batch.index.texts[batch.rows].to_dicts()
         targets = [torch.from_numpy(self._targets(row[TARGET])) for row in rows]
         losses = losses_of(log_probs, targets, [row["id"] for row in rows])
+        for loss, target in zip(losses, targets, strict=True):
+            if loss is not None:
+                self._metrics.get("loss", Mean).update(loss, weight=len(target))
+        texts = [row["text"] for row in rows]
+        self._metrics.get("errors", ErrorRates).update(texts, hypotheses, [()] * len(rows))
         sure = confidences(log_probs, hypotheses, self._tokenizer)
         for number, row in enumerate(rows):
             duration, tokens = len(waveforms[number]) / SAMPLE_RATE, len(targets[number])
@@ -219,6 +250,8 @@ def losses_of(
 def about_evaluation(selection: Selection, decoder: Decoder) -> dict[str, Any]:
     """Return what is scored, on which rows of which dataset."""
     config, checkpoint = selection.config, selection.checkpoint
+    if checkpoint is None and config.model.path:  # which may be of another run
+        checkpoint = checkpoint_of(config.model.path)
     about: dict[str, Any] = {
         "dataset": config.dataset.name,
         "dataset_root": str(selection.dataset),

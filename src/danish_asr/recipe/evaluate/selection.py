@@ -22,7 +22,7 @@ from danish_asr.recipe.data.index import Index, evaluated_rows
 from danish_asr.recipe.models.cards import Assets, OpenModel, open_model, speech_of
 from danish_asr.recipe.run.evaluations import BEST, NO_CHECKPOINT
 from danish_asr.recipe.run.run import Checkpoint, Run
-from danish_asr.recipe.train.preflight import collected, open_dataset
+from danish_asr.recipe.train.preflight import collected, open_dataset, recorder_faults
 from danish_asr.text.profiles import profile_in
 
 _READ: Final = (
@@ -142,6 +142,7 @@ def _open(request: cli.Request, checkpoint: Checkpoint | None, config: AsrConfig
         dataset, rows = open_dataset(assets, config, evaluated_rows)
     with collected(faults):
         find_decoder(config.decoder.name, config.decoder.config)
+    faults += recorder_faults(config.common.metric_recorders.wandb)
     if faults:
         raise ConfigError(faults, where=request.where)
     name = f"checkpoint_step_{checkpoint.step}" if checkpoint else named.name
@@ -183,7 +184,7 @@ def _prepared(model: OpenModel, config: AsrConfig, request: cli.Request) -> Open
 
 
 def results_dir(run: Run, config: AsrConfig) -> Path:
-    """Return ``OUTDIR/eval/<checkpoint>/<split>``, below it one for a label or another decoder.
+    """Return ``OUTDIR/eval/<checkpoint>/<split>``, below it those of a label and another decoder.
 
     The dataset is part of its name where it is not that of the run.
     """
@@ -197,4 +198,4 @@ def results_dir(run: Run, config: AsrConfig) -> Path:
     elif root and data and data != Path(root).resolve() and Path(root).exists():  # else it moved
         split = f"{split}@{data.parent.name}"
     decoder = "" if config.decoder.name == GREEDY else config.decoder.name.replace(":", ".")
-    return run.folder / "eval" / scored / split / (config.evaluator.label or decoder)
+    return run.folder / "eval" / scored / split / (config.evaluator.label or "") / decoder

@@ -4,6 +4,7 @@ A configuration's ``common.assets`` comes in. `Assets` finds cards in fairseq2's
 what they describe; `open_model` does so for a model alone, of which nothing but its card is known.
 """
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from fairseq2.runtime.dependency import DependencyContainer
 from fairseq2.utils.structured import StandardValueConverter, StructureError
 from fairseq2.utils.uri import Uri
 
+from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, merge, read_yaml
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.fairseq2_private import library_container
@@ -54,9 +56,10 @@ from danish_asr.recipe.config.schema import (
 from danish_asr.recipe.data.index import DATASET_FAMILY, DanishAsrDataset
 from danish_asr.recipe.models.hugging_face import import_model
 from danish_asr.recipe.run.run import (
-    CHECKPOINTS,
     MODEL_CARD,
+    MODELS,
     Checkpoint,
+    Run,
     check_model,
     checkpoint_of,
 )
@@ -264,14 +267,17 @@ class OpenModel(NamedTuple):
 def open_model(model: str | Path, section: AssetsConfig | None = None) -> OpenModel:
     """Open a run (its best checkpoint), a checkpoint, a directory of Hugging Face or a name.
 
-    ``section`` says where cards are searched beside the usual places.
+    ``section`` says where cards are searched beside the usual places. Which checkpoint of a run it
+    is, goes to the standard error.
 
     Raises:
-        ConfigError: There is no such name (the message lists those that exist), the directory has
-            no model, or tokenizer and head do not fit.
-        RunError: The path is no directory.
+        ConfigError: There is no such name (the message lists those that exist), or tokenizer and
+            head do not fit.
+        RunError: The path is no directory with a model.
     """
     path = check_model(model)
+    if (run := Run(path)).best is not None and rank_info().rank == 0:
+        print(f"note: {model} is {run.best_in_words}", file=sys.stderr)  # noqa: T201
     named = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
     common = CommonSection(assets=section or AssetsConfig())
     try:
@@ -339,8 +345,7 @@ def _placed_card(path: Path) -> Tree:
     folder = import_model(path) if is_hugging_face else path / CARDS_DIR
     for file in sorted(folder.glob("*.yaml")):
         return _placed(file, name=path.resolve().name)
-    places = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
-    raise ConfigError([f"model.path {path} must be {places}"])
+    raise ConfigError([f"model.path {path} must be {MODELS}"])
 
 
 def card_of(checkpoint: Checkpoint) -> Tree:

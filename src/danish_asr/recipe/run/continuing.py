@@ -5,14 +5,24 @@ import shutil
 from collections.abc import Mapping
 from typing import Any, Final
 
-from danish_asr.base.config_tree import Tree, flatten
+from danish_asr.base.config_tree import Tree, flatten, value_of
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish_text
-from danish_asr.recipe.run.run import ENVIRONMENT, METRICS, Run, read_score, recorded
+from danish_asr.recipe.run.run import (
+    ENVIRONMENT,
+    METRICS,
+    Run,
+    read_score,
+    recorded,
+    score_title,
+)
+
+_VALIDATED: Final = ("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where")
+"""The keys that say on which rows a score is measured."""
 
 _MAY_CHANGE: Final = (
     *("regime.", "gang.", "evaluator.", "common."),
-    *("dataset.valid_split", "dataset.valid_subset", "dataset.valid_where"),
+    *_VALIDATED,
     *("dataset.valid_max_num_elements", "dataset.max_unknown_share"),
     "dataset.config_overrides.data",  # where the dataset is; the reader knows its rows
     # A step of two processes takes what one takes in two batches.
@@ -55,6 +65,18 @@ def check_continuation(run: Run, config: Tree, defaults: Tree) -> None:
         )
 
 
+def check_scores(run: Run, now: Mapping[str, Any]) -> str | None:
+    """Say that a run has scores of other rows than those that it is validated on from now on."""
+    before = dict(flatten(run.config))
+    changed = [key for key in _VALIDATED if before.get(key) != now.get(key)]
+    if not run.scores or not changed:
+        return None
+    return (
+        f"{', '.join(changed)}: {run.folder} has scores of other rows, and its best checkpoint is "
+        "chosen among both; a new OUTDIR with model.path keeps them apart"
+    )
+
+
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return a line for each key that must not change, and does."""
     return [
@@ -89,14 +111,19 @@ def way_on(run: Run) -> str:
 def tidy(run: Run) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
-    A damaged score is deleted too: fairseq2 would refuse it. The metrics files then hold each step
-    once, in complete lines.
+    The metrics files then hold each step once, in complete lines. A score that is damaged, which
+    fairseq2 would refuse, or missing is written again.
     """
     for unfinished in run.checkpoints.glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     for score in (run.checkpoints / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
+    title = score_title(value_of(run.config, "regime.score_metric"))
+    missing = {*run.steps} - {*run.scores}
+    for row in run.validations():
+        if row["Step"] in missing and title in row:
+            publish_text(run.score_file(row["Step"]), f"{-row[title]}\n")
     for file in (run.folder / METRICS).rglob("*.jsonl"):
         lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
         publish_text(file, "".join(lines))

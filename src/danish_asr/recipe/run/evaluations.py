@@ -61,6 +61,8 @@ class Evaluation(NamedTuple):
             return self.fault
         step = self.about.get("step")
         checkpoint = f"checkpoint {self.about.get('checkpoint')}"
+        if self.about.get("checkpoint") == NO_CHECKPOINT:
+            checkpoint = f"model {self.about.get('model')}"
         if step is not None:
             checkpoint += f", step {step}"
         return f"{self.rows}, decoder {self.decoder}, {checkpoint}"

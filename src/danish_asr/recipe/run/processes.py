@@ -1,6 +1,5 @@
 """A run that continues with another number of processes than it was saved with."""
 
-import shutil
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -34,8 +33,8 @@ def fit_to_processes(run: Run, processes: int) -> None:
 
     fairseq2 saves and loads the state of the trainer and of the data reader once per process. The
     reader's position counts the batches of all processes. Of the trainer, the random state and what
-    a process has counted differ: new processes take the first one's random state, and the first one
-    has all counts, as the sum over processes is reported.
+    a process has counted differ: new processes take the first one's random state and have counted
+    nothing, and the counts of those that are gone go to the first one, as the sum is reported.
 
     Raises:
         RunError: A state cannot be read.
@@ -52,16 +51,16 @@ def fit_to_processes(run: Run, processes: int) -> None:
         for name in counts[0]
         if name.startswith("total_")
     }
-    for rank in reversed(range(max(saved, processes))):
+    for rank in range(saved, processes) if processes > saved else reversed(range(saved)):
         state = states[rank if rank < saved else 0]
         for name, total in totals.items():
             state["_metric_bag"][name]["weighted_sum"] = total if rank == 0 else total * 0
+        if rank >= saved:
+            with publish(folder / "data_reader" / f"dp_{rank:02d}.pt") as stream:
+                stream.write((folder / "data_reader" / "dp_00.pt").read_bytes())
+        # The last file of a process: with it, the process counts as one that has saved.
         with publish(folder / "trainer" / f"rank_{rank:02d}.pt") as stream:
             torch.save(state, stream, pickle_protocol=5)
-        if rank >= saved:
-            shutil.copyfile(
-                folder / "data_reader" / "dp_00.pt", folder / "data_reader" / f"dp_{rank:02d}.pt"
-            )
 
 
 def _load(file: Path, run: Run) -> dict[str, Any]:

@@ -5,13 +5,14 @@ run continues, its lock and its processes are in the files beside this one.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zipfile import ZipFile
 
-from danish_asr.base.config_tree import Tree, read_yaml, value_of
+from danish_asr.base.config_tree import Tree, read_yaml
 from danish_asr.base.errors import PredictionsError, RunError
 from danish_asr.base.schema import CARDS_DIR
 from danish_asr.recipe.run.advice import LOSS, early_stop
@@ -35,6 +36,12 @@ TOKENIZER: Final = "tokenizer.model"
 START: Final = "start"
 """The folder with what a run began with: its `MODEL_CARD`, without weights, and its `TOKENIZER`."""
 
+DATA_EPOCHS: Final = "data_epochs"
+"""In a run's card: after how many epochs it was written, if it is these that ended the run."""
+
+MODELS: Final = f"a run, OUTDIR/{CHECKPOINTS}/step_<n> or a directory of Hugging Face"
+"""The directories with a model."""
+
 FAILED: Final = "failed.txt"
 """Why a run has ended before its time."""
 
@@ -48,6 +55,11 @@ SCORE_TITLES: Final = {
     "loss": LOSS,
 }
 """The names, in fairseq2's metrics files, of what can be ``regime.score_metric``."""
+
+
+def score_title(metric: str | None) -> str:
+    """Return the name of a ``regime.score_metric`` in metrics files; None: that of the default."""
+    return SCORE_TITLES[metric or "wer"]
 
 
 class Checkpoint(NamedTuple):
@@ -136,6 +148,16 @@ class Run:
             return max(scores, key=lambda step: (scores[step], step))
         return self.last or None
 
+    @property
+    def best_in_words(self) -> str:
+        """Which step is the best, and which later ones have no score."""
+        scores, best = self.scores, self.best or 0
+        if not scores:
+            return f"step {best}, the last; none has a score"
+        unscored = [f"step {step}" for step in self.steps if step > best and step not in scores]
+        later = f"; later, without a score: {', '.join(unscored)}" if unscored else ""
+        return f"step {best}, the best{later}"
+
     def score_file(self, step: int) -> Path:
         """Return where fairseq2 keeps the score of a checkpoint."""
         return self.checkpoints / "scores" / f"step_{step}.txt"
@@ -170,7 +192,7 @@ class Run:
     def completion(self, values: Mapping[str, Any]) -> str | None:
         """Say why a run with these values, by dotted key, is complete; None: it goes on."""
         steps, epochs = values.get("regime.num_steps"), values.get("regime.num_data_epochs")
-        score = SCORE_TITLES[values.get("regime.score_metric") or "wer"]
+        score = score_title(values.get("regime.score_metric"))
         patience = values.get("regime.early_stopping_patience")
         if steps and self.last >= steps:
             reason, longer = f"{self.last:,} steps", "regime.num_steps"
@@ -186,9 +208,9 @@ class Run:
         return f"the run in {self.folder} is complete: {reason}; {fix}"
 
     def _has_read(self, epochs: int) -> bool:
-        """Whether it has the card that is written after its last epoch."""
-        has_card = any((self.folder / CARDS_DIR).glob("*.yaml"))
-        return has_card and value_of(self.config, "regime.num_data_epochs") == epochs
+        """Whether it has a card that was written after so many epochs."""
+        cards = map(read_yaml, (self.folder / CARDS_DIR).glob("*.yaml"))
+        return any(card.get(DATA_EPOCHS, 0) >= epochs for card in cards)
 
     def evaluations(self) -> list[Evaluation]:
         """Return what `read_evaluations` does; ConfigError if its configuration is not readable."""
@@ -245,12 +267,22 @@ def files_of_model(model: str | Path) -> list[Path]:
 
 
 def check_model(model: str | Path) -> Path:
-    """Return the path or the name of a model; RunError for a path that is no directory."""
-    path = Path(model).expanduser()
-    if not path.is_dir() and (path.exists() or len(path.parts) > 1):
-        fault = "a file" if path.exists() else "missing"
-        raise RunError(f"model {model}: {fault}; expected a run, a checkpoint or a model's name")
+    """Return the path or the name of a model; RunError for a path without one."""
+    path, name = Path(model).expanduser(), str(model)
+    if name and path.is_dir():
+        fault = "" if _holds_model(path) else "no model is in it"
+    elif name and path.exists():
+        fault = "a file"
+    else:
+        fault = "" if name and os.sep not in name else "missing"
+    if fault:
+        raise RunError(f"model {name or repr(name)}: {fault}; expected {MODELS}, or a model's name")
     return path
+
+
+def _holds_model(path: Path) -> bool:
+    has_card = any((path / CARDS_DIR).glob("*.yaml"))
+    return has_card or (path / "config.json").is_file() or checkpoint_of(path) is not None
 
 
 def choice_of(path: Path) -> Choice | None:

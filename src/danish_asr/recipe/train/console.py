@@ -28,7 +28,7 @@ from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.config.load import unstructure
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run import advice
-from danish_asr.recipe.run.run import SCORE_TITLES, Run
+from danish_asr.recipe.run.run import Run, score_title
 
 log: Final = get_log_writer("fairseq2.danish_asr")
 """A child of fairseq2's logger: its records reach the same files."""
@@ -110,7 +110,7 @@ class RunReport(MetricRecorder):
 
     def __init__(self, output_dir: Path, config: AsrConfig) -> None:
         self._run, self._end = Run(output_dir), config.regime.num_steps
-        self._score = SCORE_TITLES[config.regime.score_metric]
+        self._score = score_title(config.regime.score_metric)
         self._step = max(self._run.resumable_steps, default=0)
         if warmup := advice.long_warmup(dict(flatten(unstructure(config)))):
             log.warning("{}", warmup)
@@ -176,6 +176,6 @@ class RunReport(MetricRecorder):
             *(last["Step"], loss, score, last[score], best[score], best["Step"]),
         )
         overfitting = advice.overfitting(self._run.metrics("train"), rows, score)
-        for warning in (overfitting, advice.no_word_right(rows, SCORE_TITLES["wer"])):
+        for warning in (overfitting, advice.no_word_right(rows, score_title("wer"))):
             if warning:
                 log.warning("{}", warning)

@@ -42,6 +42,8 @@ _OUT_OF_MEMORY: Final = (
     "says how much. In validation, lower dataset.valid_max_num_elements"
 )
 
+_CLOSE_SECONDS: Final = 60.0
+
 _PROCESS_LOST: Final = (
     "Another process of this run has ended or no longer answers. Its own message, above or (of a "
     f"training) in {FAILED}, says why; without one it was killed, often for lack of memory"
@@ -91,6 +93,15 @@ class StoppableTask(Task):
     @override
     def close(self) -> None:
         pass
+
+
+def close_in_time(close: Callable[[], None]) -> None:
+    """Close the recorders of metrics.
+
+    W&B waits there until its server has all metrics, and for ever if that is gone.
+    """
+    if not stops.ends_in_time(close, _CLOSE_SECONDS):
+        log.warning("The recorders of metrics have not ended in {} s.", _CLOSE_SECONDS)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,7 +22,7 @@ from fairseq2.data.tokenizers.char import CHAR_TOKENIZER_FAMILY
 from torch.nn import Module
 
 from danish_asr import __version__
-from danish_asr.base.config_tree import Tree, merge, read_yaml
+from danish_asr.base.config_tree import Tree, merge, read_yaml, value_of
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import publish, publish_json, publish_text, to_yaml
 from danish_asr.base.next_step import next_step
@@ -32,6 +33,7 @@ from danish_asr.recipe.data.index import TARGET
 from danish_asr.recipe.models.cards import SPEECH, speech_of
 from danish_asr.recipe.run.run import (
     CHECKPOINTS,
+    DATA_EPOCHS,
     ENVIRONMENT,
     MODEL_CARD,
     TENSORBOARD,
@@ -105,11 +107,17 @@ def write_environment(output_dir: Path) -> None:
         "command": sys.argv,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())},
+        "packages": _packages(),
         "cuda": torch.version.cuda,
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
     publish_json(file, [*starts, start])
+
+
+@cache
+def _packages() -> dict[str, str]:
+    """The version of each installed package."""
+    return {m["Name"]: m["Version"] for m in (d.metadata for d in distributions())}
 
 
 def purge_curves(run: Run) -> None:
@@ -193,8 +201,13 @@ def model_card(run: Run, name: str, stopped_early: str | None = None) -> Path:
     copied = ("model_family", "model_config", "tokenizer_family", "tokenizer", SPEECH)
     card: Tree = {"name": name, **{key: trained[key] for key in copied}}
     card["checkpoint"] = f"../{CHECKPOINTS}/step_{run.best}/model"  # also of a run that is moved
+    steps, epochs = (
+        value_of(run.config, f"regime.{key}") for key in ("num_steps", "num_data_epochs")
+    )
     if stopped_early:
         card["stopped_early"] = stopped_early
+    elif epochs and not (steps and run.last >= steps):
+        card[DATA_EPOCHS] = epochs
     shutil.copyfile(run.checkpoints / TOKENIZER, folder / TOKENIZER)
     publish_text(folder / f"{name}.yaml", to_yaml(card))
     return folder

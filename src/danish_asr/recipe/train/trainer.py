@@ -8,7 +8,7 @@ before it exits. Here the data reader calls ``_before_step``, which may end the 
 import time
 from functools import partial
 from math import inf
-from typing import Final, NoReturn, final
+from typing import NoReturn, final
 
 from fairseq2.checkpoint import CheckpointManager
 from fairseq2.datasets import Seq2SeqBatch
@@ -22,17 +22,15 @@ from fairseq2.recipe.validator import Validator
 from torch.cuda import OutOfMemoryError
 from typing_extensions import override
 
-from danish_asr.base import fairseq2_private, stops
+from danish_asr.base import fairseq2_private
 from danish_asr.base.errors import DanishAsrError, RunFailedError
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.data.reader import BatchReader, SplitsReader, ValidationInterrupted
 from danish_asr.recipe.run.continuing import way_on
 from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train.console import log, step_line
-from danish_asr.recipe.train.ending import StoppableTask, in_words, on_stop_signals
+from danish_asr.recipe.train.ending import StoppableTask, close_in_time, in_words, on_stop_signals
 from danish_asr.recipe.train.validation import AsrValidationUnit
-
-_CLOSE_SECONDS: Final = 60.0
 
 
 @final
@@ -105,9 +103,7 @@ class StoppableTraining(StoppableTask):
         else:
             # After an error the others may have ended, so nothing here may wait for them.
             fairseq2_private.publish_written(self._run.checkpoints, self._gangs)
-        # W&B waits here until its server has all metrics, and for ever if that is gone.
-        if not stops.ends_in_time(self._trainer.close, _CLOSE_SECONDS):
-            log.warning("The recorders of metrics have not ended in {} s.", _CLOSE_SECONDS)
+        close_in_time(self._trainer.close)
 
     @property
     @override

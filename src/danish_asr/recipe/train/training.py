@@ -29,10 +29,10 @@ from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.reader import ReaderSetup
 from danish_asr.recipe.models.cards import open_tokenizer, register_placed
 from danish_asr.recipe.run.advice import CHANCE
-from danish_asr.recipe.run.continuing import check_continuation, tidy
+from danish_asr.recipe.run.continuing import check_continuation, check_scores, tidy
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
-from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run
+from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run, score_title
 from danish_asr.recipe.train import learning, readers, record
 from danish_asr.recipe.train.console import RunReport, configure_console, log
 from danish_asr.recipe.train.criterion import AsrTrainUnit, CtcCriterion
@@ -56,31 +56,42 @@ def run(request: cli.Request, tree: Tree) -> None:
         resolved = resolve(config, run, where=request.where)
         asked = unstructure(resolved.asked)
         rank, processes = rank_info()
-        if rank == 0:
-            check_continuation(run, asked, unstructure(AsrConfig()))
-            if note := run.completion(dict(flatten(asked))):
-                cli.note(note)
-            if note := check_processes(run, processes):
-                cli.note(note)
-        with locked(output_dir, rank), noted(output_dir, rank), explained():
-            if rank == 0:
-                tidy(run)
-                record.purge_curves(run)
-                fit_to_processes(run, processes)
-                record.write_environment(output_dir)
-                if not run.last:
-                    write_start(run, config, resolved.model, resolved.tokenizer_file)
-                    record.write_own_tokenizer(run, resolved)
-            wait_for_first_rank(rank)
-            stopper = PatienceStopper(output_dir, config.regime)
-            if run.can_continue and not stopper.exhausted:
-                write_configuration(asked, output_dir)
-                sections = sections_of(resolved.config)
-                run_training(AsrRecipe(resolved, stopper), sections, output_dir)
-            else:
-                configure_console()
-            if rank == 0:
-                record.write_model_card(run, stopper.reason)
+        with locked(output_dir, rank):
+            if rank == 0:  # not before: who has held the lock may have saved
+                check_continuation(run, asked, unstructure(AsrConfig()))
+                now = dict(flatten(asked))
+                for note in (
+                    run.completion(now),
+                    check_scores(run, now),
+                    check_processes(run, processes),
+                ):
+                    if note:
+                        cli.note(note)
+            with noted(output_dir, rank), explained():
+                _train(run, config, resolved)
+
+
+def _train(run: Run, config: AsrConfig, resolved: Resolved) -> None:
+    """Train a run that this process has the lock of, from its last checkpoint on."""
+    asked = unstructure(resolved.asked)
+    rank, processes = rank_info()
+    if rank == 0:
+        tidy(run)
+        record.purge_curves(run)
+        fit_to_processes(run, processes)
+        record.write_environment(run.folder)
+        if not run.last:
+            write_start(run, config, resolved.model, resolved.tokenizer_file)
+            record.write_own_tokenizer(run, resolved)
+    wait_for_first_rank(rank)
+    stopper = PatienceStopper(run.folder, config.regime)
+    if run.can_continue and not stopper.exhausted:
+        write_configuration(asked, run.folder)
+        run_training(AsrRecipe(resolved, stopper), sections_of(resolved.config), run.folder)
+    else:
+        configure_console()
+    if rank == 0:
+        record.write_model_card(run, stopper.reason)
 
 
 def write_configuration(config: Tree, output_dir: Path) -> None:
@@ -93,6 +104,14 @@ def write_configuration(config: Tree, output_dir: Path) -> None:
     write_configuration_with(write)
 
 
+def register_titles(container: DependencyContainer, metric: str | None = None) -> None:
+    """Let fairseq2 call what this project measures by its titles; ``metric`` is the score."""
+    titles = {"chance": CHANCE, **SCORE_TITLES, metric or "wer": score_title(metric)}
+    for priority, (name, title) in enumerate(titles.items(), start=199):
+        descriptor = MetricDescriptor(name, title, priority, format_as_float)
+        container.collection.register_instance(MetricDescriptor, descriptor)
+
+
 @final
 class AsrRecipe(TrainRecipe):
     """Fine-tunes a CTC model, or trains one from a pretrained encoder or from scratch."""
@@ -103,10 +122,7 @@ class AsrRecipe(TrainRecipe):
     @override
     def register(self, container: DependencyContainer) -> None:
         configure_console()
-        titles = {"chance": CHANCE, **SCORE_TITLES}
-        for priority, (name, title) in enumerate(titles.items(), start=199):
-            descriptor = MetricDescriptor(name, title, priority, format_as_float)
-            container.collection.register_instance(MetricDescriptor, descriptor)
+        register_titles(container, self._resolved.config.regime.score_metric)
         register_placed(container, self._resolved.placed)
         learning.register_optimizer(container, self._resolved.config.optimizer.name)
 

@@ -21,7 +21,7 @@ from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.data.index import UNKNOWN_DIALECT, Index
 from danish_asr.recipe.data.reader import ReaderSetup, SplitsReader
 from danish_asr.recipe.run.advice import Rows, early_stop
-from danish_asr.recipe.run.run import SCORE_TITLES, Run
+from danish_asr.recipe.run.run import Run, score_title
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.criterion import CtcCriterion
 from danish_asr.recipe.train.readers import any_row_has_loss, splits_reader
@@ -191,7 +191,7 @@ class PatienceStopper(EarlyStopper):
         regime = self._regime
         if rows and regime.num_steps and rows[-1]["Step"] >= regime.num_steps:
             return None  # it ends there anyway
-        title = SCORE_TITLES[regime.score_metric]
+        title = score_title(regime.score_metric)
         return early_stop(rows, title, regime.early_stopping_patience)
 
     @override
