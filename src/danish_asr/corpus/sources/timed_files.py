@@ -123,7 +123,7 @@ _DOT: Final = "|".join([r"\.(?=\S)", *(rf"(?<=\b\w{{{size}}})\." for size in ran
 _LABEL: Final = re.compile(
     rf"(?P<open>\[)?(?P<name>[\w+](?:[^\]:?!.]|{_DOT}){{0,39}})(?(open)\]):(?: +(?=\S)|$)"
 )
-"""``Anna: `` or ``[Anna]: `` before a text, or alone; a dot is that of ``Bo H.`` or of an address."""
+"""``Anna: `` or ``[Anna]: `` before a text or alone; a dot is that of ``Bo H.`` or of a mail."""
 
 _ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?):(?: +(?=\S)|$)")
 _NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
