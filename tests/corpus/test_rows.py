@@ -319,6 +319,8 @@ def test_a_recording_of_several_texts_and_no_times_is_refused(
         ({"start": None, "end": 5, "audio": "b.wav"}, NO_TIME),
         ({"start_ms": 2, "end": None, "audio": "b.wav"}, NO_TIME),
         ({"start": 2, "seconds_ms": None, "audio": "b.wav"}, NO_TIME),
+        ({"start": 0, "end": None, "audio": "b.wav"}, NO_TIME),
+        ({"start": 0, "seconds": None, "audio": "b.wav"}, None),  # passed on
         ({"start": 2, "end": None, "seconds": 3, "audio": "b.wav"}, None),
         ({"start": None, "end": None, "seconds": 3, "audio": "b.wav"}, None),
         ({"start": 2, "audio": "b.wav"}, None),  # there is no column of ends

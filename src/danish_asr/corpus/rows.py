@@ -80,8 +80,9 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
             if seconds[place] < 0:
                 reasons[place] = reasons[place] or "end before its start"
         lacks_start = start is None and end is not None and _has(record, "start")
-        lacks_end = start is not None and seconds[place] is None and _has(record, "end", "seconds")
-        if lacks_start or lacks_end:
+        # A whole recording that a source of one's own passes on has a start of 0 and no length.
+        has_end = _has(record, "end") or (start and _has(record, "seconds"))
+        if lacks_start or (start is not None and seconds[place] is None and has_end):
             reasons[place] = reasons[place] or NO_TIME
     files = [record["file"] for record in records]
     numbers = [record["row"] for record in records]
@@ -112,9 +113,9 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     return pa.RecordBatch.from_arrays(arrays, schema=_READ)
 
 
-def _has(record: Mapping[str, Any], *names: str) -> bool:
-    """Whether a record has one of these times, be it empty."""
-    return any(name in record or f"{name}_ms" in record for name in names)
+def _has(record: Mapping[str, Any], name: str) -> bool:
+    """Whether a record has this time, be it empty."""
+    return name in record or f"{name}_ms" in record
 
 
 def _of_pairs(

@@ -229,8 +229,8 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
         choices = [f"{kind}:{folder}" for kind in (*kinds, *(["table"] if tables else []))]
         choices += [f"table:{folder / path}" for path in tables_below(files)]
         raise SourceError(
-            f"{folder}: several kinds of transcripts; choose {' or '.join(choices)}, or read several"
-            " as docs/howto/write-a-table.md does"
+            f"{folder}: several kinds of transcripts; choose {' or '.join(choices)}, or read them "
+            "together as in docs/howto/write-a-table.md"
         )
     if kinds:
         return kinds[0]
