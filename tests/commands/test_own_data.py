@@ -22,6 +22,7 @@ from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.scoring.predictions import read_predictions
 from tests.builders import tone
 from tests.datasets_files import dataset_of
+from tests.transcripts import elan
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,6 +169,32 @@ def test_a_table_of_people_gives_the_rows_of_any_source_dialects_and_ages(
     assert (inventory.rows, sum(inventory.dropped.values())) == (
         (6, 0) if form == "srt" else (2, 1)
     )
+
+
+def test_people_of_several_kinds_are_divided_once_by_the_source_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kinds_of_the_page.py").write_text(script_of("write-a-table.md", "kinds.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("read", "talk", "film"):
+        (folder / f"{name}.wav").write_bytes(tone(6.0, rate=16_000))
+    cues = "".join(
+        f"{n + 1}\n00:00:0{n},000 --> 00:00:0{n},900\n{who}: ja {n}\n\n"
+        for n, who in enumerate(("Anna", "Bo", "Anna", "Bo"))
+    )
+    (folder / "film.srt").write_text(cues)
+    of_people = re.sub(r'(?s)<TIER \S+ TIER_ID="(?:pos|ord)".*?</TIER>', "", elan())
+    (folder / "talk.eaf").write_text(of_people, encoding="utf-8")
+    (folder / "rows.csv").write_text("path,text,speaker\nread.wav,hele filen,Anna\n")
+    options = ConvertOptions(name="own", split_by_speaker="50/0/50", max_drop=1.0)
+    convert(f"kinds_of_the_page.rows:{folder}", tmp_path / "ds", options)
+    rows = pd.read_parquet(tmp_path / "ds" / "version=0")
+    rows["kind"] = rows["source_id"].str.extract(r"\.(\w+):")
+    people = rows.groupby("speaker_id").agg({"kind": set, "split": "nunique"})
+    assert people["kind"].to_dict() == {"Anna": {"csv", "eaf", "srt"}, "Bo": {"eaf", "srt"}}
+    assert [*people["split"]] == [1, 1]
 
 
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:

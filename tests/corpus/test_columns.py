@@ -85,6 +85,7 @@ def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ign
         (["path", "ord"], {}, "no column of text; found path, ord.*--column text="),
         (["text"], {}, "no column of audio; .*--column audio="),
         (["path", "text"], {"text": "ord"}, "no column ord; "),
+        (["path", "ord", "note"], {"text": "ord,note"}, "no column ord,note; "),
     ],
 )
 def test_text_and_audio_are_needed(names: list[str], chosen: dict[str, str], message: str) -> None:
@@ -121,6 +122,8 @@ def test_each_part_of_a_chosen_column_must_be_there() -> None:
     check_chosen(["a", "b"], {"id": "a,b", "end": ""})
     with pytest.raises(SourceError, match="no c, d; found a, b"):
         check_chosen(["a", "b"], {"id": "a,c", "text": "d"})
+    with pytest.raises(SourceError, match="no a,b; found a, b"):
+        check_chosen(["a", "b"], {"dialect": "a,b"})
 
 
 @pytest.mark.parametrize(

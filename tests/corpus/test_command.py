@@ -105,6 +105,9 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
     with pytest.raises(DatasetError, match=r"convert the dataset again$"):
         check_faults(Path("x"), Verification(**kept, damage=["a: is gone"], leaks=[], notes=[]))
     whole: dict[str, Any] = {"damage": [], "leaks": [], "notes": []}
+    with pytest.raises(DatasetError, match=r"x: faults: 29\n") as error:
+        check_faults(Path("x"), Verification(**kept | {"contradictions": ["a"] * 29}, **whole))
+    assert str(error.value).count("\n  - ") == 21
     check_faults(Path("x"), Verification(**kept, **whole))
     assert capsys.readouterr().out == "x: no faults\n"
     for page, said in ((None, ["suspects.parquet has 1,200 rows"]), (Path("p.html"), [])):

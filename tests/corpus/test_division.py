@@ -106,6 +106,22 @@ def test_a_seed_alone_decides_who_is_in_which_split() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dialects", "own"),
+    [(["-", "0", None, "0"], "0"), (["1", "0", "1", "0"], "0"), ([None, None, "0"], "0")],
+)
+def test_a_person_is_of_the_dialect_of_most_rows(dialects: list[str | None], own: str) -> None:
+    """Of "-", which nobody else is of, the person would be in train."""
+    person = [{"speaker_id": "0-0", "dialect": name, "seconds": 10} for name in dialects]
+    others = people([[10 * len(dialects)] * 2])[1:]
+    sure = [{"speaker_id": "0-0", "dialect": own, "seconds": 10} for _ in dialects]
+    for seed in range(4):
+        splits = [
+            assign_speakers(table([*one, *others]), (50, 0, 50), seed) for one in (person, sure)
+        ]
+        assert splits[0] == splits[1]
+
+
+@pytest.mark.parametrize(
     ("count", "shares"), [(2, (80, 10, 10)), (1, (80, 0, 20)), (0, (100, 0, 0))]
 )
 def test_fewer_speakers_than_splits_are_refused(count: int, shares: tuple[int, ...]) -> None:

@@ -90,7 +90,7 @@ def cut(start: float, seconds: float | None) -> dict[str, Any]:
         ({"start_ms": 1500, "end_ms": "4000"}, cut(1.5, 2.5)),
         ({"start": "1:02:03,5", "end": "01:02:04.25"}, cut(3723.5, 0.75)),
         ({"start": " 2:03 ", "end": "2:04,5"}, cut(123.0, 1.5)),
-        ({"start": "1,5", "end": " "}, cut(1.5, None)),
+        ({"start": "1,5", "end": " "}, cut(1.5, None) | {"refused": NO_TIME}),
         ({"start": math.nan}, cut(0.0, None) | {"uncut": True}),
         ({"id": 7}, {"id": "7"}),
         ({"id": " "}, {"id": "a.csv:0"}),
@@ -316,12 +316,18 @@ def test_a_recording_of_several_texts_and_no_times_is_refused(
         ({"seconds": 5}, None),  # NeMo leaves an offset of 0 out
         ({"end": 5}, None),
         ({"start": 0, "end": 5}, None),
-        ({"start": None, "end": 5, "audio": "b.wav"}, None),
-        ({"start": 2, "end": None, "audio": "b.wav"}, None),
+        ({"start": None, "end": 5, "audio": "b.wav"}, NO_TIME),
+        ({"start_ms": 2, "end": None, "audio": "b.wav"}, NO_TIME),
+        ({"start": 2, "seconds_ms": None, "audio": "b.wav"}, NO_TIME),
+        ({"start": 0, "end": None, "audio": "b.wav"}, NO_TIME),
+        ({"start": 0, "seconds": None, "audio": "b.wav"}, None),  # passed on
+        ({"start": 2, "end": None, "seconds": 3, "audio": "b.wav"}, None),
+        ({"start": None, "end": None, "seconds": 3, "audio": "b.wav"}, None),
+        ({"start": 2, "audio": "b.wav"}, None),  # there is no column of ends
         ({"start": None, "end": 5, "refused": "x"}, "x"),
     ],
 )
-def test_a_row_without_a_time_that_others_of_its_recording_have_is_refused(
+def test_a_row_of_one_time_or_without_those_that_others_of_its_recording_have_is_refused(
     values: dict[str, Any], reason: str | None
 ) -> None:
     cut = {"audio": "a.wav", "text": "ja", "start": 6, "end": 7}

@@ -157,6 +157,9 @@ def test_files_of_several_names_without_a_speaker_are_hinted_at(
 def test_no_more_than_thirty_names_are_listed() -> None:
     lines = summary([{"dialect": f"dialekt {n}"} for n in range(40)])
     assert sum("is read as" in line for line in lines) == 30
+    assert [line for line in lines if line.startswith("and ")] == ["and 10 more such values"]
+    lines = summary([{"dialect": f"dialekt {n}"} for n in range(30)])
+    assert not any(line.startswith("and ") for line in lines)
 
 
 def test_sound_that_ends_leave_out_is_summed() -> None:

@@ -277,6 +277,11 @@ def test_what_cannot_be_speech_is_refused(wave: Any, letters: int, reason: str) 
     ("text", "reason", "count"),
     [
         ("blÃ¥ bÃ¦r og Ã…rhus â€“", "mojibake", 4),
+        ("Den gamle pr¾st k¿ber to l¿g pŒ Œse", "mojibake", 5),  # of an old Mac
+        ("PR®ST, ®bler, ¯st, \x81se", "mojibake", 4),
+        ("‘ l‘rer n›d †r p†", "mojibake", 4),  # of DOS
+        ("prÊst k¯ber pÂ", "mojibake", 3),  # of Windows, read as of an old Mac
+        ("prµst k°ber pÕ", "mojibake", 3),  # the same, read as of DOS
         ("f&aelig;lles &amp; godt &#230;", "HTML entities", 3),
         ("det er bl\ufffd", "replacement characters", 1),
     ],
@@ -306,6 +311,10 @@ def test_a_text_without_words_is_refused_and_markup_a_suspect(*, in_train: bool)
     for text in ("<p>ja</p>", "ja <unk>", "[støj]", '{"text": "ja"}', " NaN", "#N/A", "null"):
         assert oddities(text, in_train=in_train) == {"markup or a missing value as text": len(text)}
     for text in ("x < 5 og y > 3", "ja [støj]", "nan er brød", "blå bær & Århus", "3"):
+        assert oddities(text, in_train=in_train) == {}
+    signs = ("2¾ liter, 3½l, 5µm", "20°C, n°2", "¿Qué?", "LEGO®, Lego®klodser", "› ja ›nej‹ og")
+    letters = ("Œuvre, cœur, SŒUR", "Ârhus, Õ, Ê", "tv‘et, it‘s", "Hansen † 1990, †1990")
+    for text in (*signs, *letters):
         assert oddities(text, in_train=in_train) == {}
 
 

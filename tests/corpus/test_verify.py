@@ -18,6 +18,7 @@ from danish_asr.corpus.verify import (
     leaks_of,
     repeated_ids,
     repeats_of,
+    shown_of,
     verify,
 )
 from danish_asr.decoding.ngram_build import build_language_model
@@ -142,7 +143,10 @@ def test_rows_that_are_there_again_in_a_split_are_counted(root: Path) -> None:
 def test_not_all_rows_of_the_same_audio_are_listed() -> None:
     rows = [compared("train", audio=b"1", text=str(n), corpus="a", id=str(n)) for n in range(30)]
     others = [compared("test", audio=b"1", text="x"), *(compared("dev", text="ja") for _ in "ab")]
-    lines = [*contradictions_of(pa.Table.from_pylist([*rows, *others], COMPARED), "raw")]
+    found = [*contradictions_of(pa.Table.from_pylist([*rows, *others], COMPARED), "raw")]
+    assert len(found) == 29
+    assert shown_of(found[:20]) == found[:20]
+    lines = shown_of(found)
     assert len(lines) == 21
     assert lines[19].startswith("train: a 0 and a 20 ")
     assert " 9 other rows" in lines[20]

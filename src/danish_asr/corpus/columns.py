@@ -144,6 +144,7 @@ class SourceColumns:
 
     chosen: Mapping[str, str]  # the source's names by ours, of ``--column``
     never_guessed: Collection[str] = ()  # ours that are read only if they are chosen
+    hint: str = ""  # what else is said of a file that lacks text or audio
     names: dict[str, bool] = field(default_factory=dict)  # all, and whether they are read
     read: dict[str, str] = field(default_factory=dict)  # by ours, of the last file that has one
 
@@ -160,7 +161,7 @@ class SourceColumns:
             if ours in self.chosen:
                 candidates = [self.chosen[ours]]
             for candidate in filter(None, candidates):
-                parts = candidate.split(",")
+                parts = _parts(ours, candidate)
                 if spellings.keys() >= {*parts}:
                     theirs = ",".join(spellings[part] for part in parts)
                     in_milliseconds = ours in TIMES and _MILLISECONDS.fullmatch(theirs)
@@ -178,8 +179,9 @@ class SourceColumns:
                 raise SourceError(
                     f"{file}: no column {missing}; found {shown}. Name it: --column {ours}=COLUMN. "
                     "If the first line is a row, write a header above it: path,text,speaker"
+                    f"{self.hint}"
                 )
-        read = ",".join(keys.values()).split(",")
+        read = {part for key, theirs in keys.items() for part in _parts(key, theirs)}
         self.names |= {name: self.names.get(name, False) or name in read for name in names}
         self.read |= {key.removesuffix("_ms"): theirs for key, theirs in keys.items()}
         return keys
@@ -191,9 +193,14 @@ class SourceColumns:
         return tuple(name or "a column without a name" for name in ignored)
 
 
+def _parts(ours: str, theirs: str) -> list[str]:
+    """The columns that a name means: an id may be of several."""
+    return theirs.split(",") if ours == "id" else [theirs]
+
+
 def check_chosen(names: Sequence[str], chosen: Mapping[str, str]) -> None:
     """Raise `SourceError` if a column of ``--column`` is not there."""
-    wanted = [name for theirs in chosen.values() for name in theirs.split(",") if name]
+    wanted = [part for ours, theirs in chosen.items() for part in _parts(ours, theirs) if part]
     if missing := [name for name in wanted if name not in names]:
         raise SourceError(f"--column: there is no {', '.join(missing)}; found {', '.join(names)}")
 

@@ -90,7 +90,7 @@ def check_faults(root: Path, result: Verification, *, page: Path | None = None) 
     if not result.faults:
         _console().print(f"{root}: no faults")
         return
-    lines = [f"{root}: faults: {len(result.faults):,}", *(f"  - {own}" for own in result.faults)]
+    lines = [f"{root}: faults: {len(result.faults):,}", *(f"  - {own}" for own in result.lines)]
     if page and result.damage:
         lines.append(f"{page}: not written; mend the dataset first")
     again = "combine the parts again" if result.is_combined else "convert the dataset again"

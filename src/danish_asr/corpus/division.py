@@ -105,18 +105,22 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
 def _speakers_of(rows: pa.Table, seed: int) -> "pd.DataFrame":
     """The known speakers by their names, with a dialect and a weight, mixed within dialects.
 
-    The corpora of a conversion share people, so a name is a person. The weight is the length of
-    their rows, or the number of rows if a length is missing. Every part of a dialect's speakers
-    has its share of each gender and age group.
+    The corpora of a conversion share people, so a name is a person, with the dialect, gender and
+    age group of most of its rows. The weight is the length of these, or their number if a length
+    is missing. Every part of a dialect's speakers has its share of each gender and age group.
     """
     rows = rows.filter(pc.is_valid(rows["speaker_id"]))
     weight: tuple[Any, str] = ("seconds", "sum")
     if rows["seconds"].null_count:
         weight = ([], "count_all")
-    firsts = [(name, "first") for name in _GROUP]
-    summed = rows.group_by("speaker_id", use_threads=False).aggregate([weight, *firsts])
-    columns = summed.rename_columns(["speaker_id", "weight", *_GROUP]).to_pandas()
-    speakers: pd.DataFrame = columns.set_index("speaker_id").fillna("")
+    summed = rows.group_by("speaker_id", use_threads=False).aggregate([weight])
+    columns = summed.rename_columns(["speaker_id", "weight"]).to_pandas()
+    speakers: pd.DataFrame = columns.set_index("speaker_id")
+    for name in _GROUP:
+        counted = rows.group_by(["speaker_id", name]).aggregate([([], "count_all")])
+        most = counted.drop_null().sort_by([("count_all", "descending"), (name, "ascending")])
+        values = most.to_pandas().drop_duplicates("speaker_id").set_index("speaker_id")[name]
+        speakers[name] = values.reindex(speakers.index, fill_value="")
     # A digest orders a group at random by the seed, whoever else there is.
     speakers["digest"] = [sha256(f"{seed}:{name}".encode()).hexdigest() for name in speakers.index]
     group = speakers.sort_values("digest").groupby(list(_GROUP))["digest"]

@@ -74,11 +74,16 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
         if (status or "").lower() == "rejected":
             reasons[place] = "rejected"
     starts, ends, seconds = (values[name] for name in TIMES)
-    for place, end in enumerate(ends):
+    for place, (record, start, end) in enumerate(zip(records, starts, ends, strict=True)):
         if end is not None:
-            seconds[place] = end - (starts[place] or 0.0)
+            seconds[place] = end - (start or 0.0)
             if seconds[place] < 0:
                 reasons[place] = reasons[place] or "end before its start"
+        lacks_start = start is None and end is not None and _has(record, "start")
+        # A whole recording that a source of one's own passes on has a start of 0 and no length.
+        has_end = _has(record, "end") or (start and _has(record, "seconds"))
+        if lacks_start or (start is not None and seconds[place] is None and has_end):
+            reasons[place] = reasons[place] or NO_TIME
     files = [record["file"] for record in records]
     numbers = [record["row"] for record in records]
     dialects = values["dialect"]
@@ -95,7 +100,7 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
         "id": [own or place for own, place in zip(values["id"], places, strict=True)],
         # Without a column of starts a row begins with its recording; an empty cell may be a gap.
         "start": [
-            own if own is not None or "start" in record or "start_ms" in record else 0.0
+            own if own is not None or _has(record, "start") else 0.0
             for own, record in zip(starts, records, strict=True)
         ],
         "uncut": [times == (None, None) for times in zip(starts, ends, strict=True)],
@@ -106,6 +111,11 @@ def _batch(records: Sequence[Mapping[str, Any]], options: ConvertOptions) -> pa.
     nothing = [None] * len(records)
     arrays = [pa.array(columns.get(field.name, nothing), field.type) for field in _READ]
     return pa.RecordBatch.from_arrays(arrays, schema=_READ)
+
+
+def _has(record: Mapping[str, Any], name: str) -> bool:
+    """Whether a record has this time, be it empty."""
+    return name in record or f"{name}_ms" in record
 
 
 def _of_pairs(

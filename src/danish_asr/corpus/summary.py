@@ -36,7 +36,10 @@ def summary_of(
     dropped = pc.binary_join_element_wise(ledger["source"], ledger["row"].cast(pa.string()), "\t")
     places = pc.binary_join_element_wise(rows["file"], rows["row"].cast(pa.string()), "\t")
     written = rows.filter(pc.invert(pc.is_in(places, dropped.combine_chunks())))
-    lines = [*_columns(source, written), *_read_as(written, language)[:_READ_AS]]
+    read_as = _read_as(written, language)
+    lines = [*_columns(source, written), *read_as[:_READ_AS]]
+    if len(read_as) > _READ_AS:
+        lines.append(f"and {len(read_as) - _READ_AS:,} more such values")
     if source.ignored:
         lines.append(f"not read: {', '.join(source.ignored)} (--column OURS=THEIRS takes one)")
     counts = dict(source.counts)

@@ -354,12 +354,25 @@ def _odd_levels(mono: NDArray[np.float32], offset: np.float32) -> Iterator[tuple
         yield "seconds of silence", silence
 
 
+_LETTER: Final = r"[^\W\d_]"
+_CONSONANT: Final = "[bcdfghj-np-tvwxz]"
+
+_MISREAD: Final = (
+    # UTF-8 that was read as Latin-1 or as Windows-1252.
+    r"Ã[\x80-\xbf¢-¿…†˜‰–—€‚ƒ„‡ˆŠ‹ŒŽ‘’“”•™š›œžŸ]|â€[\x80-\xbf™œ“”¦˜]|Â[\xa0-\xbf]",
+    # Windows-1252, MacRoman or CP850 that was read as another of them.
+    rf"[¾¿¯°µ¥┐›†](?<={_LETTER}.)(?={_LETTER})",  # k¿ber, k›ber
+    r"[¾¿¯†ŒÊÂÕÜ](?<=[a-zæøå].)",  # bl¾, pŒ, p†
+    r"[¯†](?=[a-zæøå])|Œ(?<!\w.)(?=[bghl]|r(?!st)|n[de]|se)",  # †r, Œben; not "Œuvre"
+    rf"®(?<![a-zæøå].)(?={_LETTER})",  # ®ble, PR®ST; not "Lego®"
+    rf"‘(?<={_CONSONANT}.)(?={_CONSONANT}{_LETTER})",  # l‘rer; not "tv‘et"
+    r"[\x80-\x84\x86-\x9f]",  # controls, of which a text has a line's end alone
+)
+"""What æøå become in a code page that is not theirs, and never are in a text."""
+
 _BROKEN: Final[Mapping[str, re.Pattern[str]]] = {
     "HTML entities": re.compile(r"&(?:[A-Za-z]{2,8}\d?|#\d+|#x[0-9A-Fa-f]+);"),
-    # UTF-8 that was read as Latin-1 or as Windows-1252.
-    "mojibake": re.compile(
-        r"Ã[\x80-\xbf¢-¿…†˜‰–—€‚ƒ„‡ˆŠ‹ŒŽ‘’“”•™š›œžŸ]|â€[\x80-\xbf™œ“”¦˜]|Â[\xa0-\xbf]"
-    ),
+    "mojibake": re.compile("|".join(_MISREAD)),
     "replacement characters": re.compile("\ufffd"),  # what stood there is lost
 }
 """Texts that are not what was said; in training they are left out. ftfy mends the first two."""

@@ -82,7 +82,7 @@ class Verification:
 
     damage: list[str]
     leaks: list[Leak]
-    contradictions: list[str]  # the same audio with different texts in a split
+    contradictions: list[str]  # rows of the same audio with different texts in a split
     unchecked: list[str]  # what could not be compared, and why
     notes: list[str]
     hours: dict[tuple[str, str | None], float]
@@ -93,6 +93,12 @@ class Verification:
     def faults(self) -> list[str]:
         """All that is wrong."""
         return [*self.damage, *map(str, self.leaks), *self.contradictions, *self.unchecked]
+
+    @property
+    def lines(self) -> list[str]:
+        """The faults, of contradictions not more than people read."""
+        shown = shown_of(self.contradictions)
+        return [*self.damage, *map(str, self.leaks), *shown, *self.unchecked]
 
 
 def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) -> Verification:
@@ -128,7 +134,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
     leaks, contradictions = leaks_of(rows), [*contradictions_of(rows, profile.name or "raw")]
     allowed = [str(leak) for leak in leaks if leak.what in allow_shared]
     if "audio" in allow_shared:
-        allowed += contradictions
+        allowed += shown_of(contradictions)
         contradictions = []
     summed = rows.group_by(["split", "dialect"]).aggregate([("audio_size", "sum")])
     return Verification(
@@ -207,18 +213,19 @@ def contradictions_of(rows: pa.Table, profile: str) -> Iterator[str]:
     counted = rows.group_by(["split", "audio"]).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))["audio"].drop_null()
     seen: dict[tuple[str, bytes], dict[str, Any]] = {}
-    lines = []
     for row in rows.filter(pc.is_in(rows["audio"], repeated)).to_pylist():
         one = seen.setdefault((row["split"], row["audio"]), row)
         if spoken(one["text"]) != spoken(row["text"]):
             names = " and ".join(f"{own['corpus']} {own['id']}" for own in (one, row))
             texts = f"{one['text'][:_TEXT]!r} and {row['text'][:_TEXT]!r}"
-            lines.append(
-                f"{row['split']}: {names} have the same audio and different texts: {texts}"
-            )
-    yield from lines[:_SHOWN]
-    if len(lines) > _SHOWN:
-        yield f"the same audio and different texts have {len(lines) - _SHOWN:,} other rows too"
+            yield f"{row['split']}: {names} have the same audio and different texts: {texts}"
+
+
+def shown_of(contradictions: Sequence[str]) -> list[str]:
+    """The first of `contradictions_of`, and how many others there are."""
+    others = len(contradictions) - _SHOWN
+    more = [f"the same audio and different texts have {others:,} other rows too"]
+    return [*contradictions[:_SHOWN], *(more if others > 0 else [])]
 
 
 def repeats_of(rows: pa.Table) -> Iterator[str]:

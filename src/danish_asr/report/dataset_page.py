@@ -13,7 +13,7 @@ from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of
 from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, MIN_SPEAKERS, SUSPECTS_FILE
 from danish_asr.corpus.inventory import content_of, read_inventory
-from danish_asr.corpus.verify import Verification
+from danish_asr.corpus.verify import Verification, shown_of
 from danish_asr.report import dataset
 from danish_asr.report.components import histogram_chart, render_template
 from danish_asr.report.dataset import Clips, Rows, read_rows
@@ -82,7 +82,7 @@ def _render(root: Path, clips: Clips, checked: Verification) -> str:
         languages=sorted({*rows.table["language"].to_pylist()}),
         titles=_TITLES,
         few=MIN_SPEAKERS,
-        warnings=[*_warnings(rows), *checked.contradictions, *checked.unchecked],
+        warnings=[*_warnings(rows), *shown_of(checked.contradictions), *checked.unchecked],
         total=total,
         unit=("hours", 3600) if total.hours >= 1 else ("minutes", 60),
         splits={group.names[0]: group for group in dataset.groups(table, "split")},

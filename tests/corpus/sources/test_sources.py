@@ -83,6 +83,13 @@ def test_several_kinds_of_transcripts_ask_for_a_choice(tmp_path: Path) -> None:
         (tmp_path / name).write_text(content)
     with pytest.raises(SourceError, match=r"textgrid:.* or srt:.* or pairs:"):
         resolve_source(str(tmp_path))
+    tables = [tmp_path / "x" / "b.csv", tmp_path / "b.csv"]
+    for count, path in enumerate(tables, start=1):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("lyd,ord\na.wav,ja\n")
+        with pytest.raises(SourceError, match="several kinds") as error:
+            resolve_source(str(tmp_path))
+        assert str(error.value).count("table:") == count
     assert len(rows_of(f"srt:{tmp_path}")) == 1
     assert len(rows_of(f"textgrid:{tmp_path}", tiers=("ord",))) == 2
     with pytest.raises(SourceError, match=r"--tier: .* is read as srt"):
@@ -150,6 +157,16 @@ def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> N
     named_file.unlink()
     with pytest.raises(SourceError, match=r"speakers\.csv: no column of text; found taler"):
         open_source(str(tmp_path), TRAIN)
+    (tmp_path / "lister").mkdir()
+    (tmp_path / "lister" / "a.csv").write_text("lyd,ord\na.wav,ja\n")
+    page, way = r"write-a-table\.md", rf"; or name table:{tmp_path}/lister/a\.csv"
+    for place, end in (
+        (tmp_path, way),
+        (f"table:{tmp_path}", way),
+        (tmp_path / "speakers.csv", ""),
+    ):
+        with pytest.raises(SourceError, match=f"{page}{end}$"):
+            open_source(str(place), TRAIN)
 
 
 def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
@@ -232,6 +249,9 @@ def repeated(location, options):
 def elsewhere(location, options):
     yield {"text": "ja", "corpus": "../../x"}
 
+def around(location, options):
+    yield {"text": "ja", "audio": "a.wav"}
+
 def mixed(location, options):
     for file, corpus in (("x", "p"), ("y", "q"), ("x", "p")):
         tiers = " ".join(options.tiers)
@@ -262,3 +282,5 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
     assert {row["text"] for row in rows} == {"ja ord"}
     assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]
     assert rows[0]["audio"] == tmp_path / "a.wav"
+    (row,) = rows_of(f"own_rows.around:srt:{tmp_path}")  # which it may open
+    assert row["audio"] == tmp_path / "a.wav"

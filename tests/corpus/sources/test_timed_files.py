@@ -204,6 +204,10 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Nummer et: ja", "Nummer to: nej", "Nummer tre: nå"], [None] * 3, "Nummer et: ja"),
         (["[S_1]: ja", "[S_2]: nej", "[S_1]: nå"], ["S_1", "S_2", "S_1"], "ja"),
         (["[latter] ja"] * 3, [None] * 3, "[latter] ja"),
+        (["Bo:", "Anna: ja", "Bo: nej", "Anna: tak"], ["Bo", "Anna", "Bo", "Anna"], ""),
+        (["[Ida]:", *["[Bo]: ja"] * 2], ["Ida", "Bo", "Bo"], ""),
+        (["<v Ida>", "<v Bo>ja"], ["Ida", "Bo"], ""),
+        (["Og han sagde:", "Nej", "ja"], [None] * 3, "Og han sagde:"),
     ],
 )
 def test_names_before_all_cues_or_before_three_are_speakers(

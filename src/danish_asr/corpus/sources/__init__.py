@@ -42,6 +42,7 @@ from danish_asr.corpus.sources.table import (
     SUFFIXES,
     has_rows,
     open_table,
+    tables_below,
     tables_in,
     tables_of_people,
 )
@@ -196,7 +197,8 @@ def resolve_source(spec: str) -> NamedSource:
 
 
 def _named(kind: str, location: str) -> NamedSource:
-    path = Path(location)
+    inner, _, rest = location.partition(":")  # a function of the user's own may open another kind
+    path = Path(rest if inner in SOURCES else location)
     return NamedSource(kind, location, TextFolder(path.parent if path.is_file() else path))
 
 
@@ -224,8 +226,12 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
         )
     ]
     if len(kinds) > 1:
-        choices = " or ".join(f"{kind}:{folder}" for kind in kinds)
-        raise SourceError(f"{folder}: several kinds of transcripts; choose {choices}")
+        choices = [f"{kind}:{folder}" for kind in (*kinds, *(["table"] if tables else []))]
+        choices += [f"table:{folder / path}" for path in tables_below(files)]
+        raise SourceError(
+            f"{folder}: several kinds of transcripts; choose {' or '.join(choices)}, or read them "
+            "together as in docs/howto/write-a-table.md"
+        )
     if kinds:
         return kinds[0]
     if tables or tables_of_people(files):

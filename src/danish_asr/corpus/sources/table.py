@@ -26,6 +26,8 @@ SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 _UNUSUAL: Final = re.compile(r"(?:^|/)\.?(?:/|$)")
 """What `Path` does not write so: ``./a.wav``, ``/a.wav``, ``a//b.wav``."""
 
+_SHOWN: Final = 5  # tables
+
 _OF_PEOPLE: Final = {"speaker_id", "dialect", "age", "gender"}
 
 _NESTED_TIME: Final = re.compile(r'(?i)"(start|end|begin|offset|from|to|timestamp)":')
@@ -37,7 +39,12 @@ def open_table(location: str, options: ConvertOptions, files: TextFolder) -> Sou
     tables = [root / path.name]
     if path.is_dir():
         tables = tables_in(files) or tables_of_people(files)
-    columns = SourceColumns(options.columns)
+    hint = ""
+    if all(map(_is_of_people, tables)):
+        hint = ". A table of people is joined to their recordings in docs/howto/write-a-table.md"
+        below = tables_below(files) if path.is_dir() else ()
+        hint += "".join(f"; or name table:{path / own}" for own in below)
+    columns = SourceColumns(options.columns, hint=hint)
     records = chain.from_iterable(_records(table, root, columns) for table in tables)
     rows = table_of(records, options)
     return Source(
@@ -67,6 +74,13 @@ def has_rows(path: Path) -> bool:
         return {"audio", "text"} <= _keys_in(path)
     except SourceError:  # which whoever reads all of it raises again
         return True
+
+
+def tables_below(files: TextFolder) -> list[Path]:
+    """Some tables below the folder, by their paths there, that are read only if they are named."""
+    of_rows = (path for path in files.of(*CSV_FORMS, ".jsonl") if _is_table(path, files))
+    below = sorted(path for path in of_rows if not _is_in_place(path, files.root))
+    return [path.relative_to(files.root) for path in below[:_SHOWN]]
 
 
 def tables_of_people(files: TextFolder) -> list[Path]:

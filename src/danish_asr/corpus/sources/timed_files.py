@@ -121,11 +121,11 @@ _BREAK: Final = re.compile(r"\\[Nnh]")
 
 _DOT: Final = "|".join([r"\.(?=\S)", *(rf"(?<=\b\w{{{size}}})\." for size in range(1, 5))])
 _LABEL: Final = re.compile(
-    rf"(?P<open>\[)?(?P<name>[\w+](?:[^\]:?!.]|{_DOT}){{0,39}})(?(open)\]): +(?=\S)"
+    rf"(?P<open>\[)?(?P<name>[\w+](?:[^\]:?!.]|{_DOT}){{0,39}})(?(open)\]):(?: +(?=\S)|$)"
 )
-"""``Anna: `` or ``[Anna]: `` before a text; a dot is that of ``Bo H.`` or ``ida@dtu.dk``."""
+"""``Anna: `` or ``[Anna]: `` before a text or alone; a dot is that of ``Bo H.`` or of a mail."""
 
-_ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?): +(?=\S)")
+_ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?):(?: +(?=\S)|$)")
 _NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
 _OF_A_SPEAKER: Final = 3  # texts of a file that begin with one name, if others have none
 _REPEATED: Final = 3  # cues of a file that begin with the line before them
