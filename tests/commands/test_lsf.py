@@ -143,7 +143,9 @@ def wait_until(happened: Callable[[], object]) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """A cluster whose first jobs were a pipeline that nothing interrupted."""
     cluster = Cluster(tmp_path_factory.mktemp("l s f"))
-    cluster.run("pipeline", "-R", "select[gpu80gb]", ASR_OPTIONS="-P abc")
+    # The shell of a job of Slurm has a rank and no number of tasks.
+    settings = {"ASR_OPTIONS": "-P abc", "SLURM_PROCID": 0, "SLURM_LOCALID": 0}
+    cluster.run("pipeline", "-R", "select[gpu80gb]", **settings)
     assert [job["statuses"] for job in cluster.jobs()] == [{"0": [0]}] * 3, cluster.log()
     return cluster
 
@@ -180,6 +182,7 @@ def test_a_pipeline_ends_with_a_report(cluster: Cluster, run: Path) -> None:
 def test_a_job_learns_what_its_command_learns(
     cluster: Cluster, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
     monkeypatch.setenv("FAIRSEQ2_DEVICE", "cpu")
     train(cluster, tmp_path / "run")
     assert same_weights(run, tmp_path / "run", STEPS)
@@ -354,13 +357,9 @@ def test_slurm_starts_a_job_again_or_its_refusal_is_the_end(
 def test_a_warning_saves_the_run_of_two_processes_and_it_continues(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TRAPS, training: no cluster handler of fairseq2 is used; torchrun gives the ranks."""
     folder = cluster.root / "warned"
     settings = {"ASR_RUN": folder, "ASR_ARGS": LONG, "ASR_TRIES": 1, "ASR_GPUS": 2}
-    # The shell of a job of Slurm has a rank and no number of tasks.
-    process = cluster.start(
-        *("lsf/submit.sh", "train"), **settings, SLURM_PROCID=0, SLURM_LOCALID=0
-    )
+    process = cluster.start("lsf/submit.sh", "train", **settings)
     wait_until((folder / "metrics" / "train.jsonl").is_file)
     os.killpg(cluster.script_pid(), signal.SIGUSR2)
     process.communicate(timeout=300)
