@@ -46,8 +46,9 @@ def test_counts_of_processes_add_up_and_the_worst_dialect_is_one_of_them() -> No
 
 def test_the_worst_dialect_has_words_and_a_name() -> None:
     assert rates_of({"all": ErrorCounts()}).keys() == {"wer", "cer"}
-    unit = ErrorRates(["dialect/a", "dialect/b", "dialect/unknown", "dev"], "raw")
-    unit.update(["en", "", "en", "en"], ["en", "ja", "to", "to"], [[g] for g in unit.groups[1:]])
+    groups = ["dialect/a", "dialect/b", "dialect/unknown", "dev"]
+    unit = ErrorRates([*groups, "dialect/c"], "raw")
+    unit.update(["en", "", "en", "en"], ["en", "ja", "to", "to"], [[group] for group in groups])
     found = rates_of(unit.compute())
     assert found["worst_group_wer"] == found["wer/dialect/a"] == 0.0
     assert (found["wer/dialect/unknown"], found["wer/dev"]) == (100.0, 100.0)
@@ -176,6 +177,7 @@ def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
     (row,) = metrics(run, "valid")
     fynsk, unknown = row["wer/dialect/Fynsk"], row["wer/dialect/unknown"]
     assert row["WER of the worst dialect"] == fynsk
+    assert "wer/dev" not in row  # the only split
     assert min(fynsk, unknown) <= row["Word Error Rate (WER)"] <= max(fynsk, unknown)
 
 
