@@ -17,6 +17,7 @@ from danish_asr.corpus.verify import (
     gaps_of_test,
     leaks_of,
     repeated_ids,
+    repeats_of,
     shown_of,
     verify,
 )
@@ -120,6 +121,23 @@ def test_the_same_audio_may_be_twice_with_one_text_or_where_it_is_allowed(root: 
     assert [note for note in allowed.notes if "'ja tak' and 'nej'" in note]
     two_texts(root, other="JA, tak!")
     assert faults_of(root) == ""
+
+
+def test_rows_that_are_there_again_in_a_split_are_counted(root: Path) -> None:
+    two_texts(root, other="ja tak")
+    assert [note for note in verify(root).notes if "another row" in note] == [
+        "train: 1 rows have the audio and the text of another row"
+    ]
+    keys = [
+        ("train", b"a", "ja"),
+        ("test", b"a", "ja"),
+        ("test", b"a", "nej"),
+        ("test", b"b", "ja"),
+    ]
+    rows = [dict(zip(("split", "audio", "text"), key, strict=True)) for key in keys]
+    assert [*repeats_of(pa.Table.from_pylist(rows, COMPARED))] == []
+    (note,) = repeats_of(pa.Table.from_pylist([*rows, *rows[2:], *rows[3:]], COMPARED))
+    assert note.startswith("test: 3 rows")
 
 
 def test_not_all_rows_of_the_same_audio_are_listed() -> None:

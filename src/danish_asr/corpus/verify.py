@@ -142,7 +142,7 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
         contradictions=contradictions,
         unchecked=[profile.fault] if profile.fault else [],
-        notes=[*gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
+        notes=[*repeats_of(rows), *gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()
@@ -226,6 +226,15 @@ def shown_of(contradictions: Sequence[str]) -> list[str]:
     others = len(contradictions) - _SHOWN
     more = [f"the same audio and different texts have {others:,} other rows too"]
     return [*contradictions[:_SHOWN], *(more if others > 0 else [])]
+
+
+def repeats_of(rows: pa.Table) -> Iterator[str]:
+    """Say how many rows of a split are there again, as if two tables had listed them."""
+    counted = rows.group_by(["split", "audio", "text"]).aggregate([([], "count_all")])
+    for split in SPLITS:
+        counts = counted.filter(pc.equal(counted["split"], split))["count_all"]
+        if again := (pc.sum(counts).as_py() or 0) - len(counts):
+            yield f"{split}: {again:,} rows have the audio and the text of another row"
 
 
 def gaps_of_test(rows: pa.Table) -> Iterator[str]:

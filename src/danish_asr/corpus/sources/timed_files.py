@@ -214,8 +214,8 @@ def read_text(path: Path) -> TimedFile:
 def read_subtitles(path: Path) -> TimedFile:
     """Read SubRip or WebVTT; the speaker is a cue's voice, or the name before each cue.
 
-    A cue of SubRip ends before the number and the times of the next one, one of WebVTT at an empty
-    line.
+    A cue of SubRip ends before the number, if the first one has one, and the times of the next one,
+    a cue of WebVTT at an empty line.
     """
     is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r*\n|\r", _text(path))
@@ -232,13 +232,14 @@ def read_subtitles(path: Path) -> TimedFile:
             )
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
+    is_numbered = "".join(lines[: min(timings, default=0)]).strip().isdigit()
     removed: Counter[str] = Counter()
     spans, bodies = [], []
     for number, following in pairwise([*timings, len(lines)]):
         own = lines[number + 1 : following]
         if not is_subrip and "" in own:
             own = own[: own.index("")]
-        elif is_subrip and following < len(lines):
+        elif is_subrip and is_numbered and following < len(lines):
             own = _NEXT_NUMBER.sub("", "\n".join(own)).split("\n")
         voices = {html.unescape(name).strip() for name in _VOICE.findall("\n".join(own))}
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
