@@ -224,15 +224,17 @@ def test_names_before_all_cues_or_before_three_are_speakers(
 def test_a_name_that_occurs_once_is_a_speaker_in_zooms_files_and_else_counted(
     tmp_path: Path,
 ) -> None:
-    texts = ["Anna Hansen: hej", "Bo: nej", "husk: blæst", "ja"]
+    texts = ["Anna Hansen: hej", "Bo: nej", "husk: blæst", "ja", "Ida:"]
     cues = [(2 * number, 2 * number + 1, text) for number, text in enumerate(texts)]
     zooms = read(tmp_path, ".transcript.vtt", subtitles("vtt", *cues))
     assert said(zooms)[:3] == [("hej", "Anna Hansen"), ("nej", "Bo"), ("blæst", "husk")]
+    assert said(zooms)[4] == ("", "Ida")
     other = read(tmp_path, ".vtt", subtitles("vtt", *cues))
     assert said(other)[0] == ("Anna Hansen: hej", None)
     few = read(tmp_path, ".srt", srt((0, 1, "Bo: ja"), (2, 3, "nej")))
-    assert [kept_names(file.tiers[0].spans) for file in (zooms, other, few)] == [0, 3, 0]
-    assert [file.named for file in (zooms, other)] == [{"Anna Hansen": 1, "Bo": 1, "husk": 1}, {}]
+    assert [kept_names(file.tiers[0].spans) for file in (zooms, other, few)] == [0, 4, 0]
+    assert zooms.named == {"Anna Hansen": 1, "Bo": 1, "husk": 1, "Ida": 1}
+    assert other.named == {}
 
 
 @pytest.mark.parametrize(
