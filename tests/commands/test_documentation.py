@@ -178,3 +178,16 @@ def test_each_test_of_the_table_of_traps_exists() -> None:
     for file, test in named:
         content = (ROOT / "tests" / file).read_text(encoding="utf-8")
         assert f"def {test}" in content, f"{file}::{test}"
+
+
+def test_each_name_of_the_table_of_changes_is_a_file_or_in_a_file_of_its_row() -> None:
+    kinds = {".py", ".html", ".jinja", ".md", ".toml", ".tsv"}
+    files = [f for top in ("src", "tests", "docs", "data") for f in ROOT.glob(f"{top}/**/*.*")]
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for row in re.findall(r"(?m)^\| .+ \|$", page):
+        text, names = "", list[str]()
+        for name in re.findall(r"`([\w./]+)`", row):
+            named = [f for f in files if f.suffix in kinds and f"/{name.strip('/')}/" in f"{f}/"]
+            text += "".join(file.read_text(encoding="utf-8") for file in named)
+            names += [] if named else name.split(".")
+        assert {*names} <= {*re.findall(r"\w+", text)}, row
