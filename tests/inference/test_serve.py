@@ -95,8 +95,15 @@ def test_times_are_those_that_were_asked_for(address: str, name: str, wanted: li
         assert verbose["words"][0] == first
 
 
+def test_segments_may_be_asked_for_where_they_are_not_sent(address: str) -> None:
+    assert {*json.loads(send(address, ("timestamp_granularities[]", "segment")))} == {
+        "text",
+        "usage",
+    }
+
+
 def test_segments_come_as_events(address: str) -> None:
-    *deltas, done = events(send(address, ("stream", "true")))
+    *deltas, done = events(send(address, ("stream", "true"), ("timestamp_granularities[]", "word")))
     assert [event["delta"] for event in deltas] == ["røde <b>grød</b> ", "hej "]
     assert deltas[1]["segment"]["start"] == 59.6
     assert (done["type"], done["text"], done["duration"]) == ("transcript.text.done", TEXT, 2.0)

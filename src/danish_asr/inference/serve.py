@@ -205,7 +205,8 @@ def create_app(
         temperature: Annotated[float, Form(allow_inf_nan=False)] = 0,  # noqa: ARG001 - is checked
     ) -> Response:
         wanted = {*times, *timestamp_granularities}
-        _check(await request.form(), wanted, response_format)
+        has_words = stream or response_format == "verbose_json"
+        _check(await request.form(), wanted, has_words=has_words)
         transcription.start(await file.read(), file.filename)
         if stream:
             return StreamingResponse(
@@ -223,12 +224,15 @@ def create_app(
     return app
 
 
-def _check(form: FormData, times: Collection[str], response_format: str) -> None:
-    """Refuse what would have no effect, though each field is right; raises HTTPException."""
+def _check(form: FormData, times: Collection[str], *, has_words: bool) -> None:
+    """Refuse what would have no effect, though each field is right; raises HTTPException.
+
+    Vercel's AI SDK asks for segments of every format.
+    """
     if repeated := [name for name in _SINGLE if len(form.getlist(name)) > 1]:
         raise HTTPException(400, f"{', '.join(repeated)}: more than one; send one in a request")
-    if times and response_format != "verbose_json":
-        raise HTTPException(400, "timestamp_granularities[]: needs response_format=verbose_json")
+    if "word" in times and not has_words:
+        raise HTTPException(400, "timestamp_granularities[]: words need verbose_json")
 
 
 def _explain_errors(app: FastAPI) -> None:
