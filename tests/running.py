@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -172,15 +171,3 @@ def saved_optimizer(run: Path, step: int) -> dict[str, Any]:
     file = run / "checkpoints" / f"step_{step}" / "optimizer" / "pp_00" / "tp_00" / "sdp_00.pt"
     saved: dict[str, Any] = torch.load(file, weights_only=False)
     return saved
-
-
-def wait_for(
-    happened: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 300
-) -> None:
-    """Wait until something has happened in a run."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        if process.poll() is not None:
-            raise AssertionError(process.communicate()[0])
-        assert time.monotonic() < deadline, "the run did not get there in time"
-        time.sleep(0.02)
