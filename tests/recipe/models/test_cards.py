@@ -1,6 +1,7 @@
 """A finished run: a model with a name, and a record of its environment."""
 
 import re
+import shutil
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -210,6 +211,10 @@ def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
     assert re.search(
         r"tokenizer has \d+ symbols, but the head of '[^']*finished[^']*' has \d+", error
     )
+    shutil.copytree(finished_run, tmp_path / "changed")
+    shutil.copyfile(file, tmp_path / "changed" / "checkpoints" / "tokenizer.model")
+    with pytest.raises(ConfigError, match=r"the head of '[^']*changed[^']*' has \d+"):
+        open_model(tmp_path / "changed")
 
 
 def write_encoder(folder: Path) -> dict[str, torch.Tensor]:
