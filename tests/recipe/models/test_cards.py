@@ -31,6 +31,7 @@ from danish_asr.recipe.models.cards import (
     tokenizer_of,
     with_named_model,
 )
+from danish_asr.recipe.run.run import Run
 from tests.running import copy_until, evaluate, metrics, train, weights
 
 
@@ -92,7 +93,9 @@ def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
 def test_a_model_says_how_its_recordings_and_texts_were_prepared(
     finished_run: Path, tmp_path: Path
 ) -> None:
-    assert open_model(finished_run)[4:] == ("coral", True, 320_000, None)
+    section = AssetsConfig(extra_paths=[finished_run / "cards"])
+    for opened in (open_model(finished_run), open_model("finished", section)):
+        assert opened[4:] == ("coral", True, 320_000, None)
     assert speech_of(AsrConfig())["amp_dtype"] == "bfloat16"
     run = copy_until(4, finished_run, tmp_path / "run")
     (run / "checkpoints" / "tokenizer.model").write_bytes(build_char_tokenizer("abc"))
@@ -100,6 +103,15 @@ def test_a_model_says_how_its_recordings_and_texts_were_prepared(
         open_model(run)
     with pytest.raises(ConfigError, match=r"model\.path"):
         with_named_model(AsrConfig(model=ModelSection(path=tmp_path)))
+
+
+def test_checkpoints_of_an_earlier_run_have_the_names_of_fairseq2(finished_run: Path) -> None:
+    checkpoints = finished_run / "checkpoints"
+    step = Run(finished_run).last
+    card = Assets(AssetsConfig(prev_checkpoint_dir=checkpoints)).find(
+        "model.name", f"checkpoint_step_{step}"
+    )
+    assert str(checkpoints / f"step_{step}") in str(card.field("checkpoint").value)
 
 
 @pytest.mark.slow

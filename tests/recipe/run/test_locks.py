@@ -28,6 +28,13 @@ def content(run: Path) -> dict[Path, Any]:
     }
 
 
+def test_the_first_rank_holds_the_lock_until_the_end(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        with locked(tmp_path, rank):
+            assert (tmp_path / LOCK_FILE).exists() is (rank == 0)
+        assert not (tmp_path / LOCK_FILE).exists()
+
+
 @pytest.mark.slow
 def test_a_second_run_is_refused_and_a_killed_launcher_ends_its_processes(
     tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
