@@ -68,3 +68,22 @@ def test_the_same_place_of_a_dataset_is_the_same_dataset(
         tree = merge(named, {"model": {"name": "m"}, "evaluator": {"checkpoint": "none"}})
         _, config = choose(Request(output_dir=run.folder), tree)
         assert results_dir(run, config).name == "test"
+
+
+@pytest.mark.parametrize(
+    ("tree", "place"),
+    [
+        ({"decoder": {"name": "beam"}}, "test/beam"),
+        ({"decoder": {"name": "mine:Decoder"}}, "test/mine.Decoder"),
+        ({"decoder": {"name": "beam"}, "evaluator": {"label": "own"}}, "test/own"),
+        ({"dataset": {"name": "other"}}, "test@other"),
+    ],
+)
+def test_another_decoder_label_or_dataset_has_a_directory_of_its_own(
+    tmp_path: Path, tree: Tree, place: str
+) -> None:
+    run = Run(tmp_path)
+    (tmp_path / "config.yaml").write_text(to_yaml({"dataset": {"name": "tiny"}}))
+    named = merge({**NAMED, "evaluator": {"checkpoint": "none"}}, tree)
+    _, config = choose(Request(output_dir=tmp_path), named)
+    assert results_dir(run, config) == tmp_path / "eval" / "omniASR_CTC_300M" / place

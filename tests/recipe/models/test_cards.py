@@ -32,6 +32,7 @@ from danish_asr.recipe.models.cards import (
     tokenizer_of,
     with_named_model,
 )
+from danish_asr.recipe.run.run import Run
 from tests.running import copy_until, evaluate, metrics, train, weights
 
 
@@ -93,8 +94,10 @@ def test_a_card_says_what_a_dataset_a_model_and_a_tokenizer_are(
 def test_a_model_says_how_its_recordings_and_texts_were_prepared(
     finished_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert open_model(finished_run)[4:] == ("coral", True, 320_000, None)
-    assert f"{finished_run} is step" in capsys.readouterr().err
+    section = AssetsConfig(extra_paths=[finished_run / "cards"])
+    for opened in (open_model(finished_run), open_model("finished", section)):
+        assert opened[4:] == ("coral", True, 320_000, None)
+    assert capsys.readouterr().err.count(f"{finished_run} is step") == 1
     open_model(finished_run / "checkpoints" / "step_4")
     assert not capsys.readouterr().err
     assert speech_of(AsrConfig())["amp_dtype"] == "bfloat16"
@@ -104,6 +107,15 @@ def test_a_model_says_how_its_recordings_and_texts_were_prepared(
         open_model(run)
     with pytest.raises(ConfigError, match=r"model\.path"):
         with_named_model(AsrConfig(model=ModelSection(path=tmp_path)))
+
+
+def test_checkpoints_of_an_earlier_run_have_the_names_of_fairseq2(finished_run: Path) -> None:
+    checkpoints = finished_run / "checkpoints"
+    step = Run(finished_run).last
+    card = Assets(AssetsConfig(prev_checkpoint_dir=checkpoints)).find(
+        "model.name", f"checkpoint_step_{step}"
+    )
+    assert str(checkpoints / f"step_{step}") in str(card.field("checkpoint").value)
 
 
 @pytest.mark.slow

@@ -33,6 +33,13 @@ def content(run: Path) -> dict[Path, Any]:
     }
 
 
+def test_the_first_rank_holds_the_lock_until_the_end(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        with locked(tmp_path, rank):
+            assert (tmp_path / LOCK_FILE).exists() is (rank == 0)
+        assert not (tmp_path / LOCK_FILE).exists()
+
+
 def launch(args: list[str]) -> None:
     """Train in two processes of ``torchrun``, which are forked."""
     config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="localhost:0")
