@@ -64,10 +64,11 @@ def _parse_cards_of_packages_once(module: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """What a test and its fixtures draw does not depend on the tests before."""
+    """What a test and its fixtures draw, and their threads, do not depend on the tests before."""
     random.seed(1)
     if torch := sys.modules.get("torch"):
         torch.manual_seed(1)
+        torch.set_num_threads(1)  # two workers on two cores
 
 
 @pytest.fixture
