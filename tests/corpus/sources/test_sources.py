@@ -183,6 +183,13 @@ def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
         rows_of(tmp_path)
 
 
+def test_recordings_that_no_row_of_a_table_names_are_counted(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.wav", "below/c.wav"):
+        audio(tmp_path / name)
+    (tmp_path / "list.csv").write_text("path,text\na.wav,ja\nc.wav,nej\n")
+    assert open_source(str(tmp_path), TRAIN).counts["recordings that no row names"] == 1
+
+
 def test_names_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "S\udcf8ren"
     audio(folder / "a.wav")
@@ -284,3 +291,14 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
     assert rows[0]["audio"] == tmp_path / "a.wav"
     (row,) = rows_of(f"own_rows.around:srt:{tmp_path}")  # which it may open
     assert row["audio"] == tmp_path / "a.wav"
+
+
+@pytest.mark.parametrize("named", ["pairs", "./pairs/", "pairs:pairs"])
+def test_a_folder_may_have_the_name_of_a_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    for folder in ("pairs", "beside"):
+        audio(tmp_path / folder / "a.wav")
+        (tmp_path / folder / "a.txt").write_text(folder)
+    monkeypatch.chdir(tmp_path)
+    assert [row["text"] for row in rows_of(named)] == ["pairs"]

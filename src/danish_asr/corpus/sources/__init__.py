@@ -140,7 +140,7 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
 
 
 def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
-    """What lies in a folder beside what is read, counted: tables of people, and other texts."""
+    """What lies in a folder beside what is read, counted: tables of people, texts, recordings."""
     if named.kind not in SOURCES or not Path(named.location).is_dir():
         return {}
     root, of_people = named.files.root, tables_of_people(named.files)
@@ -160,8 +160,13 @@ def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
             is_pair = named.kind == "pairs" and suffix == ".txt"
             why = ", as no recording has their name" if is_pair else ""
             counts[f"{suffix} files of which nothing was read{why} ({names})"] = len(unread)
-    if named.kind == "table" and len(files) > 1:
-        counts[f"tables that were read ({_listed(files)})"] = len(files)
+    if named.kind == "table":
+        heard = {root / path for path in rows["recording"].unique().drop_null().to_pylist()}
+        others = [path for path in named.files.of(*AUDIO_SUFFIXES) if path not in heard]
+        if others:
+            counts["recordings that no row names"] = len(others)
+        if len(files) > 1:
+            counts[f"tables that were read ({_listed(files)})"] = len(files)
     return counts
 
 
@@ -197,8 +202,8 @@ def resolve_source(spec: str) -> NamedSource:
 
 
 def _named(kind: str, location: str) -> NamedSource:
-    inner, _, rest = location.partition(":")  # a function of the user's own may open another kind
-    path = Path(rest if inner in SOURCES else location)
+    inner, colon, rest = location.partition(":")  # a function of one's own may open another kind
+    path = Path(rest if colon and inner in SOURCES and kind not in SOURCES else location)
     return NamedSource(kind, location, TextFolder(path.parent if path.is_file() else path))
 
 
