@@ -146,7 +146,7 @@ class SourceColumns:
     never_guessed: Collection[str] = ()  # ours that are read only if they are chosen
     hint: str = ""  # what else is said of a file that lacks text or audio
     names: dict[str, bool] = field(default_factory=dict)  # all, and whether they are read
-    read: dict[str, str] = field(default_factory=dict)  # by ours, of the last file that has one
+    read: dict[str, str] = field(default_factory=dict)  # by ours; several are joined by "or"
 
     def of(self, names: Sequence[str]) -> dict[str, str]:
         """The names that are read, by the keys of a record: ``start_ms`` is one of milliseconds.
@@ -169,8 +169,13 @@ class SourceColumns:
                     break
         return keys
 
-    def add(self, file: str, names: Sequence[str]) -> dict[str, str]:
-        """Add a file with these names; returns `of` them. SourceError: it lacks text or audio."""
+    def add(
+        self, file: str, names: Sequence[str], of_rows: Collection[Mapping[str, str]] = ()
+    ) -> dict[str, str]:
+        """Add a file with these names; returns `of` them. SourceError: it lacks text or audio.
+
+        ``of_rows`` has what `of` says of each kind of row, if these have names of their own.
+        """
         keys = self.of(names)
         for ours in ("text", "audio"):
             if ours not in keys:
@@ -181,9 +186,13 @@ class SourceColumns:
                     "If the first line is a row, write a header above it: path,text,speaker"
                     f"{self.hint}"
                 )
-        read = {part for key, theirs in keys.items() for part in _parts(key, theirs)}
+        pairs = [pair for own in of_rows or [keys] for pair in own.items()]
+        read = {part for key, theirs in pairs for part in _parts(key, theirs)}
         self.names |= {name: self.names.get(name, False) or name in read for name in names}
-        self.read |= {key.removesuffix("_ms"): theirs for key, theirs in keys.items()}
+        for key, theirs in pairs:
+            ours = key.removesuffix("_ms")
+            known = self.read[ours].split(" or ") if ours in self.read else []
+            self.read[ours] = " or ".join(dict.fromkeys([*known, theirs]))
         return keys
 
     def ignored(self) -> tuple[str, ...]:

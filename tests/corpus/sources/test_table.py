@@ -54,6 +54,14 @@ def test_a_time_with_one_end_is_refused(tmp_path: Path, names: str, message: str
     assert [row["seconds"] for row in rows] == pytest.approx([0.5, 1.1])
 
 
+def test_columns_of_each_kind_of_row_are_named(tmp_path: Path) -> None:
+    rows = [{"path": "a.wav", "text": "ja"}, {"path": "b.wav", "tekst": "nej", "note": 1}]
+    source = open_source(str(write_lines(tmp_path / "train.jsonl", rows)), options())
+    assert source.rows["text"].to_pylist() == ["ja", "nej"]
+    assert source.columns["text"] == "text or tekst"
+    assert source.ignored == ("note",)
+
+
 @pytest.mark.parametrize("inside", [{"start": 1.0, "end": 2.0}, {"value": {"start": 1.0}}])
 def test_times_inside_a_column_alone_are_refused(tmp_path: Path, inside: dict[str, Any]) -> None:
     """Label Studio writes regions so: the recording would get the text of one of them."""

@@ -147,7 +147,7 @@ def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping
         yield record | own
     if keys_of:
         names = tuple(dict.fromkeys(chain.from_iterable(keys_of)))
-        _check_times(file, columns.add(file, names), columns.chosen)
+        _check_times(file, columns.add(file, names, keys_of.values()), columns.chosen)
 
 
 def _below(folder: str, name: str) -> str:
