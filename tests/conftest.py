@@ -43,8 +43,6 @@ def pytest_collection_finish() -> None:
     """What each process does once, before a test has begun."""
     if module := sys.modules.get("fairseq2.assets.metadata_provider"):
         _parse_cards_of_packages_once(module)
-    if forks := sys.modules.get("tests.forks"):
-        forks.start_server()
     # Garbage is looked for among what tests make: what is imported would take each run 0.4 s.
     gc.freeze()
 

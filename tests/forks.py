@@ -1,53 +1,21 @@
 """Runs a function in new processes that have PyTorch and fairseq2, whose import takes seconds."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from multiprocessing import forkserver, get_context, resource_tracker, util
+from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any
-from unittest.mock import patch
 
 _FORKS = get_context("forkserver")
-
-_IMPORTED = (
-    *("danish_asr.recipe.train.training", "danish_asr.recipe.evaluate.recipe"),
-    # A start of either imports them; the first one imports wandb, where it is installed.
-    *("fairseq2.recipe.composition", "omnilingual_asr"),
+_FORKS.set_forkserver_preload(
+    [
+        *("danish_asr.recipe.train.training", "danish_asr.recipe.evaluate.recipe"),
+        # A start of either imports them; the first one imports wandb, where it is installed.
+        *("fairseq2.recipe.composition", "omnilingual_asr"),
+    ]
 )
-
-
-def start_server() -> None:
-    """Fork the server of new processes from this one, in which PyTorch has computed nothing yet.
-
-    Once it has, its threads cannot be forked.
-    """
-    for name in _IMPORTED:
-        import_module(name)
-    resource_tracker.ensure_running()  # which is started, and not forked
-    with patch.object(util, "spawnv_passfds", _serve):
-        forkserver.ensure_running()
-
-
-def _serve(_program: Any, _arguments: Any, passed: Sequence[int]) -> int:
-    """Fork a server of `multiprocessing`, in place of a start; returns its number."""
-    if process := os.fork():
-        return process
-    try:
-        # The files of pytest, such as the pipes of pytest-xdist, which end with its worker, are
-        # no longer open; their numbers stay taken.
-        sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for file in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()} - {0, 1, 2}:
-            if file not in passed:
-                os.dup2(nothing, file)
-        forkserver.main(*passed, [])  # type: ignore[call-arg, arg-type] # as its stub has not
-    finally:
-        os._exit(1)
 
 
 def in_processes(

@@ -301,7 +301,8 @@ def read_json(path: Path) -> TimedFile:
     tree = json.loads(_text(path))
     segments = tree.get("segments") if isinstance(tree, dict) else None
     if not isinstance(segments, list):
-        raise ValueError("expected an object with 'segments'")  # noqa: TRY004 - of the file
+        fix = """expected {"segments": [...]}; write a list of segments so"""
+        raise ValueError(fix)  # noqa: TRY004 - of the file
     spans = []
     for segment in segments:
         text = " ".join((segment["text"] or "").split())
