@@ -41,12 +41,6 @@ def test_of_a_run_the_best_checkpoint_is_scored(finished_run: Path, tree: dict[s
     assert results_dir(run, config) == finished_run / "eval" / "best" / "test"
 
 
-def test_a_label_and_another_decoder_have_a_directory_each(tmp_path: Path) -> None:
-    tree = merge(NAMED, {"evaluator": {"label": "men"}, "decoder": {"name": "beam"}})
-    _, config = choose(Request(output_dir=tmp_path), tree)
-    assert results_dir(Run(tmp_path), config).parts[-3:] == ("test", "men", "beam")
-
-
 def test_neither_a_run_nor_a_model_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         choose(Request(output_dir=tmp_path), {"dataset": {"name": "tiny"}})
@@ -75,7 +69,7 @@ def test_the_same_place_of_a_dataset_is_the_same_dataset(
     [
         ({"decoder": {"name": "beam"}}, "test/beam"),
         ({"decoder": {"name": "mine:Decoder"}}, "test/mine.Decoder"),
-        ({"decoder": {"name": "beam"}, "evaluator": {"label": "own"}}, "test/own"),
+        ({"decoder": {"name": "beam"}, "evaluator": {"label": "own"}}, "test/own/beam"),
         ({"dataset": {"name": "other"}}, "test@other"),
     ],
 )
