@@ -55,7 +55,10 @@ def test_a_time_with_one_end_is_refused(tmp_path: Path, names: str, message: str
 
 
 def test_columns_of_each_kind_of_row_are_named(tmp_path: Path) -> None:
-    rows = [{"path": "a.wav", "text": "ja"}, {"path": "b.wav", "tekst": "nej", "note": 1}]
+    rows: list[dict[str, Any]] = [
+        {"path": "a.wav", "text": "ja"},
+        {"path": "b.wav", "tekst": "nej", "note": 1},
+    ]
     source = open_source(str(write_lines(tmp_path / "train.jsonl", rows)), options())
     assert source.rows["text"].to_pylist() == ["ja", "nej"]
     assert source.columns["text"] == "text or tekst"
