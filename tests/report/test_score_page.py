@@ -200,6 +200,10 @@ def test_models_of_several_files_are_told_apart(tmp_path: Path) -> None:
     assert "step_1" not in page
 
 
+def test_a_file_may_lie_in_no_folder_but_the_root() -> None:
+    assert "p.jsonl" in score_page(scored([prediction("a", "ja", "ja")]), [Path("/p.jsonl")]).html
+
+
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:
     reference, hypothesis = (" ".join(f"{name}{n}" for n in range(5000)) for name in ("ord", "tal"))
     letters = prediction("letters", "a" * 50_000, "b" * 50_000)

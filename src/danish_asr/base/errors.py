@@ -1,10 +1,11 @@
-"""Every error that a user can cause, as one tree, and what finds and guards the code of users.
+"""Every error that a user can cause, as one tree, notes, and what guards the code of users.
 
 Each message says what was found and what to do. Entry points print it and exit with one of the
 statuses below; only our own bugs show a traceback.
 """
 
 import re
+import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,11 @@ EXIT_REFUSED: Final = 2
 
 EXIT_STOPPED: Final = 75
 """The run saved its state before it was complete (EX_TEMPFAIL); the same command continues it."""
+
+
+def note(text: str) -> None:
+    """Print a note for the user, beside what a program writes to its standard output."""
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201
 
 
 class DanishAsrError(Exception):

@@ -21,7 +21,7 @@ from typing import IO, Any, Final, TypeAlias
 from filelock import LeaseCompromise, SoftFileLease, Timeout
 from ruamel.yaml import YAML
 
-from danish_asr.base.errors import EXIT_FAILED, ConfigError, DanishAsrError
+from danish_asr.base.errors import EXIT_FAILED, ConfigError, DanishAsrError, note
 
 LOCK_FILE: Final = ".lock"
 
@@ -202,8 +202,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
             if not patience and host == socket.gethostname() and not _has_ended(host, process):
                 raise
             patience = max(patience, 1.2 * LOCK_SECONDS)
-            note = f"process {process} on {host} may be writing in {directory}"
-            print(f"note: {note}; waiting up to {patience:.0f} s", file=sys.stderr)  # noqa: T201
+            holder = f"process {process} on {host} may be writing in {directory}"
+            note(f"{holder}; waiting up to {patience:.0f} s")
             lease.acquire(timeout=patience)
     except Timeout:
         host, process = _holder(lease)

@@ -146,7 +146,7 @@ class SourceColumns:
     never_guessed: Collection[str] = ()  # ours that are read only if they are chosen
     hint: str = ""  # what else is said of a file that lacks text or audio
     names: dict[str, bool] = field(default_factory=dict)  # all, and whether they are read
-    read: dict[str, str] = field(default_factory=dict)  # by ours; several are joined by "or"
+    _read: dict[str, dict[str, None]] = field(default_factory=dict)  # by ours, in their order
 
     def of(self, names: Sequence[str]) -> dict[str, str]:
         """The names that are read, by the keys of a record: ``start_ms`` is one of milliseconds.
@@ -190,10 +190,13 @@ class SourceColumns:
         read = {part for key, theirs in pairs for part in _parts(key, theirs)}
         self.names |= {name: self.names.get(name, False) or name in read for name in names}
         for key, theirs in pairs:
-            ours = key.removesuffix("_ms")
-            known = self.read[ours].split(" or ") if ours in self.read else []
-            self.read[ours] = " or ".join(dict.fromkeys([*known, theirs]))
+            self._read.setdefault(key.removesuffix("_ms"), {})[theirs] = None
         return keys
+
+    @property
+    def read(self) -> dict[str, str]:
+        """The names that some file or row is read from, by ours."""
+        return {ours: " or ".join(theirs) for ours, theirs in self._read.items()}
 
     def ignored(self) -> tuple[str, ...]:
         """The names that are not read. SourceError if a chosen one is in no file."""

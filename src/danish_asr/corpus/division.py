@@ -106,8 +106,9 @@ def _speakers_of(rows: pa.Table, seed: int) -> "pd.DataFrame":
     """The known speakers by their names, with a dialect and a weight, mixed within dialects.
 
     The corpora of a conversion share people, so a name is a person, with the dialect, gender and
-    age group of most of its rows. The weight is the length of these, or their number if a length
-    is missing. Every part of a dialect's speakers has its share of each gender and age group.
+    age group of most of its rows. The weight is the length of all of them, or their number if a
+    length is missing. Every part of a dialect's speakers has its share of each gender and age
+    group.
     """
     rows = rows.filter(pc.is_valid(rows["speaker_id"]))
     weight: tuple[Any, str] = ("seconds", "sum")

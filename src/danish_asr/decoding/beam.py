@@ -1,7 +1,6 @@
 """CTC beam search with an n-gram language model and hotwords, over processes."""
 
 import os
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,7 +14,7 @@ from fairseq2.data.tokenizers import Tokenizer
 from torch import Tensor
 
 from danish_asr.base.cluster import usable_cpus
-from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError, note
 from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.base.workers import SECONDS_ALONE, WorkerPool
 from danish_asr.decoding.beam_settings import SearchSettings, search_settings
@@ -135,7 +134,7 @@ class BeamDecoder:
                 "its text the form that the model writes"
             )
         if written < len(words) and os.environ.get("LOCAL_RANK", "0") == "0":
-            print(f"note: {share}", file=sys.stderr)  # noqa: T201
+            note(share)
 
     def _checked_hotwords(self, hotwords: AnyPath | Iterable[str], profile: str) -> tuple[str, ...]:
         if isinstance(hotwords, str | PathLike):

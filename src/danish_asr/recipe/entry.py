@@ -23,6 +23,7 @@ from danish_asr.base.errors import (
     ConfigError,
     DanishAsrError,
     DatasetError,
+    note,
 )
 from danish_asr.recipe.config.load import ineffective_keys, load, named_code
 
@@ -191,8 +192,3 @@ def _dataset_tree(root: Path, below: Tree) -> Tree:
         "common": {"assets": {"extra_paths": [*others, str(root / CARDS_DIR)]}},
         "dataset": {"name": name, "config_overrides": {"data": str(root / VERSION_DIR)}},
     }
-
-
-def note(text: str) -> None:
-    """Print a note; fairseq2 configures its log only when the recipe runs."""
-    print(f"note: {text}", file=sys.stderr)  # noqa: T201

@@ -78,7 +78,7 @@ def score_page(
 def _files(files: Sequence[Path]) -> str:
     """Return a file with its folder, or files from the folder that they have in common."""
     paths = [file.resolve() for file in files]
-    common = paths[0].parents[1] if len(paths) == 1 else Path(commonpath(paths))
+    common = paths[0].parent.parent if len(paths) == 1 else Path(commonpath(paths))
     return ", ".join(str(path.relative_to(common)) for path in paths)
 
 

@@ -301,7 +301,7 @@ def read_json(path: Path) -> TimedFile:
     tree = json.loads(_text(path))
     segments = tree.get("segments") if isinstance(tree, dict) else None
     if not isinstance(segments, list):
-        fix = """expected {"segments": [...]}; write a list of segments so"""
+        fix = 'expected {"segments": [...]}; write a list of segments so'
         raise ValueError(fix)  # noqa: TRY004 - of the file
     spans = []
     for segment in segments:

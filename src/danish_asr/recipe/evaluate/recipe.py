@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus, wait_for_first_rank
 from danish_asr.base.config_tree import Tree
-from danish_asr.base.errors import RunFailedError
+from danish_asr.base.errors import RunFailedError, note
 from danish_asr.base.files import publish_json, sha256_of
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.corpus.inventory import share_people_of
@@ -82,7 +82,7 @@ def run(request: cli.Request, tree: Tree) -> Path | None:
         if rank == 0:
             best = selection.config.evaluator.checkpoint == BEST and selection.checkpoint
             name = best.run.best_in_words if best else selection.name
-            cli.note(f"scoring split {selection.config.evaluator.split} with {name}")
+            note(f"scoring split {selection.config.evaluator.split} with {name}")
         with locked(selection.output_dir, rank), explained():
             wait_for_first_rank(rank)
             write_configuration(read_keys(selection.config), selection.output_dir)

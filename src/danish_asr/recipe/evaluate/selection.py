@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, merge, nested, value_of
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, note
 from danish_asr.base.files import to_yaml
 from danish_asr.decoding.decoders import GREEDY, find_decoder
 from danish_asr.recipe import entry as cli
@@ -176,7 +176,7 @@ def _prepared(model: OpenModel, config: AsrConfig, request: cli.Request) -> Open
     }
     if wins and rank_info().rank == 0:
         texts = [f"{field}={value}, not {getattr(model, field)}" for field, value in wins.items()]
-        cli.note(f"as the configuration says, and not the model's card: {'; '.join(texts)}")
+        note(f"as the configuration says, and not the model's card: {'; '.join(texts)}")
     if "text_profile" not in wins and model.text_profile != asked["text_profile"]:
         remedy = f"if you trust it, add dataset.text_profile={model.text_profile}"
         profile_in(f"the card of {model.card.name}", model.text_profile, remedy)

@@ -4,7 +4,6 @@ A configuration's ``common.assets`` comes in. `Assets` finds cards in fairseq2's
 what they describe; `open_model` does so for a model alone, of which nothing but its card is known.
 """
 
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from fairseq2.utils.uri import Uri
 
 from danish_asr.base.cluster import rank_info
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import ConfigError, note
 from danish_asr.base.fairseq2_private import library_container
 from danish_asr.base.schema import CARDS_DIR, card_directories, without_nested
 from danish_asr.corpus.sources.parquet import source_of_dataset
@@ -277,7 +276,7 @@ def open_model(model: str | Path, section: AssetsConfig | None = None) -> OpenMo
     """
     path = check_model(model)
     if (run := Run(path)).best is not None and rank_info().rank == 0:
-        print(f"note: {model} is {run.best_in_words}", file=sys.stderr)  # noqa: T201
+        note(f"{model} is {run.best_in_words}")
     named = ModelSection(path=path) if path.is_dir() else ModelSection(name=str(path))
     common = CommonSection(assets=section or AssetsConfig())
     try:

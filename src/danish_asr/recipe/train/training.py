@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from danish_asr.base.cluster import rank_info, use_granted_cpus, wait_for_first_rank
 from danish_asr.base.config_tree import Tree, flatten
+from danish_asr.base.errors import note
 from danish_asr.base.fairseq2_private import write_configuration_with
 from danish_asr.base.files import publish_text, to_yaml
 from danish_asr.recipe import entry as cli
@@ -60,13 +61,13 @@ def run(request: cli.Request, tree: Tree) -> None:
             if rank == 0:  # not before: who has held the lock may have saved
                 check_continuation(run, asked, unstructure(AsrConfig()))
                 now = dict(flatten(asked))
-                for note in (
+                for line in (
                     run.completion(now),
                     check_scores(run, now),
                     check_processes(run, processes),
                 ):
-                    if note:
-                        cli.note(note)
+                    if line:
+                        note(line)
             with noted(output_dir, rank), explained():
                 _train(run, config, resolved)
 
