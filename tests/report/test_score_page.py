@@ -26,7 +26,7 @@ ROWS = [
 def _score_page(rows: list[Row], dataset: Path | None = None) -> str:
     by = ["dialect", "age_group,gender", "duration"]
     scores = scored(rows, by=by, rows_in_split=500)
-    return score_page(scores, [Path("p.jsonl")], dataset).html
+    return score_page(scores, [Path("p.jsonl")], dataset).data.decode()
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_groups_stand_worst_first_bands_by_size_and_those_without_a_rate_last() 
     rows += [prediction("none", "øh", "ja", dialect="no words", speaker_id="n")]
     rows = [changed(row, duration=16.0 if row["dialect"] == "bad" else 2.0) for row in rows]
     scores = scored(rows, by=["dialect", "duration"])
-    text = score_page(scores, [Path("p.jsonl")]).html
+    text = score_page(scores, [Path("p.jsonl")]).data.decode()
     headings = re.findall(r'<th scope="row"[^>]*>(.*?)</th>', text)
     assert headings == ["worse", "bad", "good", "no words", "2–4 s", "10–20 s"]
 
@@ -201,7 +201,7 @@ def test_models_of_several_files_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_file_may_lie_in_no_folder_but_the_root() -> None:
-    assert "p.jsonl" in score_page(scored([prediction("a", "ja", "ja")]), [Path("/p.jsonl")]).html
+    assert b"p.jsonl" in score_page(scored([prediction("a", "ja", "ja")]), [Path("/p.jsonl")]).data
 
 
 def test_an_utterance_of_hours_does_not_make_the_page_large() -> None:

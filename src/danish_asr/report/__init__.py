@@ -19,10 +19,5 @@ SCORE_OUTPUTS: Final[Mapping[str, str]] = {
 }
 """Ends of names, the longer ones first, and what such a file gets."""
 
-COMPARE_OUTPUTS: Final[Mapping[str, str]] = {
-    ".json": "all numbers",
-    ".csv": "a table of all groups and runs",
-    ".tex": "a table for LaTeX",
-    ".svg": "a forest plot",
-    ".pdf": "the forest plot",
-}
+COMPARE_OUTPUTS: Final = (".json", ".csv", ".tex", ".svg", ".pdf")
+"""Ends of names: all numbers, a table of groups and runs, one for LaTeX, and a forest plot."""

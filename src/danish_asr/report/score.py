@@ -53,12 +53,7 @@ from danish_asr.report.tables import (
 from danish_asr.report.trained import marked
 from danish_asr.report.utterances import trn_text, utterance_table
 from danish_asr.scoring.predictions import COLUMNS, Source
-from danish_asr.scoring.scores import (
-    BANDS,
-    GroupScore,
-    Scores,
-    score_predictions,
-)
+from danish_asr.scoring.scores import BANDS, GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
 
@@ -377,8 +372,7 @@ def _writes(
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib
 
-        own = score_page(scores, files, request.dataset, audio=audio)
-        return Content(own.html.encode(), own.left_out)
+        return score_page(scores, files, request.dataset, audio=audio)
 
     def utterances(scores: Scores) -> Content:
         return Content.of_text(to_csv(utterance_table(scores)))

@@ -12,18 +12,12 @@ from danish_asr.base.errors import DatasetError
 from danish_asr.base.files import AnyPath
 from danish_asr.report import tables
 from danish_asr.report.components import left_out_lines, render_template
+from danish_asr.report.outputs import Content
 from danish_asr.scoring.errors import WORST_WORDS, analyse_errors
 from danish_asr.scoring.scores import BANDS, Grouping, GroupScore, Scores
 
 _FREQUENT: Final = 30  # errors of each kind that are listed
 _PLAYERS: Final = 20  # worst utterances that can be played
-
-
-class ScorePage(NamedTuple):
-    """A page of scores, and what to say of the audio that it lacks."""
-
-    html: str
-    left_out: list[str]
 
 
 class _Clips(NamedTuple):
@@ -36,10 +30,11 @@ class _Clips(NamedTuple):
 
 def score_page(
     scores: Scores, files: Sequence[Path], dataset: AnyPath | None = None, *, audio: bool = True
-) -> ScorePage:
+) -> Content:
     """Return the page of predictions files, which were scored as one.
 
-    With ``audio`` it holds the worst utterances' speech, from ``dataset`` or the evaluated dataset.
+    With ``audio`` it holds the worst utterances' speech, from ``dataset`` or the evaluated dataset;
+    notes say what it lacks of that.
     """
     analysis = analyse_errors(scores.table, scores.settings.denominator)
     about = {"file": _files(files)} | dict(scores.about)
@@ -72,7 +67,7 @@ def score_page(
         clips=clips,
         tables=tables,
     )
-    return ScorePage(html, clips.left_out)
+    return Content(html.encode(), clips.left_out)
 
 
 def _files(files: Sequence[Path]) -> str:
