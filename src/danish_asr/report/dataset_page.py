@@ -43,14 +43,12 @@ def write_dataset_page(
 ) -> None:
     """Write the page about the dataset at ``root``, which `verify` has found to be undamaged.
 
-    Without ``audio`` the page holds no speech.
+    It may be at ``out`` by `check_page`. Without ``audio`` the page holds no speech.
 
     Raises:
-        ConfigError: ``out`` is a directory, or a file of the dataset.
         DatasetError: A file cannot be read.
     """
     console = console or Console(stderr=True)
-    check_page(root, out)
     with console.status("reading columns, drawing"):
         rows = read_rows(root)
         clips = Clips(rows, audio=audio)
