@@ -5,9 +5,7 @@ import numpy as np
 import pandas as pd
 
 from danish_asr.base.tables import Row
-from danish_asr.scoring.intervals import (
-    COUNTS,
-)
+from danish_asr.scoring.intervals import COUNTS
 from tests.score_rows import prediction
 
 

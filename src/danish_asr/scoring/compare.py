@@ -35,13 +35,7 @@ from danish_asr.scoring.intervals import (
 )
 from danish_asr.scoring.predictions import refuse
 from danish_asr.scoring.rows import PERSON, RowsUsed
-from danish_asr.scoring.scores import (
-    Group,
-    groups_of,
-    kept,
-    plain_lines,
-    score_table,
-)
+from danish_asr.scoring.scores import Group, groups_of, kept, plain_lines, score_table
 from danish_asr.scoring.settings import DEFAULT_BY, Settings
 
 TEST: Final = "paired t-test over speakers (jackknife), adjusted by Holm in each grouping"
