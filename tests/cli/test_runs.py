@@ -48,7 +48,7 @@ def test_train_and_evaluate_take_files_and_values_or_continue_the_run(
         ("train new", "holds no run yet"),
         ("evaluate new --dataset .", "holds no run yet"),
         ("fetch", "name a model"),
-        ("train new dataset.name=mine --prepare", "--prepare"),
+        ("train new dataset.name=mine --prepare", "danish-asr convert SOURCE --name mine"),
         ("train --help-keys masks", "dataset"),
         ("plan a=1", "a: unknown"),
         ("sweep out a=1 --over b=1,2", "a: unknown"),

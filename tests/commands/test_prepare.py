@@ -22,9 +22,7 @@ def coral(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a small CoRal, in place of the hub."""
     folder = tmp_path / "coral"
     build_source(folder, train=24)
-    monkeypatch.setattr(
-        parquet, "source_of_dataset", lambda name: None if name == "mine" else str(folder)
-    )
+    monkeypatch.setattr(parquet, "source_of_dataset", lambda _: str(folder))
     monkeypatch.chdir(tmp_path)
     return folder
 
@@ -40,12 +38,3 @@ def test_a_missing_coral_is_converted_once(
     coral.rename(tmp_path / "gone")
     run(_command(tmp_path / "again", "coral_v2_tiny", "--prepare"))
     assert Run(tmp_path / "again").steps == [2, 4]
-
-
-@pytest.mark.usefixtures("coral")
-def test_another_corpus_is_refused_with_the_command_that_converts_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(RuntimeError, match="status 2"):
-        run(_command(tmp_path / "run", "mine", "--prepare"))
-    assert "danish-asr convert SOURCE --name mine" in capsys.readouterr().err
