@@ -31,7 +31,7 @@ def test_the_pipeline_of_transformers_times_words_as_the_card_says(
 def test_transformers_prepares_speech_as_the_model_was_trained(exports: Path) -> None:
     from transformers import AutoProcessor  # noqa: PLC0415 - an extra
 
-    processor = AutoProcessor.from_pretrained(exports / "hf")
+    processor = AutoProcessor.from_pretrained(exports / "hf")  # type: ignore[no-untyped-call]
     extractor, tokenizer = processor.feature_extractor, processor.tokenizer
     assert (extractor.feature_size, extractor.do_normalize) == (1, True)
     two = [[1.0, -1.0], [1.0, -1.0, 1.0, -1.0]]
