@@ -9,10 +9,12 @@ import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import soundfile
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, RunError
+from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.inference import export
 from danish_asr.inference.export import export_model
 from danish_asr.inference.model import load_model
@@ -46,6 +48,23 @@ def test_the_lines_of_the_card_write_the_same_texts_without_this_project(
     expected = fairseq2_texts(special, sounds)
     assert len("".join(expected.values())) > 50
     assert json.loads(output.read_text()) == expected
+
+
+def test_a_long_recording_is_compared_in_parts_of_half_a_minute(
+    special: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    soundfile.write(tmp_path / "long.flac", np.zeros(61 * SAMPLE_RATE), SAMPLE_RATE)
+    export_model(str(special), "onnx", tmp_path / "out", audio=[tmp_path / "long.flac"])
+    printed = capsys.readouterr().out
+    assert "3 utterances" in printed
+    assert str(tmp_path / "out") in printed
+
+
+@pytest.mark.parametrize("to", ["hf", "onnx"])
+def test_the_card_is_markdown_without_the_lines_of_its_template(exports: Path, to: str) -> None:
+    card = (exports / to / "README.md").read_text()
+    assert "\n\n\n" not in card
+    assert card.startswith("---\nlibrary_name")
 
 
 def test_an_export_that_differs_is_not_published(

@@ -80,7 +80,7 @@ def test_cues_are_short_and_those_of_a_channel_hold_all_words_in_order(seed: int
 def test_a_cue_has_two_lines_of_42_characters_and_7_seconds(
     first: int, second: int, pace: float, cues: list[int]
 ) -> None:
-    words = spoken(f"{'a' * first} {'b' * second}", pace=pace, rest=0.1)
+    words = spoken(f"{'a' * first} {'b' * second}", 100.0, pace=pace, rest=0.1)
     assert [len(cue.lines) for cue in make_cues(transcript((None, words)))] == cues
 
 
@@ -166,9 +166,15 @@ def test_csv_has_a_row_per_word() -> None:
             '0 60 3 0.0 0.2 "" 0.2 9 "a ""b"" c d" 9 60 ""',
             '0 60 6 0.0 0.2 "" 0.2 0.5 "a" 0.5 0.6 """b""" 0.6 0.7 "" 0.7 9 "d" 9 60 ""',
         ),
+        (
+            [Word("a", 0.1004, 0.9996)],
+            3,
+            '0 3 3 0.0 0.1 "" 0.1 1.0 "a" 1.0 3 ""',
+            '0 3 3 0.0 0.1 "" 0.1 1.0 "a" 1.0 3 ""',
+        ),
         ([Word("a", 0, 9.5)], 9, '0 9.5 1 0 9.5 "a"', '0 9.5 1 0 9.5 "a"'),  # longer than the audio
     ],
-    ids=["silence", "nothing", "words that overlap, and quotation marks", "to the end"],
+    ids=["silence", "nothing", "overlap and quotation marks", "milliseconds", "to the end"],
 )
 def test_the_tiers_of_a_textgrid_cover_all_time(
     spoken: list[Word], duration: float, segments: str, words: str

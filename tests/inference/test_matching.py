@@ -84,3 +84,11 @@ def test_the_rate_counts_wrong_characters_of_the_text() -> None:
     assert match(["ja nej"], ["ja", "nej"]) == [Stretch(0, 2, 0.0)]
     assert match(["ja nwj"], ["ja", "nej"]) == [Stretch(0, 2, 1 / 6)]
     assert match(["xyz"], ["ja", "nej"]) == [None]
+    assert match(["i"], ["i", "hjem", "dag"]) == [Stretch(0, 1, 0.0)]
+
+
+def test_the_words_of_a_good_piece_are_not_those_of_a_later_one() -> None:
+    good, poor = match(["hjem ja", "i er vi"], ["hjem", "i", "er"])
+    assert good == Stretch(0, 2, 2 / 6)
+    assert poor is not None
+    assert (poor.first, poor.last) == (2, 3)

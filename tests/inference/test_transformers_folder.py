@@ -28,6 +28,23 @@ def test_the_pipeline_of_transformers_times_words_as_the_card_says(
     assert "▁" in special.values()  # as "|" is a symbol of this model
 
 
+def test_transformers_prepares_speech_as_the_model_was_trained(exports: Path) -> None:
+    from transformers import AutoProcessor  # noqa: PLC0415 - an extra
+
+    processor = AutoProcessor.from_pretrained(exports / "hf")  # type: ignore[no-untyped-call]
+    extractor, tokenizer = processor.feature_extractor, processor.tokenizer
+    assert (extractor.feature_size, extractor.do_normalize) == (1, True)
+    two = [[1.0, -1.0], [1.0, -1.0, 1.0, -1.0]]
+    padded = extractor(two, sampling_rate=16_000, padding=True, return_tensors="np")
+    assert padded["attention_mask"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    assert padded["input_values"][0][2:].tolist() == [0, 0]
+    assert tokenizer.decode(tokenizer("å b").input_ids) == "å b"
+    assert not tokenizer.do_lower_case
+    assert not tokenizer.clean_up_tokenization_spaces
+    weights, config = exports / "hf" / "model.safetensors", exports / "hf" / "config.json"
+    assert weights.stat().st_mode == config.stat().st_mode
+
+
 def test_each_symbol_has_a_name_of_its_own(special: Path) -> None:
     tokenizer = load_model(special, device="cpu").tokenizer
     names = symbol_names(tokenizer, "|")

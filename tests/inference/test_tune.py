@@ -10,6 +10,7 @@ import pytest
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml, to_yaml
 from danish_asr.decoding.beam import BeamDecoder
+from danish_asr.decoding.ngram import HELD_OUT, NOTHING_HELD_OUT
 from danish_asr.decoding.ngram_build import build_language_model
 from danish_asr.inference import tune
 from danish_asr.inference.model import load_model
@@ -78,6 +79,24 @@ def test_the_values_with_the_fewest_errors_are_kept_and_used(
     assert settings["tuned"]["wer"] == chosen.errors.wer()
     decoder = BeamDecoder(load_model(finished_run, device="cpu").tokenizer, lm)
     assert decoder.search_settings == chosen.settings
+
+
+@pytest.mark.usefixtures("_sure")
+@pytest.mark.parametrize(("sentences", "warned"), [(0, True), (1, False)])
+def test_a_language_model_without_held_out_sentences_is_named(
+    finished_run: Path,
+    lm: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    sentences: int,
+    warned: bool,
+) -> None:
+    monkeypatch.setattr(tune, "ALPHAS", (0.0,))
+    settings = json.loads((lm / "lm.json").read_text())
+    (lm / "lm.json").write_text(json.dumps(settings | {HELD_OUT: sentences}))
+    run_tune(finished_run, lm)
+    assert (NOTHING_HELD_OUT in capsys.readouterr().out) is warned
 
 
 def test_the_model_hears_in_rows_what_an_evaluation_writes(

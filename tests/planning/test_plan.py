@@ -12,6 +12,7 @@ from danish_asr.base.config_tree import merge, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.planning import plan as plan_module
 from danish_asr.planning.gpus import Card, card_of
+from danish_asr.planning.memory import CUDA_BYTES
 from danish_asr.planning.plan import check_machine, make_plan, show_plan
 from danish_asr.recipe.entry import Request
 from tests.plans import GIB, planned, preset
@@ -96,6 +97,35 @@ def test_the_plan_is_printed_with_what_its_gpus_cost_together(capsys: Any) -> No
     assert (plan.audio_hours, plan.epochs) == (steps * plan.minutes / 60, 0)
 
 
+def test_a_plan_says_how_much_of_the_card_it_takes(capsys: Any) -> None:
+    request = Request(output_dir=None, config_files=FILES)
+    show_plan(request, "12GB", 1)
+    printed = capsys.readouterr().out
+    plan = make_plan(GUIDE, where="guide", card=card_of("12GB"))
+    assert plan.card
+    assert f"{plan.total / GIB:.1f} of {plan.card.gib:.1f} GiB" in printed
+    for hint in plan.hints:
+        fits = "fits" if hint.total <= plan.card.gib * GIB else "does not fit"
+        assert f"{plan.total / GIB:.1f} becomes {hint.total / GIB:.1f} GiB, which {fits}" in printed
+
+
+@pytest.mark.parametrize(("epochs", "noted"), [(200, False), (201, True)])
+def test_many_epochs_are_noted_with_the_steps_of_thirty(
+    dataset: Path, *, epochs: int, noted: bool
+) -> None:
+    assets = {"extra_paths": [str(dataset / "cards")]}
+    own = {"dataset": {"name": "tiny"}, "common": {"assets": assets}}
+
+    def plan_of(steps: int) -> plan_module.Plan:
+        tree = merge(preset("demo"), own, {"regime": {"num_steps": steps}})
+        return make_plan(tree, where="x")
+
+    epoch = plan_of(1).epoch
+    assert epoch
+    plan = plan_of(epochs * epoch.steps)
+    assert any(f"regime.num_steps={30 * epoch.steps}" in note for note in plan.notes) is noted
+
+
 @pytest.mark.parametrize(
     ("card", "ratio", "word", "is_noted"),
     [
@@ -176,7 +206,13 @@ def test_a_name_that_is_not_here_is_an_error_and_weights_are_a_warning(
 
 @pytest.mark.parametrize(("free", "gpus", "enough"), [(40, 1, True), (4, 1, False), (5, 8, True)])
 def test_the_memory_that_other_programs_leave_must_be_enough_on_each_gpu(
-    dataset: Path, monkeypatch: pytest.MonkeyPatch, free: int, gpus: int, enough: bool
+    dataset: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    *,
+    free: int,
+    gpus: int,
+    enough: bool,
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
@@ -184,6 +220,8 @@ def test_the_memory_that_other_programs_leave_must_be_enough_on_each_gpu(
     settings: dict[str, Any] = {"mixed_precision": {"mode": "static"}, "data_parallelism": "fsdp"}
     settings["freeze_feature_extractor"] = True
     assert works(dataset, gpus, model={"arch": "300m"}, trainer=settings) == enough
+    named = f"{free + CUDA_BYTES / GIB:.1f} GiB"
+    assert (named in capsys.readouterr().out) is not enough
 
 
 def test_too_little_disk_for_the_checkpoints_is_an_error(

@@ -162,7 +162,6 @@ def align(
         pairs = zip(words, timed, strict=True)
         for line, group in groupby(pairs, key=lambda pair: pair[0].line):
             segments.append(Segment.of([word for _, word in group], speaker=lines[line].speaker))
-    segments.sort(key=lambda segment: segment.start)
     about = {"model": model.name, "aligned": True}
     return Transcript(round(found.seconds, 3), segments, str(audio), about)
 
