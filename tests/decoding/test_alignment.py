@@ -37,10 +37,12 @@ def test_a_word_that_was_not_said_has_a_low_confidence(tokenizer: Tokenizer) -> 
     assert said.confidence > 0.5
 
 
-def test_what_is_too_long_or_too_short_for_a_text_is_refused(
+def test_what_cannot_be_a_text_of_the_speech_is_refused(
     monkeypatch: pytest.MonkeyPatch, tokenizer: Tokenizer
 ) -> None:
     log_probs = log_probs_of("hej", tokenizer)
+    with pytest.raises(AlignmentError, match="hej ж"):
+        align(log_probs, "hej ж", tokenizer)
     with pytest.raises(AlignmentError, match="needs at least"):
         align(log_probs, "hej dag", tokenizer)
     monkeypatch.setattr(alignment, "MOST_STATES", 20)

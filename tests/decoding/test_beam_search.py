@@ -44,6 +44,16 @@ def test_it_finds_the_most_probable_text_of_short_inputs(tokenizer: Tokenizer, s
     assert truth[text] == pytest.approx(max(truth.values()), rel=1e-5)
 
 
+@pytest.mark.parametrize("prune", [{"beam": 1}, {"symbol_prune": -0.7}])
+def test_what_is_pruned_is_not_found(tokenizer: Tokenizer, prune: dict[str, Any]) -> None:
+    """Of 2 frames 'a' is in no best path, but in the most alignments."""
+    probabilities = torch.full((2, len(symbols(tokenizer))), 1e-9)
+    probabilities[:, 0], probabilities[:, symbols(tokenizer).index("a")] = 0.6, 0.4
+    frames = [probabilities.log()]
+    assert BeamDecoder(tokenizer, **EXACT)(frames) == ["a"]
+    assert BeamDecoder(tokenizer, **EXACT | prune)(frames) != ["a"]
+
+
 def test_a_word_costs_what_the_language_model_says_and_more_if_it_is_unknown(arpa: Path) -> None:
     settings = search_settings({"lm": arpa, "alpha": 0.5, "beta": 1.5})
     scorer = NgramScorer(replace(settings, hotwords=("hest og vogn",)))

@@ -7,6 +7,10 @@ from danish_asr.recipe.data.reader import EpochSize
 from tests.plans import GIB, planned, preset
 
 
+SAMPLES = 3_200_000
+"""The most of a batch, by default."""
+
+
 @pytest.mark.parametrize(
     ("longest", "rows", "most", "batch"),
     [
@@ -73,6 +77,30 @@ def test_a_technique_reduces_the_part_that_it_is_for(
 ) -> None:
     before, after = planned().memory[part], planned(change).memory.get(part, 0)
     assert after / before == pytest.approx(share, rel=0.02)
+
+
+def test_the_parts_of_a_step_are_the_fitted_numbers() -> None:
+    """300M, float32 weights of which bfloat16 copies compute, 2,560,000 samples in a batch."""
+    parts = planned(preset("standard")).memory
+    frozen, learns = (
+        planned({"trainer": {"freeze_feature_extractor": value}}) for value in (True, False)
+    )
+    head = planned({"trainer": {"freeze_encoder_layers": 24, "freeze_feature_extractor": True}})
+    assert {name: round(size / 1e6) for name, size in parts.items()} == {
+        "weights": 1304,
+        "gradients": 1287,
+        "optimizer's moments": 2574,
+        "activations, front end": 173,
+        "activations, encoder": 13899,
+        "a layer's backward pass, or logits and CTC": 1506,
+        "copies of the weights in bfloat16": 626,
+        "gaps (12 % assumed)": 2564,
+        "CUDA, cuBLAS, cuDNN (assumed)": 805,
+    }
+    kept = learns.memory["activations, front end"] - frozen.memory["activations, front end"]
+    assert kept == pytest.approx((843 + 416 * 2) * SAMPLES)
+    # The convolutions need more than all else where nothing but the head learns.
+    assert head.memory["activations, convolutions"] == 1447 * SAMPLES
 
 
 def test_what_never_learns_has_no_gradients() -> None:
