@@ -6,7 +6,6 @@ from danish_asr.planning.memory import CUDA_BYTES, Batch, largest_batch
 from danish_asr.recipe.data.reader import EpochSize
 from tests.plans import GIB, planned, preset
 
-
 SAMPLES = 3_200_000
 """The most of a batch, by default."""
 
