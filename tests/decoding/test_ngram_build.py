@@ -84,7 +84,10 @@ def test_text_comes_from_several_kinds_of_files_once(
     saved = build(files, tmp_path / "lm")
     counts = {"sentences": 9, "kept": 6, "duplicates": 2, "held_out": 0, "empty": 1, "words": 12}
     assert saved["sentences"] == counts
-    assert "warning: " in capfd.readouterr().err  # as no dataset was named
+    printed = capfd.readouterr().err
+    assert "warning: " in printed  # as no dataset was named
+    assert "9 sentences read: 6 kept (12 words), 2 duplicates, 0 held out" in printed
+    assert str(tmp_path / "lm") in printed
     words = (tmp_path / "lm" / "unigrams.txt").read_text("utf-8").split()
     assert sorted(words) == sorted(["en", "ko", "hest", "et", "får", "gås", "and", "ulv"])
     written = {path.name for path in (tmp_path / "lm").iterdir()}

@@ -31,8 +31,9 @@ def test_a_fault_of_the_values_is_found_before_a_run_starts(
     request = Request(output_dir=tmp_path / "out", config_files=DEMO)
     with pytest.raises(ConfigError, match=key.replace("[", r"\[")):
         run_sweep(request, [over])
-    with pytest.raises(ConfigError, match="1 to 2"):
-        run_sweep(request, [RATES], only=3)
+    for only in (0, 3):
+        with pytest.raises(ConfigError, match="1 to 2"):
+            run_sweep(request, [RATES], only=only)
     assert not (tmp_path / "out").exists()
 
 
@@ -49,10 +50,16 @@ def test_a_run_is_named_by_its_values() -> None:
 
 @pytest.mark.parametrize(
     ("statuses", "only", "rates"),
-    [([2, 0], None, ["0.001", "0.002"]), ([2, 2], None, ["0.001", "0.002"]), ([0], 2, ["0.002"])],
+    [
+        ([2, 0], None, ["0.001", "0.002"]),
+        ([2, 2], None, ["0.001", "0.002"]),
+        ([0], 1, ["0.001"]),
+        ([0], 2, ["0.002"]),
+    ],
 )
 def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_enough(
     tmp_path: Path,
+    dataset: Path,
     monkeypatch: pytest.MonkeyPatch,
     statuses: list[int],
     only: int | None,
@@ -68,9 +75,11 @@ def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_en
 
     monkeypatch.setattr("danish_asr.planning.sweep.run_passing_on", run)
     out = tmp_path / "out"
-    request = Request(output_dir=out, config_files=DEMO, overrides=["common.seed=5"])
+    request = Request(
+        output_dir=out, config_files=DEMO, overrides=["common.seed=5"], dataset=dataset
+    )
     assert run_sweep(request, [RATES], only=only) is (0 in statuses)
-    common = ["--config", str(DEMO[0]), "common.seed=5"]
+    common = ["--config", str(DEMO[0]), "--dataset", str(dataset), "common.seed=5"]
     assert commands == [
         ["train", str(out / f"lr_{rate}"), *common, f"optimizer.config.lr={rate}"] for rate in rates
     ]
