@@ -1,13 +1,16 @@
 """Beam search finds the best text, with and without a language model."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fairseq2.data.tokenizers import Tokenizer
 
-from danish_asr.base.errors import ConfigError, LanguageModelError
+from danish_asr import decoding
+from danish_asr.base.errors import ConfigError, LanguageModelError, MissingExtraError
+from danish_asr.decoding import beam
 from danish_asr.decoding.beam import BeamDecoder, symbols
 from danish_asr.decoding.ngram import find_language_model
 from tests.decoding_inputs import logits_of
@@ -93,10 +96,31 @@ def test_the_documented_rescoring_chooses_among_them(tokenizer: Tokenizer) -> No
     assert all(len(word) > 1 for word in rescored[0].split())
 
 
-def test_processes_give_the_texts_of_one(tokenizer: Tokenizer, arpa: Path) -> None:
+def test_processes_give_the_texts_of_one(
+    tokenizer: Tokenizer, arpa: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths = [10, 0, 10, 4, 1, 10]
     rows = [logits_of("en ko", tokenizer, seed, 2.0)[:n] for seed, n in enumerate(lengths)]
     alone = BeamDecoder(tokenizer, arpa, workers=1)(rows)
     assert alone[1] == ""
     assert BeamDecoder(tokenizer, arpa, workers=2)(rows) == alone
     assert [BeamDecoder(tokenizer, arpa)([row])[0] for row in rows] == alone
+
+    def start(_workers: int) -> None:
+        raise AssertionError("a process")
+
+    monkeypatch.setattr(beam, "WorkerPool", start)
+    BeamDecoder(tokenizer, arpa, workers=1)(rows)
+    BeamDecoder(tokenizer, arpa, workers=2)(rows[:1])
+    BeamDecoder(tokenizer, arpa)(rows)  # it takes less than the start of processes
+    with pytest.raises(AssertionError, match="a process"):
+        BeamDecoder(tokenizer, arpa, workers=2)(rows[:2])
+
+
+def test_the_extra_of_the_search_is_named(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(decoding, "beam_search", raising=False)
+    monkeypatch.setitem(sys.modules, "danish_asr.decoding.beam_search", None)
+    with pytest.raises(MissingExtraError, match="lm"):
+        BeamDecoder(tokenizer)

@@ -20,6 +20,8 @@ def spoken(pauses: list[float], seconds: float = 1.0) -> list[Word]:
         ([0.0, 0.0, 0.2, 0.0, 0.3, 0.0], 3, [3, 2, 2]),  # where a pause is longest, and again
         ([0.5, *[0.0] * 6], 6, [4, 4]),  # not in the first quarter
         ([*[0.0] * 6, 0.5], 6, [4, 4]),  # nor in the last one
+        ([1.0, *[0.0] * 5], 6, [1, 6]),  # but at its end
+        ([*[0.0] * 4, 1.0, 0.0], 6, [5, 2]),  # and at the other's beginning
         ([0.0, 0.0, 0.004, 0.0, 0.0, 0.0, 0.0], 6, [4, 4]),  # a hundredth is the same pause
     ],
     ids=str,

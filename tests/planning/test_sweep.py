@@ -61,6 +61,7 @@ def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_en
     tmp_path: Path,
     dataset: Path,
     monkeypatch: pytest.MonkeyPatch,
+    *,
     statuses: list[int],
     only: int | None,
     rates: list[str],

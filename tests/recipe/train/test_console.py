@@ -1,6 +1,7 @@
 """What a run prints of its metrics, its memory and fairseq2's own records."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from logging import INFO, WARNING, LogRecord
 from pathlib import Path
@@ -11,7 +12,7 @@ import torch
 
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.run.advice import LOSS
-from danish_asr.recipe.train.console import RunReport, _is_for_users, step_line
+from danish_asr.recipe.train.console import RunReport, _Console, _is_for_users, step_line
 
 WER = "Word Error Rate (WER)"
 VALUES: dict[str, Any] = {
@@ -132,3 +133,12 @@ def test_of_fairseq2s_records_warnings_and_a_few_lines_are_shown(
     name: str, level: int, message: str, *, shown: bool
 ) -> None:
     assert _is_for_users(LogRecord(name, level, "", 0, message, None, None)) is shown
+
+
+def test_a_line_of_the_log_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "[bold] of /data/:smile: " + "word " * 40 + "end"
+    for level in (INFO, WARNING):
+        _Console().emit(LogRecord("x", level, "", 0, text, None, None))
+    plain, warning = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"[\d-]{10} [\d:]{8} " + re.escape(text), plain)
+    assert warning.endswith(f" WARNING: {text}")
