@@ -19,7 +19,14 @@ from danish_asr.base.tables import Row
 from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.report.request import Request
 from danish_asr.scoring.compare import Comparison
-from tests.score_rows import changed, four_rows, random_rows, write_evaluation, write_rows
+from tests.score_rows import (
+    changed,
+    evaluated,
+    four_rows,
+    random_rows,
+    write_evaluation,
+    write_rows,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -68,8 +75,22 @@ def test_python_names_runs_as_the_command_does_and_both_know_their_evaluations(
     assert compare({"A": a, "new": [b]}, by=None).to_dict() == by_command.to_dict()
     by_rows = compare(four_rows(), iter(better), str(b), by=[])
     assert by_rows.table["run"].tolist() == ["A", "B", "C"]
+    own = compare(a, b, by=None, row_filter="rye", denominator="coral", profile="plain")
+    settings = own.settings
+    assert (settings.row_filter, settings.denominator, settings.profile) == (
+        "rye",
+        "coral",
+        "plain",
+    )
     with pytest.raises(PredictionsError, match="rows differ"):
         compare(a, better[1:])
+
+
+def test_the_evaluation_of_a_run_that_is_compared_is_named(tmp_path: Path) -> None:
+    own, other = (evaluated(tmp_path / name, "best/test") for name in ("a", "b"))
+    _, shown = _shown([str(tmp_path / "a"), str(tmp_path / "b")], by=[])
+    for file in (own, other):
+        assert f"{file} (test" in shown
 
 
 def test_a_run_has_the_name_that_it_is_given_or_a_letter(tmp_path: Path) -> None:

@@ -198,3 +198,16 @@ def test_offloaded_steps_are_those_of_pytorch() -> None:
                 parameter.grad = torch.full_like(parameter, step - 2.0 + number)
             optimizer.step()
     assert all(torch.equal(one, other) for one, other in zip(own, theirs, strict=True))
+
+
+def test_an_offloaded_optimizer_continues_from_its_state() -> None:
+    (weight, other) = (torch.nn.Parameter(torch.ones(3)) for _ in range(2))
+    first, second = OffloadedAdamW([weight], **SETTINGS), OffloadedAdamW([other], lr=1.0)
+    weight.grad = torch.ones(3)
+    first.step()
+    second.load_state_dict(first.state_dict())
+    other.data = weight.data.clone()
+    weight.grad = other.grad = torch.ones(3)
+    first.step()
+    second.step()
+    assert torch.equal(weight, other)
