@@ -100,6 +100,7 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
     assert "Bornholmsk is 12.50 points above Fynsk (95 % interval -1.00 to 25.00" in said
     assert ("adjusted" in said) is adjusted
     assert "8, 9 and 1 more (1 speaker, 2 needed)" in said
+    assert "nothing is compared" not in said
     nothing = gap_sentence(
         "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed")
     )

@@ -18,6 +18,7 @@ from danish_asr.recipe.config.schema import AsrConfig, WandbConfig
 from danish_asr.recipe.config.training_sections import RegimeSection
 from danish_asr.recipe.entry import Request, read_configuration
 from danish_asr.recipe.run.run import Run
+from danish_asr.recipe.train import preflight
 from danish_asr.recipe.train.preflight import (
     recorder_faults,
     resolve,
@@ -181,6 +182,15 @@ def test_a_recorder_without_its_library_is_refused(
     for fault in (*missing, *faults(capsys)):
         assert fault.startswith("common.metric_recorders.wandb.enabled")
         assert fault.endswith("pip install 'danish-asr[wandb]'")
+
+
+def test_an_optimizer_without_its_library_is_refused(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "find_spec", lambda _: None)
+    (fault,) = refused(tmp_path / "run", dataset, "optimizer={name: adamw_8bit}")
+    assert fault.startswith("optimizer.name")
+    assert fault.endswith("pip install 'danish-asr[bitsandbytes]'")
 
 
 def test_wandb_is_refused_where_its_server_does_not_answer_unless_it_is_offline(
