@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
     Span,
-    TextFolder,
     Tier,
     TimedFile,
     kept_names,
@@ -371,43 +369,6 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
 ) -> None:
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
         read(tmp_path, suffix, content)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "names"),
-    [
-        (".srt", ["0.SRT", "bo.srt"]),
-        (".txt", ["bo.txt"]),  # beside a recording
-        (".json", ["0.json", "bo.json"]),  # there, if it was cut, and what is a transcript
-    ],
-)
-def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[str]) -> None:
-    whole = FORMATS["json"](transcript())
-    contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
-    for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
-        (tmp_path / name).write_text(contents.get(name, ""))
-    files = TextFolder(tmp_path)
-    assert [path.name for path in files.of(suffix) if files.is_text(path)] == names
-
-
-def test_a_transcript_that_was_recognised_is_parsed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.json").write_text(
-            "{}" if name == "a" else FORMATS["json"](transcript())
-        )
-    files, parsed = TextFolder(tmp_path), Counter[str]()
-
-    def count(path: Path) -> TimedFile:
-        parsed[path.name] += 1
-        return read_timed(path)
-
-    monkeypatch.setattr("danish_asr.corpus.sources.timed_files.read_timed", count)
-    found = [path.name for path in files.of(".json") if files.is_text(path) and files.read(path)]
-    assert found == ["b.json", "c.json"]
-    assert not files.is_transcript(tmp_path / "a.json")
-    assert parsed == {"a.json": 1, "b.json": 1, "c.json": 1}
 
 
 @pytest.mark.parametrize(

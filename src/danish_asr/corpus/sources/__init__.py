@@ -36,7 +36,7 @@ from danish_asr.corpus.rows import (
     without_gaps,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, located, versions_of_files
+from danish_asr.corpus.sources.recordings import TextFolder, fetch_files, located, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import (
     SUFFIXES,
@@ -47,7 +47,6 @@ from danish_asr.corpus.sources.table import (
     tables_of_people,
 )
 from danish_asr.corpus.sources.timed import open_timed
-from danish_asr.corpus.sources.timed_files import TextFolder
 
 
 class Kind(NamedTuple):

@@ -18,8 +18,7 @@ from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Source, split_in, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
-from danish_asr.corpus.sources.timed_files import TextFolder
+from danish_asr.corpus.sources.recordings import TextFolder, fetch_files, versions_of_files
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 

@@ -25,13 +25,12 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import NO_TIME, Source, table_of
-from danish_asr.corpus.sources.recordings import SEVERAL, fetch_files, versions_of_files
+from danish_asr.corpus.sources.recordings import SEVERAL, TextFolder, fetch_files, versions_of_files
 from danish_asr.corpus.sources.timed_files import (
     KEPT_NAMES,
     MUSIC,
     NotUtf8Error,
     Span,
-    TextFolder,
     Tier,
     TimedFile,
     kept_names,

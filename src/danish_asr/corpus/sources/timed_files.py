@@ -1,8 +1,7 @@
 """Files of texts: SRT, WebVTT, JSON of transcribers, Praat's TextGrid, ELAN, and plain text.
 
-Comes in: a path, or a folder with such files. Goes out: a `TimedFile`, whose texts have no signs of
-subtitling any more. All are parsed here: a tier that is empty or whose references break must not
-stop the others.
+Comes in: a path. Goes out: a `TimedFile`, whose texts have no signs of subtitling any more. All are
+parsed here: a tier that is empty or whose references break must not stop the others.
 """
 
 import html
@@ -20,7 +19,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import Listing, is_audio, name_key
+from danish_asr.base.folders import is_audio
 from danish_asr.base.tables import code_page_hint, is_utf8
 from danish_asr.corpus.columns import seconds_of
 
@@ -57,45 +56,6 @@ class TimedFile(NamedTuple):
 
 class NotUtf8Error(SourceError):
     """A text that cannot be read, because it has another code page."""
-
-
-class TextFolder(Listing):
-    """A folder with texts, in which a transcript is parsed once.
-
-    Files in JSON have to be parsed to be recognised. Of those that are, the last one is kept.
-    """
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._kept: dict[Path, TimedFile] = {}
-        self._no_transcripts: set[Path] = set()
-
-    def is_beside(self, path: Path) -> bool:
-        """Whether a file lies beside a recording of its name."""
-        return path.parent in self.recordings.get(name_key(path.stem), {})
-
-    def is_text(self, path: Path) -> bool:
-        """Whether a file has the text of a recording.
-
-        A ``.txt`` has it beside its recording, and a ``.json`` there or if it is a transcript: one
-        that was cut must not be lost.
-        """
-        suffix = path.suffix.lower()
-        is_read = suffix not in {".txt", ".json"}
-        return is_read or self.is_beside(path) or (suffix == ".json" and self.is_transcript(path))
-
-    def is_transcript(self, path: Path) -> bool:
-        """Whether a file is a transcript in JSON."""
-        if path not in self._no_transcripts and path not in self._kept:
-            if transcript := transcript_in(path):
-                self._kept = {path: transcript}
-            else:
-                self._no_transcripts.add(path)
-        return path in self._kept
-
-    def read(self, path: Path) -> TimedFile:
-        """Read a file as `read_timed` does."""
-        return self._kept[path] if path in self._kept else read_timed(path)
 
 
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
