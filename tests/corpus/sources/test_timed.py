@@ -13,7 +13,13 @@ from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
 from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, no_speech
-from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, MUSIC, NO_SPEECH_LABEL
+from danish_asr.corpus.sources.timed_files import (
+    CLOCK_TIMES,
+    KEPT_NAMES,
+    MUSIC,
+    NO_SPEECH_LABEL,
+    NO_TEXT,
+)
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 from tests.transcripts import (
@@ -22,6 +28,7 @@ from tests.transcripts import (
     TIERS,
     beside,
     elan,
+    elan_of,
     subtitles,
     textgrid,
     times,
@@ -190,6 +197,20 @@ def test_labels_are_refused_and_a_tier_of_nothing_else_is_no_choice(tmp_path: Pa
     assert [row["refused"] for row in rows_of(tmp_path)] == [NO_SPEECH_LABEL] * 2
     beside(tmp_path / "b", ".txt", "[00:00.000 --> 00:01.000] ja", stem="b")
     assert [row["refused"] for row in rows_of(f"pairs:{tmp_path}")] == [CLOCK_TIMES]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("farvel",), [("farvel", None), ("", NO_TEXT)]),  # of this tier
+        ((), [("", NO_TEXT)] * 7),  # of all
+    ],
+)
+def test_annotations_of_elan_without_a_text_are_rows_and_tiers_of_them_no_choice(
+    tmp_path: Path, texts: tuple[str, ...], expected: list[tuple[str, str | None]]
+) -> None:
+    rows = rows_of(beside(tmp_path, ".eaf", elan_of(*texts)))
+    assert [(row["text"], row["refused"]) for row in rows] == expected
 
 
 def test_what_is_no_speech_is_refused_and_overlaps_nothing(tmp_path: Path) -> None:

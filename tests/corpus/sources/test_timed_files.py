@@ -10,6 +10,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
+    NO_TEXT,
     Span,
     Tier,
     TimedFile,
@@ -152,7 +153,7 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
         Tier("B", [Span(2.0, 3.0, "farvel"), Span(3.0, None, "uden slut")], "Bo", "t"),
     ]
     blank = read(tmp_path, ".eaf", elan().replace("farvel", " ")).tiers[3].spans
-    assert blank == [Span(3.0, None, "uden slut")]
+    assert blank == [Span(2.0, 3.0, "", fault=NO_TEXT), Span(3.0, None, "uden slut")]
     broken = read(tmp_path, ".eaf", elan(reference="gone")).tiers[0].spans
     assert broken == [Span(0.5, 1.0, "intj"), Span(None, None, "verb")]
 

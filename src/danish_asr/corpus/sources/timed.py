@@ -228,8 +228,10 @@ def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[T
             for tier in file.tiers
             if tier.name in matching or tier.kind in patterns
         ]
-    with_text = [tier for tier in file.tiers if tier.spans]
+    with_text = [tier for tier in file.tiers if any(span.text for span in tier.spans)]
     full = [tier for tier in with_text if not all(span.fault for span in tier.spans)] or with_text
+    if not full:  # nobody has written in any
+        return [*file.tiers]
     ours = [tier for tier in full if re.fullmatch(r"(.* )?segments", tier.name)]
     if ours:
         return [tier._replace(speaker=tier.name.rpartition(" ")[0] or None) for tier in ours]
@@ -238,9 +240,10 @@ def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[T
     if len(full) < 2 or has_own_tier:
         return full
     listed = "; ".join(
-        f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "
-        f"{tier.spans[0].text[:30]!r}"
+        f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(texts):,}, such as "
+        f"{texts[0][:30]!r}"
         for tier in full
+        if (texts := [span.text for span in tier.spans if span.text])
     )
     raise SourceError(
         f"{path}: several tiers have text: {listed}. Choose with --tier NAME, or a type of ELAN's; "
@@ -271,7 +274,7 @@ def _records(
         for row, span in enumerate(spans):
             fault = "overlaps another utterance" if span in shared else span.fault
             if is_timed and None in {span.start, span.end}:
-                fault = NO_TIME
+                fault = fault or NO_TIME
             if has_speakers and not span.speaker:
                 fault = fault or NO_SPEAKER
             speaker = span.speaker

@@ -106,10 +106,11 @@ KEPT_NAMES: Final = (
 CLOCK_TIMES: Final = "clock times, not plain text"
 NO_SPEECH_LABEL: Final = "a label, no speech"
 MUSIC: Final = "no speech"
+NO_TEXT: Final = "an annotation without a text"
 """Reasons in the ledger."""
 
-NO_SPEECH: Final = (NO_SPEECH_LABEL, MUSIC)
-"""Those of what nobody took for speech: ``--max-drop`` does not count them."""
+NO_SPEECH: Final = (NO_SPEECH_LABEL, MUSIC, NO_TEXT)
+"""Those of what nobody took for speech, or wrote down: ``--max-drop`` does not count them."""
 
 _NO_SPEECH_LABELS: Final = {"silent", "sounding", "sil", "sp", "spn", "xxx"}
 """What Praat, forced aligners and CHAT write where nobody speaks or nobody understands."""
@@ -388,8 +389,7 @@ def read_elan(path: Path) -> TimedFile:
         spans = []
         for own in tier.iterfind("ANNOTATION/*"):
             span = _span_of_tier(*times(own), own.findtext("ANNOTATION_VALUE", ""))
-            if span.text:
-                spans.append(span)
+            spans.append(span if span.text else span._replace(fault=NO_TEXT))
         speaker = tier.get("PARTICIPANT", "").strip() or None
         kind = tier.get("LINGUISTIC_TYPE_REF", "")
         tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind))
