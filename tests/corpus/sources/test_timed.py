@@ -12,7 +12,7 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
-from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, no_speech
+from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, UNLINKED, no_speech
 from danish_asr.corpus.sources.timed_files import (
     CLOCK_TIMES,
     KEPT_NAMES,
@@ -148,6 +148,17 @@ def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
     folder = record(beside(tmp_path, ".eaf", elan(media=RUM.format(""))), "rum.wav")
     (several,) = open_source(str(folder), options(split="train", tiers=("t",))).counts.items()
     assert several == (f"{SEVERAL}, such as anna.wav, not rum.wav", 1)
+
+
+@pytest.mark.parametrize("note", [SEVERAL, UNLINKED])
+def test_a_recording_is_noted_that_has_the_name_of_a_file_which_links_to_another(
+    tmp_path: Path, note: str
+) -> None:
+    folder = beside(tmp_path, ".eaf", elan().replace("Anna.wav", "film.mp4"))
+    if note == SEVERAL:  # the film is there, and may have no sound
+        record(folder, "film.mp4")
+    counts = open_source(str(folder), options(split="train", tiers=("t",))).counts
+    assert counts == {f"{note}, such as anna.wav, not film.mp4": 1}
 
 
 def test_speakers_by_names_before_cues_are_shown_the_rarest_first(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ folder of a ``.txt``, if no other place has that name. Each file is read once.
 
 import fnmatch
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -42,6 +42,8 @@ NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a
 
 NO_SPEAKER: Final = "no speaker in a file that names others (--column speaker_id=file takes it)"
 """A reason in the ledger, if speakers are divided: one of those may speak."""
+
+UNLINKED: Final = "recordings that have a file's name, where those that it links to are missing"
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
 
@@ -84,9 +86,9 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
         shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
         counts[f"{NAMED}, such as {shown}"] = len(reading.named)
     silent = no_speech([span.text for span in all_spans])
-    if reading.several:
-        audio, other = min(reading.several.items())
-        counts[f"{SEVERAL}, such as {audio.name}, not {other.name}"] = len(reading.several)
+    for note, not_read in reading.not_read.items():
+        audio, other = min(not_read.items())
+        counts[f"{note}, such as {audio.name}, not {other}"] = len(not_read)
     if not is_file:
         all_audio = {*files.of(*AUDIO_SUFFIXES)}
         counts["recordings without a text"] = len(all_audio - reading.with_text)
@@ -108,7 +110,8 @@ class _Reading:
     patterns: Sequence[str]  # of tiers
     texts_of: Texts = field(default_factory=dict)
     with_text: set[Path] = field(default_factory=set)  # recordings
-    several: dict[Path, Path] = field(default_factory=dict)  # recordings, and one left out
+    # By a note for people, recordings and the name of one that is not read instead.
+    not_read: defaultdict[str, dict[Path, str]] = field(default_factory=lambda: defaultdict(dict))
     named: Counter[str] = field(default_factory=Counter)  # texts by the names before them
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
@@ -130,7 +133,10 @@ class _Reading:
         self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
         self.with_text |= {audio, *others}
         for other in {*others} - {audio}:
-            self.several[audio] = other
+            self.not_read[SEVERAL][audio] = other.name
+        linked = {name_key(Path(name).stem): name for name in file.media if is_audio(name)}
+        if linked and linked.keys().isdisjoint(name_key(own.stem) for own in (audio, *others)):
+            self.not_read[UNLINKED][audio] = min(linked.values())
         names = {name for tier in file.tiers for name in (tier.name, tier.kind) if name}
         self.tiers.update(names)
         self.counts.update(file.removed)
