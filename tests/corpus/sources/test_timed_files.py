@@ -166,6 +166,7 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
         ("–Nej\n— Jo", "Nej Jo"),
         ("-5 grader", "-5 grader"),
         (r"hun\Ncykler\hnu", "hun cykler nu"),
+        (r"- ja\N- nej\N-5 grader", "ja nej -5 grader"),
         (r"{\an8}<i>ja</i>", "ja"),
         ("x < 5 og y > 3", "x < 5 og y > 3"),
         ("A &amp; B", "A & B"),
@@ -181,8 +182,8 @@ def test_subtitling_signs_are_no_text(tmp_path: Path, form: str, written: str, t
 
 
 def test_signs_that_are_removed_are_counted(tmp_path: Path) -> None:
-    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\Ntak"), (2, 3, "<i>nej</i>"))
-    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 2}
+    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\N- tak"), (2, 3, "<i>nej</i>"))
+    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 3}
     assert read(tmp_path, ".srt", content).removed == signs
 
 
@@ -197,6 +198,8 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Anna: ja", "nej", "Anna: tak"], [None] * 3, "Anna: ja"),
         (["Husk: køb mælk"], [None], "Husk: køb mælk"),
         (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
+        (["Bo: - ja", "Ida: -5 grader", "Bo: –nej"], ["Bo", "Ida", "Bo"], "ja"),
+        (["Bo: -5 grader", "Ida: ja", "Bo: nej"], ["Bo", "Ida", "Bo"], "-5 grader"),
         (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
         ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
         (["Bo: ja", "", "Anna: nej", "Bo: nå"], ["Bo", None, "Anna", "Bo"], "ja"),
@@ -290,6 +293,8 @@ def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     assert [speaker for _, speaker in said(read(tmp_path, ".vtt", again))] == ["Anna", "Søren & Bo"]
     windows = read(tmp_path, ".vtt", VTT.replace("\n", "\r\r\n"))
     assert said(windows) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    stream = VTT.replace("\n", "\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n", 1)
+    assert said(read(tmp_path, ".vtt", stream)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
@@ -337,6 +342,7 @@ def test_cues_that_repeat_the_lines_before_are_refused(tmp_path: Path, form: str
 
 
 TWO = srt((0, 1, "ja"), (2, 3, "to"))
+LONG = textgrid({"ord": [(0, 1, "en"), (2, 3, "to")]})["long"]
 
 
 @pytest.mark.parametrize(
@@ -348,6 +354,9 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".TextGrid", '"ooTextFile" "Pitch"', "holds 'ooTextFile'"),
         (".TextGrid", GRID[:-10], "no complete"),
         (".TextGrid", FORMATS["textgrid"](transcript())[:120], "no complete"),
+        (".TextGrid", LONG.replace("xmin = 1\n", "").replace("\n", "\r\n"), r"line 17 has \"en\""),
+        (".TextGrid", LONG.replace('text = "en"\n', ""), "line 19 has 2 "),
+        (".TextGrid", LONG.replace("xmin = 2", 'xmin = "2"'), r"line 20 has \"2\""),
         (".TextGrid", b"ooBinaryFile\x08TextGrid", "Save as text file"),
         (".eaf", elan()[:700], "cannot be read"),
         (".srt", "ja tak", "no times"),
@@ -358,6 +367,14 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".srt", TWO.replace("ja", "00:00:00,5 --> 00:00:00,9"), "line 3 has times in place"),
         (".srt", "1\n00:00:00,5 -> 00:00:01\nja\n", "line 2 has no"),
         (".vtt", VTT.replace("00:03.000", "0003.000"), "line 10 has no"),
+        (".srt", TWO.replace("00,000", "00:12"), "line 2 has no"),  # frames
+        (".srt", TWO.replace("00:00,000", "00:00;12").replace("-->", "->"), "line 2 has no"),
+        (
+            ".vtt",
+            VTT.replace("\n", "\nX-TIMESTAMP-MAP=MPEGTS:9,LOCAL:00:00:00.000\n", 1),
+            "line 2 ",
+        ),
+        (".vtt", VTT.replace("\n", "\nX-TIMESTAMP-MAP=LOCAL:00:01.000,MPEGTS:0\n", 1), "line 2 "),
         (".json", "[]", "segments"),
         (".json", '{"segments": {}}', "segments"),
         (".txt", "0 32000 hun cykler\n", "TIMIT"),

@@ -9,11 +9,11 @@ import json
 import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize
 from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
@@ -61,8 +61,11 @@ class NotUtf8Error(SourceError):
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
 _CLOCK: Final = r"((?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
-_NEARLY_TIMES: Final = re.compile(r"\s*\d+[:.,][\d:.,]+\s*-+>.*|.*-->\s*\d+[:.,]\d.*")
+_NEARLY_TIMES: Final = re.compile(r"\s*\d+[:;.,][\d:;.,]+\s*-+>.*|.*-->\s*\d+[:;.,]\d.*")
 """Times with a fault, such as ``00:00:02 --> 00:00:04``; as a text they would spoil two cues."""
+
+_SHIFTED: Final = re.compile(r"X-TIMESTAMP-MAP=(?!(?:,?(?:MPEGTS|LOCAL):[0:.]+)+\s*$).*")
+"""Where a part of a stream begins; its times may be others than those of the recording."""
 
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
 """What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
@@ -122,7 +125,8 @@ _TRIGRAPHS: Final = {"ae": "æ", "ao": "å", "o/": "ø", "ss": "ß"}
 _ACCENTS: Final = dict(zip("`'^~\",<", "\u0300\u0301\u0302\u0303\u0308\u0327\u030c", strict=True))
 
 _TOKEN: Final = re.compile(
-    r'"((?:[^"]|"")*)"|<(\w+)>|(?<!\S)(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)|!.*'
+    r'"(?P<text>(?:[^"]|"")*)"|<(?P<flag>\w+)>|!.*|'
+    r"(?<!\S)(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)"
 )
 """What Praat reads of a text file: texts in quotes, flags, and numbers that stand alone."""
 
@@ -151,10 +155,15 @@ def stems_of(path: Path) -> list[str]:
 def clean_line(line: str, removed: Counter[str]) -> str:
     """A line without the signs of subtitling, which ``removed`` counts."""
     line, tags = _TAG.subn("", line)
-    line, breaks = _BREAK.subn(" ", line)
-    line, dashes = _DASH.subn("", " ".join(line.split()))
+    first, *others = (_without_dash(part, removed) for part in _BREAK.split(line))
     removed["formatting"] += bool(tags)
-    removed[r"line breaks written as \N"] += bool(breaks)
+    removed[r"line breaks written as \N"] += bool(others)
+    return " ".join(filter(None, (first, *others)))
+
+
+def _without_dash(line: str, removed: Counter[str]) -> str:
+    """A line without the dash of its speaker, which ``removed`` counts."""
+    line, dashes = _DASH.subn("", " ".join(line.split()))
     removed["dashes before a text"] += dashes
     return line
 
@@ -191,6 +200,11 @@ def read_subtitles(path: Path) -> TimedFile:
                 f"line {number + 1} has no times: {line[:60]!r}; expected a line such as "
                 "00:00:02,500 --> 00:00:04,000"
             )
+        elif _SHIFTED.fullmatch(line):
+            raise ValueError(
+                f"line {number + 1} says that its times are those of a stream: {line[:80]}; remove "
+                "the line if they are right, or else shift them: they count from the beginning"
+            )
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
     is_numbered = "".join(lines[: min(timings, default=0)]).strip().isdigit()
@@ -210,7 +224,7 @@ def read_subtitles(path: Path) -> TimedFile:
         bodies.append(body)
     _check_repeated(bodies)
     is_zooms = path.stem.lower().endswith(".transcript")
-    named = _take_names(spans, is_zooms=is_zooms)
+    named = _take_names(spans, removed, is_zooms=is_zooms)
     return TimedFile([Tier("", spans)], {}, removed, named)
 
 
@@ -237,7 +251,7 @@ def kept_names(spans: Sequence[Span]) -> int:
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
 
-def _take_names(spans: list[Span], *, is_zooms: bool) -> dict[str, int]:
+def _take_names(spans: list[Span], removed: Counter[str], *, is_zooms: bool) -> dict[str, int]:
     """Make the names before texts speakers; returns these names with the number of texts.
 
     Of Zoom it is any name; else one of three cues, or that of each cue. If all differ they are no
@@ -252,7 +266,7 @@ def _take_names(spans: list[Span], *, is_zooms: bool) -> dict[str, int]:
     named = {name: count for name, count in counts.items() if count >= least}
     for place, label in enumerate(labels):
         if label and label["name"] in named:
-            text = spans[place].text[label.end() :]
+            text = _without_dash(spans[place].text[label.end() :], removed)
             spans[place] = spans[place]._replace(text=text, speaker=label["name"])
     return named
 
@@ -299,40 +313,35 @@ def read_textgrid(path: Path) -> TimedFile:
     """Read the intervals of a TextGrid in any of Praat's text forms; points have no length."""
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
+    tokens = deque(match for match in _TOKEN.finditer(content) if match.lastgroup)
     try:
-        return TimedFile(_intervals(_tokens(content)))
-    except StopIteration:
+        return TimedFile(_intervals(tokens))
+    except IndexError:
         raise ValueError("it is no complete text of Praat's: Save as text file") from None
 
 
-def _tokens(content: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(content):
-        text, flag, number = match.groups()
-        if text is not None:
-            yield text.replace('""', '"')
-        elif flag or number:
-            yield flag or number
+_Tokens: TypeAlias = "deque[re.Match[str]]"
+"""What Praat reads of a file, and has not read yet."""
 
 
-def _intervals(tokens: Iterator[str]) -> list[Tier]:
-    form = next(tokens)
+def _intervals(tokens: _Tokens) -> list[Tier]:
+    form = _next(tokens, "text")
     by_time = form == "Praat chronological TextGrid text file"
-    if not by_time and (form, next(tokens)) != ("ooTextFile", "TextGrid"):
+    if not by_time and (form, _next(tokens, "text")) != ("ooTextFile", "TextGrid"):
         raise ValueError(f"it holds {form!r}")
-    begin, _ = float(next(tokens)), next(tokens)
+    begin, _ = _number(tokens), _number(tokens)
     if begin:
         raise ValueError(f"it begins at {begin:g} s; in Praat: Modify > Shift to zero")
-    if not by_time and next(tokens) != "exists":
+    if not by_time and _next(tokens, "flag") != "exists":
         return []
     tiers: list[Tier] = []
-    for _ in range(int(next(tokens))):
-        kind, name, _, _ = [next(tokens) for _ in range(4)]
-        count = 0 if by_time else int(next(tokens))
+    for _ in range(int(_number(tokens))):
+        kind, name, _, _ = (_next(tokens, own) for own in ("text", "text", "number", "number"))
+        count = 0 if by_time else int(_number(tokens))
         tiers.append(Tier(name, [_entry(kind, tokens) for _ in range(count)], kind=kind))
-    if by_time:
-        for number in tokens:
-            tier = tiers[int(number) - 1]
-            tier.spans.append(_entry(tier.kind, tokens))
+    while by_time and tokens:
+        tier = tiers[int(_number(tokens)) - 1]
+        tier.spans.append(_entry(tier.kind, tokens))
     return [
         Tier(tier.name, [span for span in tier.spans if span.text])
         for tier in tiers
@@ -340,10 +349,23 @@ def _intervals(tokens: Iterator[str]) -> list[Tier]:
     ]
 
 
-def _entry(kind: str, tokens: Iterator[str]) -> Span:
-    start = float(next(tokens))
-    end = float(next(tokens)) if kind == "IntervalTier" else start
-    return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, next(tokens)))
+def _entry(kind: str, tokens: _Tokens) -> Span:
+    start = _number(tokens)
+    end = _number(tokens) if kind == "IntervalTier" else start
+    return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, _next(tokens, "text")))
+
+
+def _number(tokens: _Tokens) -> float:
+    return float(_next(tokens, "number"))
+
+
+def _next(tokens: _Tokens, kind: str) -> str:
+    """The next token, which has to be of a kind; IndexError if there is none."""
+    token = tokens.popleft()
+    if token.lastgroup != kind:
+        line = token.string.count("\n", 0, token.start()) + 1
+        raise ValueError(f"line {line} has {token[0][:60]} in place of a {kind}")
+    return token[kind].replace('""', '"')
 
 
 def _letter(trigraph: re.Match[str]) -> str:
