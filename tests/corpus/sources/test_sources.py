@@ -171,6 +171,16 @@ def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> N
             open_source(str(place), TRAIN)
 
 
+@pytest.mark.parametrize("header", ["path\tsentence", "lyd\tord"])
+def test_the_folder_below_that_has_the_tables_is_named(tmp_path: Path, header: str) -> None:
+    """As of Common Voice, which has a folder for each language."""
+    audio(tmp_path / "da" / "clips" / "a.wav")
+    for name in ("train", "validated"):
+        (tmp_path / "da" / f"{name}.tsv").write_text(f"{header}\na.wav\tja\n")
+    with pytest.raises(SourceError, match=rf"{tmp_path}: .* {tmp_path}/da: "):
+        resolve_source(str(tmp_path))
+
+
 def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
     audio(tmp_path / "a.wav")
     (tmp_path / "a.srt").write_text(srt((0, 0.1, "ja")))

@@ -240,7 +240,9 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
         return kinds[0]
     if tables or tables_of_people(files):
         return "table"
-    raise SourceError(f"{folder}: {_why_no_kind(files.by_suffix)}")
+    places = sorted({str(folder / path.parent) for path in tables_below(files)})
+    below = f"its tables are in {', '.join(places)}: name that folder. " if places else ""
+    raise SourceError(f"{folder}: {below}{_why_no_kind(files.by_suffix)}")
 
 
 def _why_no_kind(files: Mapping[str, Sequence[Path]]) -> str:
