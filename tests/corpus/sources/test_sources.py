@@ -195,6 +195,18 @@ def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
         rows_of(tmp_path)
 
 
+def test_recordings_with_texts_in_several_files_are_counted(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.wav"):
+        audio(tmp_path / name)
+    for name, rows in (("1", "a,0,1,ja\na,1,2,ja\nb,0,1,ja\n"), ("2", "a,2,3,nej\nb,2,1,nej\n")):
+        (tmp_path / f"{name}.csv").write_text(f"path,start,end,text\n{rows}")
+    counts = open_source(str(tmp_path), TRAIN).counts
+    (line,) = (line for line in counts if line.startswith("recordings"))
+    assert "such as a.wav (1.csv, 2.csv)" in line
+    assert counts[line] == 1  # the row of b.wav is refused
+    assert len(open_source(str(tmp_path / "1.csv"), TRAIN).counts) == 0
+
+
 def test_recordings_that_no_row_of_a_table_names_are_counted(tmp_path: Path) -> None:
     for name in ("a.wav", "b.wav", "below/c.wav"):
         audio(tmp_path / name)
@@ -295,8 +307,8 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(error, match=message):
             open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
     audio(tmp_path / "a.wav")
-    columns = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
-    assert columns == {"columns of --column, which own_rows.mixed alone reads or leaves": 1}
+    counts = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
+    assert counts["columns of --column, which own_rows.mixed alone reads or leaves"] == 1
     rows = rows_of(f"own_rows.mixed:{tmp_path}", tiers=("ord",))
     assert {row["text"] for row in rows} == {"ja ord"}
     assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]

@@ -135,7 +135,19 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     alone = pc.and_(is_alone(rows), kind != "textgrid")
     rows, notes = located(replaced(rows, alone=alone), files)
     counts = {**source.counts, **notes, **not_understood, **_unused(named, rows)}
-    return replace(source, rows=rows, counts=counts)
+    return replace(source, rows=rows, counts=counts | _in_several_files(rows))
+
+
+def _in_several_files(rows: pa.Table) -> dict[str, int]:
+    """Recordings of which several files have rows, counted: their texts may be there twice."""
+    used = rows.filter(pc.and_(pc.is_valid(rows["recording"]), pc.is_null(rows["refused"])))
+    files = used.group_by("recording", use_threads=False).aggregate([("file", "distinct")])
+    several = files.filter(pc.greater(pc.list_value_length(files["file_distinct"]), 1))
+    if not len(several):
+        return {}
+    recording, names = several["recording"][0], sorted(several["file_distinct"][0].as_py())
+    what = "recordings whose texts are in several files, perhaps twice"
+    return {f"{what}, such as {recording} ({_listed(names)})": len(several)}
 
 
 def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
