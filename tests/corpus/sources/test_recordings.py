@@ -18,6 +18,7 @@ from danish_asr.corpus.sources.recordings import (
     fetch_files,
     find_recording,
     located,
+    stems_of,
     versions_of_files,
 )
 from danish_asr.corpus.sources.timed_files import READERS, TimedFile, read_json
@@ -135,3 +136,19 @@ def test_a_transcript_that_was_recognised_is_parsed_once(
     assert found == ["b.json", "c.json"]
     assert not files.is_transcript(tmp_path / "a.json")
     assert parsed == {"a.json": 1, "b.json": 1, "c.json": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "stems"),
+    [
+        ("anna.srt", ["anna"]),
+        *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
+        ("GMT1_a.transcript.vtt", ["GMT1_a.transcript", "GMT1_a"]),
+        *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
+        ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
+    ],
+)
+def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
+    name: str, stems: list[str]
+) -> None:
+    assert stems_of(Path(name)) == stems

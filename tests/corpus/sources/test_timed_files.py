@@ -16,7 +16,6 @@ from danish_asr.corpus.sources.timed_files import (
     TimedFile,
     kept_names,
     read_timed,
-    stems_of,
 )
 from danish_asr.inference.formats import FORMATS
 from tests.corpora import srt
@@ -200,6 +199,16 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
         (["Bo: - ja", "Ida: -5 grader", "Bo: –nej"], ["Bo", "Ida", "Bo"], "ja"),
         (["Bo: -5 grader", "Ida: ja", "Bo: nej"], ["Bo", "Ida", "Bo"], "-5 grader"),
+        # A cue of several has no speaker; what is no name here is said.
+        (
+            ["Bo: ja\nIda: - nej", "Ida: så\nHusk: ja", "Bo: a\nBo: b"],
+            [None, "Ida", "Bo"],
+            "ja nej",
+        ),
+        (["ja\nBo: nej", *["Bo: ja"] * 3], [None, *["Bo"] * 3], "ja nej"),
+        (["Bo: a\nIda: b"] * 3, [None] * 3, "a b"),
+        (["ja\nIda: nej"] * 3, [None] * 3, "ja nej"),
+        (["ja\nIda: nej"] * 2, [None] * 2, "ja Ida: nej"),
         (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
         ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
         (["Bo: ja", "", "Anna: nej", "Bo: nå"], ["Bo", None, "Anna", "Bo"], "ja"),
@@ -387,19 +396,3 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
 ) -> None:
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
         read(tmp_path, suffix, content)
-
-
-@pytest.mark.parametrize(
-    ("name", "stems"),
-    [
-        ("anna.srt", ["anna"]),
-        *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
-        ("GMT1_a.transcript.vtt", ["GMT1_a.transcript", "GMT1_a"]),
-        *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
-        ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
-    ],
-)
-def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
-    name: str, stems: list[str]
-) -> None:
-    assert stems_of(Path(name)) == stems

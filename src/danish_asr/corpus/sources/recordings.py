@@ -5,6 +5,7 @@ of a single file in some folder below the source.
 """
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,6 +58,20 @@ class TextFolder(Listing):
     def read(self, path: Path) -> TimedFile:
         """Read a file as `read_timed` does."""
         return self._kept[path] if path in self._kept else read_timed(path)
+
+
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
+"""What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
+
+
+def stems_of(path: Path) -> list[str]:
+    """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
+
+    So is Zoom's ``anna.transcript.vtt``. But ``anna.2.srt`` is only of ``anna.2``.
+    """
+    stem, _, last = path.stem.rpartition(".")
+    is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
+    return [path.stem, stem] if is_shorter else [path.stem]
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:

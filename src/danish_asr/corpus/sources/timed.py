@@ -25,7 +25,13 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import NO_TIME, Source, table_of
-from danish_asr.corpus.sources.recordings import SEVERAL, TextFolder, fetch_files, versions_of_files
+from danish_asr.corpus.sources.recordings import (
+    SEVERAL,
+    TextFolder,
+    fetch_files,
+    stems_of,
+    versions_of_files,
+)
 from danish_asr.corpus.sources.timed_files import (
     KEPT_NAMES,
     MUSIC,
@@ -34,7 +40,6 @@ from danish_asr.corpus.sources.timed_files import (
     Tier,
     TimedFile,
     kept_names,
-    stems_of,
 )
 
 NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a-z])")

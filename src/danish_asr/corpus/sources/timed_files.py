@@ -19,7 +19,6 @@ from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import is_audio
 from danish_asr.base.tables import code_page_hint, is_utf8
 from danish_asr.corpus.columns import seconds_of
 
@@ -66,9 +65,6 @@ _NEARLY_TIMES: Final = re.compile(r"\s*\d+[:;.,][\d:;.,]+\s*-+>.*|.*-->\s*\d+[:;
 
 _SHIFTED: Final = re.compile(r"X-TIMESTAMP-MAP=(?!(?:,?(?:MPEGTS|LOCAL):[0:.]+)+\s*$).*")
 """Where a part of a stream begins; its times may be others than those of the recording."""
-
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
-"""What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
 
 _TAG: Final = re.compile(
     r"(?i)</?(?:v|c|i|b|u|s|ruby|rt|lang|font)(?:[.\s][^<>]*)?>|<\d[\d:.]*>|{\\[^}]*}"
@@ -140,16 +136,6 @@ def read_timed(path: Path) -> TimedFile:
     except Exception as error:  # of any reader
         reason = " ".join(str(error).split()) or type(error).__name__
         raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
-
-
-def stems_of(path: Path) -> list[str]:
-    """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
-
-    So is Zoom's ``anna.transcript.vtt``. But ``anna.2.srt`` is only of ``anna.2``.
-    """
-    stem, _, last = path.stem.rpartition(".")
-    is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
-    return [path.stem, stem] if is_shorter else [path.stem]
 
 
 def clean_line(line: str, removed: Counter[str]) -> str:
@@ -224,7 +210,7 @@ def read_subtitles(path: Path) -> TimedFile:
         bodies.append(body)
     _check_repeated(bodies)
     is_zooms = path.stem.lower().endswith(".transcript")
-    named = _take_names(spans, removed, is_zooms=is_zooms)
+    named = _take_names(spans, bodies, removed, is_zooms=is_zooms)
     return TimedFile([Tier("", spans)], {}, removed, named)
 
 
@@ -251,24 +237,45 @@ def kept_names(spans: Sequence[Span]) -> int:
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
 
-def _take_names(spans: list[Span], removed: Counter[str], *, is_zooms: bool) -> dict[str, int]:
-    """Make the names before texts speakers; returns these names with the number of texts.
+def _take_names(
+    spans: list[Span], bodies: Sequence[list[str]], removed: Counter[str], *, is_zooms: bool
+) -> dict[str, int]:
+    """Make the names before texts speakers; returns these names with how often they are there.
 
-    Of Zoom it is any name; else one of three cues, or that of each cue. If all differ they are no
+    Of Zoom it is any name; else one of three lines, or that of each cue. If all differ they are no
     names, but count something: ``Nummer et: ``.
     """
     pattern, least = (_ZOOMS_LABEL, 1) if is_zooms else (_LABEL, _OF_A_SPEAKER)
     labels = [None if span.speaker else pattern.match(span.text) for span in spans]
-    counts = Counter(label["name"] for label in labels if label)
+    firsts = Counter(label["name"] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
-    if len(names) >= _OF_A_SPEAKER and all(names) and len(counts) < len(names):
+    if len(names) >= _OF_A_SPEAKER and all(names) and len(firsts) < len(names):
         least = 1
-    named = {name: count for name, count in counts.items() if count >= least}
-    for place, label in enumerate(labels):
-        if label and label["name"] in named:
-            text = _without_dash(spans[place].text[label.end() :], removed)
-            spans[place] = spans[place]._replace(text=text, speaker=label["name"])
+    others = [label for body in bodies for line in body[1:] if (label := pattern.match(line))]
+    counts = firsts + Counter(label["name"] for label in others)
+    named = {
+        name: count
+        for name, count in counts.items()
+        if firsts[name] >= least or count >= _OF_A_SPEAKER
+    }
+    for place, (span, body) in enumerate(zip(spans, bodies, strict=True)):
+        if not span.speaker:
+            parts = [_part(line, pattern, named, removed) for line in body]
+            people = {name for name, _ in parts if name} | {name for name, _ in parts[:1]}
+            speaker = people.pop() if len(people) == 1 else None  # none of several
+            text = " ".join(part for _, part in parts if part)
+            spans[place] = span._replace(text=text, speaker=speaker)
     return named
+
+
+def _part(
+    line: str, pattern: re.Pattern[str], named: Mapping[str, int], removed: Counter[str]
+) -> tuple[str | None, str]:
+    """Who is named before a line, and what is behind the name."""
+    label = pattern.match(line)
+    if label is None or label["name"] not in named:
+        return None, line
+    return label["name"], _without_dash(line[label.end() :], removed)
 
 
 def read_json(path: Path) -> TimedFile:
