@@ -11,7 +11,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
-from danish_asr.corpus.sources.recordings import SEVERAL
+from danish_asr.corpus.sources.recordings import ELSEWHERE, SEVERAL
 from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, UNLINKED, no_speech
 from danish_asr.corpus.sources.timed_files import (
     CLOCK_TIMES,
@@ -273,8 +273,10 @@ def test_a_recording_is_missing_or_in_another_folder(tmp_path: Path) -> None:
     (tmp_path / "srt").mkdir()
     for name in ("anna", "bo"):
         (tmp_path / "srt" / f"{name}.srt").write_text(srt((0, 1, "ja")))
-    paths = {row["audio"] for row in rows_of(tmp_path)}
+    source = open_source(str(tmp_path), TRAIN)
+    paths = {row["audio"] for row in read_rows(source)}
     assert paths == {tmp_path / "wav" / "anna.wav", tmp_path / "srt" / "bo.wav"}
+    assert source.counts == {f"{ELSEWHERE}, such as wav/anna.wav, not srt/anna.wav": 1}
 
 
 def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path) -> None:
@@ -357,7 +359,8 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
     assert rows == [("test", "test", "ja"), ("train", "s1", "på Ærø")]
     assert source.rows["uncut"].to_pylist() == [True] * 2
     # README.txt may be a text, whose recording was forgotten.
-    unused = ".txt files of which nothing was read, as no recording has their name (README.txt)"
+    why = "as no recording beside them has their name"
+    unused = f".txt files of which nothing was read, {why} (README.txt)"
     missing = "recordings without a text", unused
     unread = (
         "texts without a speaker in several folders (--column speaker_id=folder takes their names)"

@@ -169,7 +169,7 @@ def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
         if unread:
             names = _listed([path.relative_to(root).as_posix() for path in unread])
             is_pair = named.kind == "pairs" and suffix == ".txt"
-            why = ", as no recording has their name" if is_pair else ""
+            why = ", as no recording beside them has their name" if is_pair else ""
             counts[f"{suffix} files of which nothing was read{why} ({names})"] = len(unread)
     if named.kind == "table":
         heard = {root / path for path in rows["recording"].unique().drop_null().to_pylist()}

@@ -26,6 +26,7 @@ from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import NO_TIME, Source, table_of
 from danish_asr.corpus.sources.recordings import (
+    ELSEWHERE,
     SEVERAL,
     TextFolder,
     fetch_files,
@@ -93,7 +94,8 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     silent = no_speech([span.text for span in all_spans])
     for note, not_read in reading.not_read.items():
         audio, other = min(not_read.items())
-        counts[f"{note}, such as {audio.name}, not {other}"] = len(not_read)
+        shown = audio.relative_to(folder).as_posix()
+        counts[f"{note}, such as {shown}, not {other}"] = len(not_read)
     if not is_file:
         all_audio = {*files.of(*AUDIO_SUFFIXES)}
         counts["recordings without a text"] = len(all_audio - reading.with_text)
@@ -139,6 +141,9 @@ class _Reading:
         self.with_text |= {audio, *others}
         for other in {*others} - {audio}:
             self.not_read[SEVERAL][audio] = other.name
+        if audio.parent != path.parent:
+            beside = path.with_name(audio.name).relative_to(self.files.root)
+            self.not_read[ELSEWHERE][audio] = beside.as_posix()
         linked = {name_key(Path(name).stem): name for name in file.media if is_audio(name)}
         if linked and linked.keys().isdisjoint(name_key(own.stem) for own in (audio, *others)):
             self.not_read[UNLINKED][audio] = min(linked.values())
