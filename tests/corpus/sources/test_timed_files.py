@@ -163,6 +163,7 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
     [
         ("- Kom nu!", "Kom nu!"),
         ("–Nej\n— Jo", "Nej Jo"),
+        (">> Nej\n>>>Jo", "Nej Jo"),
         ("-5 grader", "-5 grader"),
         (r"hun\Ncykler\hnu", "hun cykler nu"),
         (r"- ja\N- nej\N-5 grader", "ja nej -5 grader"),
@@ -198,6 +199,7 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Husk: køb mælk"], [None], "Husk: køb mælk"),
         (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
         (["Bo: - ja", "Ida: -5 grader", "Bo: –nej"], ["Bo", "Ida", "Bo"], "ja"),
+        ([">> Bo: ja", ">> Ida: nej", ">> Bo: nå"], ["Bo", "Ida", "Bo"], "ja"),
         (["Bo: -5 grader", "Ida: ja", "Bo: nej"], ["Bo", "Ida", "Bo"], "-5 grader"),
         # A cue of several has no speaker; what is no name here is said.
         (

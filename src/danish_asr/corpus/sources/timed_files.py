@@ -72,7 +72,7 @@ _TAG: Final = re.compile(
 """Formatting in WebVTT, SubRip and SubStation Alpha; ``x < 5 og y > 3`` is none."""
 
 _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
-_DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number and no arrow
+_DASH: Final = re.compile(r"^(?:[-–—]+(?!\d|[-–—]*>)|>{2,})\s*")  # of no number and no arrow
 _NEXT_NUMBER: Final = re.compile(r"(?:^|\n)\s*(?:\d+[^\S\n]*|\n\s*\d+\s*)\Z")
 """The number of the next cue below a text in SubRip; between blank lines it may also be one."""
 
