@@ -211,6 +211,7 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Bo: a\nIda: b"] * 3, [None] * 3, "a b"),
         (["ja\nIda: nej"] * 3, [None] * 3, "ja nej"),
         (["ja\nIda: nej"] * 2, [None] * 2, "ja Ida: nej"),
+        (["ja\nog så: nej"] * 3, [None] * 3, "ja og så: nej"),
         (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
         ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
         (["Bo: ja", "", "Anna: nej", "Bo: nå"], ["Bo", None, "Anna", "Bo"], "ja"),

@@ -252,7 +252,8 @@ def _take_names(
     if len(names) >= _OF_A_SPEAKER and all(names) and len(firsts) < len(names):
         least = 1
     others = [label for body in bodies for line in body[1:] if (label := pattern.match(line))]
-    counts = firsts + Counter(label["name"] for label in others)
+    own = (label["name"] for label in others)
+    counts = firsts + Counter(name for name in own if name[0].isupper())  # no part of a sentence
     named = {
         name: count
         for name, count in counts.items()
