@@ -12,7 +12,8 @@ import pytest
 
 from danish_asr.base.errors import DanishAsrError, ExtensionError, SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source, recordings, resolve_source, timed_files
+from danish_asr.corpus.sources import open_source, recordings, resolve_source
+from danish_asr.corpus.sources.timed_files import read_timed
 from tests.builders import tone
 from tests.corpora import TRAIN, options, rows_of, srt
 from tests.transcripts import GRID
@@ -126,9 +127,7 @@ def test_each_folder_is_listed_once_and_each_transcript_parsed_once(
 
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, counted(getattr(os, name), listed))
-    read_timed = counted(timed_files.read_timed, parsed)
-    for module in (timed_files, recordings):
-        monkeypatch.setattr(module, "read_timed", read_timed)
+    monkeypatch.setattr(recordings, "read_timed", counted(read_timed, parsed))
     with suppress(SourceError):  # "no rows" of JSON
         source = open_source(resolve_source(str(tmp_path)), TRAIN)
         assert all(Path(str(path)).is_file() for path in source.fetch(source.rows))

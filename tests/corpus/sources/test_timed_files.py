@@ -11,6 +11,7 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
     NO_TEXT,
+    OUTSIDE,
     Span,
     Tier,
     TimedFile,
@@ -310,6 +311,15 @@ def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
+
+
+def test_texts_behind_an_empty_line_of_webvtt_are_counted(tmp_path: Path) -> None:
+    file = read(
+        tmp_path, ".vtt", VTT.replace("slut\n", "og rød\n\n  NOTE igen\n\nslut\n") + "\n\nå\n"
+    )
+    assert said(file) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    assert file.removed[OUTSIDE] == 2
+    assert read(tmp_path, ".vtt", VTT).removed[OUTSIDE] == 0
 
 
 @pytest.mark.parametrize(

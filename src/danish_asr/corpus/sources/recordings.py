@@ -15,10 +15,10 @@ from unicodedata import normalize
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr.base.errors import AudioError
+from danish_asr.base.errors import AudioError, SourceError
 from danish_asr.base.folders import Listing, is_audio, name_key, version_of
 from danish_asr.corpus.rows import Audio, of_each, replaced
-from danish_asr.corpus.sources.timed_files import TimedFile, read_timed, transcript_in
+from danish_asr.corpus.sources.timed_files import TimedFile, read_timed
 
 
 class TextFolder(Listing):
@@ -58,6 +58,14 @@ class TextFolder(Listing):
     def read(self, path: Path) -> TimedFile:
         """Read a file as `read_timed` does."""
         return self._kept[path] if path in self._kept else read_timed(path)
+
+
+def transcript_in(path: Path) -> TimedFile | None:
+    """The transcript that a file in JSON holds, if it is one."""
+    try:
+        return read_timed(path)
+    except SourceError:
+        return None
 
 
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")

@@ -102,6 +102,8 @@ KEPT_NAMES: Final = (
     "column speaker of a table)"
 )
 
+OUTSIDE: Final = "texts of WebVTT that were not read, as they follow an empty line"
+
 CLOCK_TIMES: Final = "clock times, not plain text"
 NO_SPEECH_LABEL: Final = "a label, no speech"
 MUSIC: Final = "no speech"
@@ -199,7 +201,9 @@ def read_subtitles(path: Path) -> TimedFile:
     for number, following in pairwise([*timings, len(lines)]):
         own = lines[number + 1 : following]
         if not is_subrip and "" in own:
-            own = own[: own.index("")]
+            blank = own.index("")
+            removed[OUTSIDE] += _outside(own[blank:], is_last=following == len(lines))
+            own = own[:blank]
         elif is_subrip and is_numbered and following < len(lines):
             own = _NEXT_NUMBER.sub("", "\n".join(own)).split("\n")
         voices = {html.unescape(name).strip() for name in _VOICE.findall("\n".join(own))}
@@ -212,6 +216,14 @@ def read_subtitles(path: Path) -> TimedFile:
     is_zooms = path.stem.lower().endswith(".transcript")
     named = _take_names(spans, bodies, removed, is_zooms=is_zooms)
     return TimedFile([Tier("", spans)], {}, removed, named)
+
+
+def _outside(lines: list[str], *, is_last: bool) -> int:
+    """How many blocks behind a cue of WebVTT are texts, and no comments."""
+    if not is_last:
+        lines = lines[:-1]  # the next cue may have a name
+    blocks = (block.strip() for block in "\n".join(lines).split("\n\n"))
+    return sum(not block.startswith(("NOTE", "STYLE", "REGION")) for block in blocks if block)
 
 
 def _check_repeated(bodies: Sequence[list[str]]) -> None:
@@ -307,14 +319,6 @@ def _time_in_json(written: Any) -> float | None:
     if isinstance(written, str):
         return seconds_of(written)
     return None if written is None or math.isnan(written) else float(written)
-
-
-def transcript_in(path: Path) -> TimedFile | None:
-    """The transcript that a file in JSON holds, if it is one."""
-    try:
-        return read_timed(path)
-    except SourceError:
-        return None
 
 
 def read_textgrid(path: Path) -> TimedFile:
