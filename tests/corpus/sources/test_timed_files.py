@@ -315,7 +315,7 @@ def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
 
 def test_texts_behind_an_empty_line_of_webvtt_are_counted(tmp_path: Path) -> None:
     file = read(
-        tmp_path, ".vtt", VTT.replace("slut\n", "og rød\n\n  NOTE igen\n\nslut\n") + "\n\nå\n"
+        tmp_path, ".vtt", VTT.replace("slut\n", "og rød\n\n  NOTE igen\n\nslut\n") + "\n\nå"
     )
     assert said(file) == [("blå & grøn", "Anna"), ("nej", "Bo")]
     assert file.removed[OUTSIDE] == 2
