@@ -308,6 +308,8 @@ def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     assert said(windows) == [("blå & grøn", "Anna"), ("nej", "Bo")]
     stream = VTT.replace("\n", "\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n", 1)
     assert said(read(tmp_path, ".vtt", stream)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    close = "WEBVTT\n\n" + srt((0, 1, "en"), (2, 3, "to")).replace("\n\n", "\n")
+    assert said(read(tmp_path, ".vtt", close)) == [("en", None), ("to", None)]
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
@@ -324,7 +326,10 @@ def test_texts_behind_an_empty_line_of_webvtt_are_counted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "form",
-    ["no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line", "numbers with a blank line"],
+    [
+        *("no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line"),
+        *("numbers with a blank line", "a header", "two marks of UTF-8", "a form feed", "WebVTT"),
+    ],
 )
 def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
     content = srt((0, 1, "en to"), (2, 3, "tre"))
@@ -335,6 +340,10 @@ def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
         "CRCRLF": content.replace("\n", "\r\r\n"),
         "numbers with a blank line": re.sub(r"^(\d+)\n", r"\1\n\n", content, flags=re.MULTILINE),
         "text with a blank line": content.replace("en to", "en\n\nto"),
+        "a header": f"Tekst: Anna\n\n{content}",
+        "two marks of UTF-8": f"\ufeff\ufeff{content}",
+        "a form feed": f"\f{content}",
+        "WebVTT": f"WEBVTT\n\n{content}".replace("en to", "en to\n\nNOTE hej"),
     }[form]
     (tier,) = read(tmp_path, ".srt", changed).tiers
     assert tier.spans == [Span(0.0, 1.0, "en to"), Span(2.0, 3.0, "tre")]

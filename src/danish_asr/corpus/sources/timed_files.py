@@ -175,8 +175,8 @@ def read_subtitles(path: Path) -> TimedFile:
     A cue of SubRip ends before the number, if the first one has one, and the times of the next one,
     a cue of WebVTT at an empty line.
     """
-    is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r*\n|\r", _text(path))
+    is_subrip = path.suffix.lower() == ".srt" and not lines[0].startswith("WEBVTT")
     timings = {}
     for number, line in enumerate(lines):
         if timing := _TIMING.fullmatch(line):
@@ -195,7 +195,8 @@ def read_subtitles(path: Path) -> TimedFile:
             )
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
-    is_numbered = "".join(lines[: min(timings, default=0)]).strip().isdigit()
+    head = (line.replace("\ufeff", "").strip() for line in lines[: min(timings, default=0)])
+    is_numbered = "".join([*filter(None, head)][-1:]).isdigit()
     removed: Counter[str] = Counter()
     spans, bodies = [], []
     for number, following in pairwise([*timings, len(lines)]):
@@ -204,7 +205,7 @@ def read_subtitles(path: Path) -> TimedFile:
             blank = own.index("")
             removed[OUTSIDE] += _outside(own[blank:], is_last=following == len(lines))
             own = own[:blank]
-        elif is_subrip and is_numbered and following < len(lines):
+        elif is_numbered and following < len(lines):
             own = _NEXT_NUMBER.sub("", "\n".join(own)).split("\n")
         voices = {html.unescape(name).strip() for name in _VOICE.findall("\n".join(own))}
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
