@@ -257,6 +257,7 @@ def test_a_name_that_occurs_once_is_a_speaker_in_zooms_files_and_else_counted(
     [
         (["[Anna] hej", "[Bo] nej", "ja"], 2),
         (["[S_1]: hej", "[S_2]: nej", "ja"], 2),
+        (["Bo:hej", "Ida:nej", "Kl:10"], 2),
         (["Bo: hej"] * 3 + ["ja"] * 5, 3),  # as in cues
         (["Bo: hej"] * 2 + ["[latter] hej"] * 2 + ["ja"] * 5, 0),
     ],

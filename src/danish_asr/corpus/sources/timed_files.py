@@ -85,7 +85,9 @@ _LABEL: Final = re.compile(
 """``Anna: `` or ``[Anna]: `` before a text or alone; a dot is that of ``Bo H.`` or of a mail."""
 
 _ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?):(?: +(?=\S)|$)")
-_NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
+_NO_LABEL: Final = re.compile(r"\[[^]]+\] +(?=\S)|[A-ZÆØÅ]\w+:(?=[^\W\d])")
+"""``[Anna] `` or ``Anna:`` without a space: names that are not taken as those of speakers."""
+
 _OF_A_SPEAKER: Final = 3  # texts of a file that begin with one name, if others have none
 _REPEATED: Final = 3  # cues of a file that begin with the line before them
 
@@ -244,7 +246,7 @@ def kept_names(spans: Sequence[Span]) -> int:
     """
     texts = [span.text for span in spans if span.text and not span.speaker]
     labels = [label["name"] for text in texts if (label := _LABEL.match(text))]
-    kept = len(labels) + sum(bool(_NAME_IN_BRACKETS.match(text)) for text in texts)
+    kept = len(labels) + sum(bool(_NO_LABEL.match(text)) for text in texts)
     if 2 * kept > sum(bool(span.text) for span in spans) or any(span.speaker for span in spans):
         return kept
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
