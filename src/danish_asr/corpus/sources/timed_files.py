@@ -9,11 +9,11 @@ import json
 import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 from unicodedata import normalize
 from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
@@ -328,18 +328,13 @@ def read_textgrid(path: Path) -> TimedFile:
     """Read the intervals of a TextGrid in any of Praat's text forms; points have no length."""
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
-    tokens = deque(match for match in _TOKEN.finditer(content) if match.lastgroup)
     try:
-        return TimedFile(_intervals(tokens))
-    except IndexError:
+        return TimedFile(_intervals(match for match in _TOKEN.finditer(content) if match.lastgroup))
+    except StopIteration:
         raise ValueError("it is no complete text of Praat's: Save as text file") from None
 
 
-_Tokens: TypeAlias = "deque[re.Match[str]]"
-"""What Praat reads of a file, and has not read yet."""
-
-
-def _intervals(tokens: _Tokens) -> list[Tier]:
+def _intervals(tokens: Iterator[re.Match[str]]) -> list[Tier]:
     form = _next(tokens, "text")
     by_time = form == "Praat chronological TextGrid text file"
     if not by_time and (form, _next(tokens, "text")) != ("ooTextFile", "TextGrid"):
@@ -351,12 +346,14 @@ def _intervals(tokens: _Tokens) -> list[Tier]:
         return []
     tiers: list[Tier] = []
     for _ in range(int(_number(tokens))):
-        kind, name, _, _ = (_next(tokens, own) for own in ("text", "text", "number", "number"))
+        kind, name = _next(tokens, "text"), _next(tokens, "text")
+        _, _ = _number(tokens), _number(tokens)
         count = 0 if by_time else int(_number(tokens))
         tiers.append(Tier(name, [_entry(kind, tokens) for _ in range(count)], kind=kind))
-    while by_time and tokens:
-        tier = tiers[int(_number(tokens)) - 1]
-        tier.spans.append(_entry(tier.kind, tokens))
+    if by_time:
+        for token in tokens:
+            tier = tiers[int(_value(token, "number")) - 1]
+            tier.spans.append(_entry(tier.kind, tokens))
     return [
         Tier(tier.name, [span for span in tier.spans if span.text])
         for tier in tiers
@@ -364,19 +361,22 @@ def _intervals(tokens: _Tokens) -> list[Tier]:
     ]
 
 
-def _entry(kind: str, tokens: _Tokens) -> Span:
+def _entry(kind: str, tokens: Iterator[re.Match[str]]) -> Span:
     start = _number(tokens)
     end = _number(tokens) if kind == "IntervalTier" else start
     return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, _next(tokens, "text")))
 
 
-def _number(tokens: _Tokens) -> float:
+def _number(tokens: Iterator[re.Match[str]]) -> float:
     return float(_next(tokens, "number"))
 
 
-def _next(tokens: _Tokens, kind: str) -> str:
-    """The next token, which has to be of a kind; IndexError if there is none."""
-    token = tokens.popleft()
+def _next(tokens: Iterator[re.Match[str]], kind: str) -> str:
+    return _value(next(tokens), kind)
+
+
+def _value(token: re.Match[str], kind: str) -> str:
+    """The value of a token, which has to be of a kind."""
     if token.lastgroup != kind:
         line = token.string.count("\n", 0, token.start()) + 1
         raise ValueError(f"line {line} has {token[0][:60]} in place of a {kind}")
