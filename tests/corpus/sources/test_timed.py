@@ -11,8 +11,8 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
-from danish_asr.corpus.sources.recordings import ELSEWHERE, SEVERAL
-from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, UNLINKED, no_speech
+from danish_asr.corpus.sources.recordings import SEVERAL
+from danish_asr.corpus.sources.timed import APART, NAMED, NO_SPEAKER, UNLINKED, no_speech
 from danish_asr.corpus.sources.timed_files import (
     CLOCK_TIMES,
     KEPT_NAMES,
@@ -276,7 +276,7 @@ def test_a_recording_is_missing_or_in_another_folder(tmp_path: Path) -> None:
     source = open_source(str(tmp_path), TRAIN)
     paths = {row["audio"] for row in read_rows(source)}
     assert paths == {tmp_path / "wav" / "anna.wav", tmp_path / "srt" / "bo.wav"}
-    assert source.counts == {f"{ELSEWHERE}, such as wav/anna.wav, not srt/anna.wav": 1}
+    assert source.counts == {f"{APART}, such as wav/anna.wav, not srt/anna.wav": 1}
 
 
 def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import NO_TIME, Source, table_of
 from danish_asr.corpus.sources.recordings import (
-    ELSEWHERE,
     SEVERAL,
     TextFolder,
     fetch_files,
@@ -49,6 +48,7 @@ NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a
 NO_SPEAKER: Final = "no speaker in a file that names others (--column speaker_id=file takes it)"
 """A reason in the ledger, if speakers are divided: one of those may speak."""
 
+APART: Final = "recordings in another folder than their texts"
 UNLINKED: Final = "recordings that have a file's name, where those that it links to are missing"
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
@@ -143,7 +143,7 @@ class _Reading:
             self.not_read[SEVERAL][audio] = other.name
         if audio.parent != path.parent:
             beside = path.with_name(audio.name).relative_to(self.files.root)
-            self.not_read[ELSEWHERE][audio] = beside.as_posix()
+            self.not_read[APART][audio] = beside.as_posix()
         linked = {name_key(Path(name).stem): name for name in file.media if is_audio(name)}
         if linked and linked.keys().isdisjoint(name_key(own.stem) for own in (audio, *others)):
             self.not_read[UNLINKED][audio] = min(linked.values())
