@@ -1,3 +1,4 @@
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,12 @@ ELAN = """<ANNOTATION_DOCUMENT><HEADER>
 
 def elan(origin: str = "", media: str = "", reference: str = "w2") -> str:
     return ELAN.format(origin=origin, media=media, reference=reference)
+
+
+def elan_of(*texts: str) -> str:
+    """An ELAN file in which all annotations but those with these texts have none."""
+    other = re.compile(rf"(<ANNOTATION_VALUE>)(?!(?:{'|'.join(texts)})<)[^<]*")
+    return other.sub(r"\1", elan())
 
 
 def subtitles(form: str, *cues: tuple[float, float, str]) -> str:

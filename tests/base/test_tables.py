@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.folders import is_audio
 from danish_asr.base.tables import (
     class_name,
     class_names,
@@ -134,13 +135,13 @@ def test_a_malformed_row_has_its_line_and_the_others_are_read(
 def test_a_short_row_of_csv_is_filled_where_it_may_be(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id;text;age\n1;ja\n2\n")
     (tmp_path / "a.tsv").write_text("id\ttext\n1\n")
-    rows = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
+    rows = read_rows(tmp_path / "a.csv", SourceError, is_file=is_audio)
     assert [row.values for row in rows] == [
         {"id": "1", "text": "ja", "age": ""},
         {"id": "2", "text": "", "age": ""},
     ]
     assert [row.values for row in read_rows(tmp_path / "a.csv", SourceError)] == [None, None]
-    rows = read_rows(tmp_path / "a.tsv", SourceError, fills_short_rows=True)
+    rows = read_rows(tmp_path / "a.tsv", SourceError, is_file=is_audio)
     assert [row.values for row in rows] == [None]
 
 
@@ -163,24 +164,23 @@ def test_both_parts_of_a_row_that_a_line_break_cut_are_malformed(
     rows: str, first: str | None, last: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_text(rows)
-    read = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=True)
+    read = read_rows(tmp_path / "a.csv", SourceError, is_file=is_audio)
     assert [row.values and row.values["file"] for row in read] == [first, None, None, last]
 
 
 @pytest.mark.parametrize(
-    ("rows", "is_of_files"),
+    "rows",
     [
-        ("file;text;age\na.wav;ja;1\n;nej;2\n", True),  # no recording
-        ("age;file;text\n1;a.wav;ja\n2;0002;nej\n", True),  # a name without its ending
-        ("file;text;age\na.wav;ja\nb.wav;nej;2\n", True),
-        ("id;text;age\n1;se google.com;1\n2;ja tak;2\n", False),
+        "file;text;age\na.wav;ja;1\n;nej;2\n",  # no recording
+        "age;file;text\n1;a.wav;ja\n2;0002;nej\n",  # a name without its ending
+        "file;text;age\na.wav;ja\nb.wav;nej;2\n",
+        "file;text;age\n1;se google.com;1\n2;ja tak;2\n",
+        "file;text;age\n1;ja tak;1\n2;se google.com;2\n",
     ],
 )
-def test_a_row_without_a_file_of_its_own_is_no_part_of_another(
-    rows: str, is_of_files: bool, tmp_path: Path
-) -> None:
+def test_a_row_without_a_file_of_its_own_is_no_part_of_another(rows: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(rows)
-    read = read_rows(tmp_path / "a.csv", SourceError, fills_short_rows=is_of_files)
+    read = read_rows(tmp_path / "a.csv", SourceError, is_file=is_audio)
     assert None not in [row.values for row in read]
 
 

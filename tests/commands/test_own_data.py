@@ -184,7 +184,8 @@ def test_people_of_several_kinds_are_divided_once_by_the_source_of_the_page(
         f"{n + 1}\n00:00:0{n},000 --> 00:00:0{n},900\n{who}: ja {n}\n\n"
         for n, who in enumerate(("Anna", "Bo", "Anna", "Bo"))
     )
-    (folder / "film.srt").write_text(cues)
+    for name in ("film", "talk"):  # the latter has an ELAN file too
+        (folder / f"{name}.srt").write_text(cues)
     of_people = re.sub(r'(?s)<TIER \S+ TIER_ID="(?:pos|ord)".*?</TIER>', "", elan())
     (folder / "talk.eaf").write_text(of_people, encoding="utf-8")
     (folder / "rows.csv").write_text("path,text,speaker\nread.wav,hele filen,Anna\n")
@@ -192,6 +193,7 @@ def test_people_of_several_kinds_are_divided_once_by_the_source_of_the_page(
     convert(f"kinds_of_the_page.rows:{folder}", tmp_path / "ds", options)
     rows = pd.read_parquet(tmp_path / "ds" / "version=0")
     rows["kind"] = rows["source_id"].str.extract(r"\.(\w+):")
+    assert not [name for name in rows["source_id"] if "talk.srt" in name]
     people = rows.groupby("speaker_id").agg({"kind": set, "split": "nunique"})
     assert people["kind"].to_dict() == {"Anna": {"csv", "eaf", "srt"}, "Bo": {"eaf", "srt"}}
     assert [*people["split"]] == [1, 1]

@@ -16,7 +16,7 @@ from danish_asr.corpus.inventory import KEY_FILE, find_shards, read_inventory
 from danish_asr.corpus.rows import table_of
 from tests.builders import build_dataset, coral_row, tone, tree, write_parquet
 from tests.corpora import options, record, shards, table_in, write_lines
-from tests.transcripts import textgrid
+from tests.transcripts import beside, elan_of, textgrid
 
 convert_module: Any = package
 
@@ -93,11 +93,24 @@ def test_no_more_rows_may_be_dropped_than_max_drop_says(tmp_path: Path) -> None:
     assert convert(tmp_path / "in", tmp_path / "ds", options(max_drop=0.29)).dropped_rows == 29
 
 
-def test_what_is_no_speech_does_not_count_among_dropped_rows(tmp_path: Path) -> None:
-    cues = (0, 1, "ja"), (2, 3, "♪"), (4, 5, "sil")
-    (record(tmp_path) / "anna.TextGrid").write_text(textgrid({"ord": [*cues]})["short"])
+@pytest.mark.parametrize(
+    ("suffix", "content", "dropped"),
+    [
+        (
+            ".TextGrid",
+            textgrid({"ord": [(0, 1, "ja"), (2, 3, "♪"), (4, 5, "sil")]})["short"],
+            {"no speech": 1, "a label, no speech": 1},
+        ),
+        (".eaf", elan_of("farvel"), {"an annotation without a text": 1}),
+    ],
+)
+def test_what_is_no_speech_does_not_count_among_dropped_rows(
+    tmp_path: Path, suffix: str, content: str, dropped: dict[str, int]
+) -> None:
+    beside(tmp_path, suffix, content)
     inventory = convert(tmp_path, tmp_path / "ds", options(split="train", max_drop=0))
-    assert inventory.dropped == {"no speech": 1, "a label, no speech": 1}
+    assert inventory.rows == 1
+    assert inventory.dropped == dropped
 
 
 def test_another_language_is_in_the_paths_the_summary_and_the_tokenizer(tmp_path: Path) -> None:

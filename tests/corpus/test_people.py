@@ -8,6 +8,7 @@ from danish_asr.corpus.people import (
     SUB_DIALECTS,
     age_group,
     age_of,
+    alike,
     clean,
     dialect_of,
     gender_of,
@@ -93,6 +94,28 @@ def test_a_person_has_one_id_and_an_unknown_none(spellings: list[Any], person: s
 )
 def test_spellings_of_a_gender_are_one(spellings: list[Any], gender: str | None) -> None:
     assert {gender_of(clean(spelling)) for spelling in spellings} == {gender}
+
+
+@pytest.mark.parametrize(
+    ("speakers", "said"),
+    [
+        (
+            ["Anna", "ANNA", "bo 1", "bo1", "bo_1", "b2"],
+            ": 2, such as ANNA and Anna, bo 1 and bo1; ",
+        ),
+        (["Å", "å", *"BbCcDd"], ": 4, such as B and b, C and c, D and d; "),
+        (["bo_1", "bo2", "bo3"], None),
+    ],
+)
+def test_names_that_differ_in_capitals_or_spaces_are_said(
+    speakers: list[str], said: str | None
+) -> None:
+    for persons in (speakers, persons_of(["a"] * len(speakers), speakers, [])):
+        lines = [*alike(filter(None, persons))]
+        assert [said in line for line in lines if said] == [True] * bool(said)
+        assert len(lines) == bool(said)
+    each_of_a_corpus = persons_of(map(str, range(len(speakers))), speakers, [])
+    assert [*alike(filter(None, each_of_a_corpus))] == []
 
 
 SHARED = [["b", "c"], ["e", "f"], ["a", "b"], ["x"]]

@@ -140,6 +140,11 @@ def test_rows_that_are_there_again_in_a_split_are_counted(root: Path) -> None:
     assert note.startswith("test: 3 rows")
 
 
+def test_names_of_speakers_that_differ_in_capitals_are_noted(root: Path) -> None:
+    row(speaker_id="SPE_test_0")(root)
+    assert [note for note in verify(root).notes if "SPE_test_0 and spe_test_0" in note]
+
+
 def test_not_all_rows_of_the_same_audio_are_listed() -> None:
     rows = [compared("train", audio=b"1", text=str(n), corpus="a", id=str(n)) for n in range(30)]
     others = [compared("test", audio=b"1", text="x"), *(compared("dev", text="ja") for _ in "ab")]

@@ -38,8 +38,6 @@ _CUT: Final = f"a line break without quotes cuts a row in two; {_QUOTES}"
 _MACS: Final = re.compile(r"(?<=\r)(?=[^\n])")
 """After a line's end as old Macs write it, which Excel still offers."""
 
-_FILE: Final = re.compile(r".*\.[A-Za-z]\w{2,4}$")
-
 TABLE_SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS, ".parquet")
 
 TRN: Final = ".trn"
@@ -85,13 +83,13 @@ def read_rows(
     error: type[DanishAsrError],
     *,
     columns: list[str] | None = None,
-    fills_short_rows: bool = False,
+    is_file: Callable[[str], bool] | None = None,
 ) -> Iterator[TableRow]:
     """Yield the rows of a table; blank lines, also of delimiters alone, do not count.
 
     A file with another suffix than CSV, TSV, trn or Parquet has JSON lines, or a list of objects.
-    Of Parquet, only ``columns`` are read. ``fills_short_rows`` takes fields that a row of CSV lacks
-    at its end as empty: Excel leaves such delimiters out.
+    Of Parquet, only ``columns`` are read. ``is_file`` tells names of recordings in a table of them:
+    there, fields that a row of CSV lacks at its end are empty, as Excel leaves such delimiters out.
 
     Raises:
         error: The file cannot be read, or its header or its quotes are invalid.
@@ -101,7 +99,7 @@ def read_rows(
         return
     with _opened(path, error) as content:
         if suffix_of(path) in CSV_FORMS:
-            yield from _csv_rows(path, content, error, fills_short_rows=fills_short_rows)
+            yield from _csv_rows(path, content, error, is_file)
         elif suffix_of(path) == TRN:
             yield from _trn_rows(_decoded_lines(path, content, error))
         elif re.match(rb"(\xef\xbb\xbf)?\s*\[\s*\{", content.peek(64)):
@@ -259,7 +257,10 @@ def _trn_rows(lines: Iterable[str]) -> Iterator[TableRow]:
 
 
 def _csv_rows(
-    path: Path, file: Iterable[bytes], error: type[DanishAsrError], *, fills_short_rows: bool
+    path: Path,
+    file: Iterable[bytes],
+    error: type[DanishAsrError],
+    is_file: Callable[[str], bool] | None,
 ) -> Iterator[TableRow]:
     lines = (own for line in _decoded_lines(path, file, error) for own in _MACS.split(line))
     header, above, form = _header(lines, CSV_FORMS[suffix_of(path)])
@@ -277,10 +278,10 @@ def _csv_rows(
             if any(map(merged.search, fields)):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if any(map(str.strip, fields)):
-                cut = _is_cut(before, fields, names, is_of_files=fills_short_rows)
+                cut = is_file is not None and _is_cut(before, fields, names, is_file)
                 if row is not None:
                     yield row._replace(values=None, fault=_CUT) if cut else row
-                row = _csv_row(line, names, fields, fills=fills_short_rows and "strict" in form)
+                row = _csv_row(line, names, fields, fills=is_file is not None and "strict" in form)
                 row = row._replace(values=None, fault=_CUT) if cut else row
                 before = fields
             line = above + table.line_num + 1
@@ -302,13 +303,15 @@ def _header(lines: Iterator[str], form: dict[str, Any]) -> tuple[str, int, dict[
     return header, above, form
 
 
-def _is_cut(before: list[str], fields: list[str], names: list[str], *, is_of_files: bool) -> bool:
+def _is_cut(
+    before: list[str], fields: list[str], names: list[str], is_file: Callable[[str], bool]
+) -> bool:
     """Whether two rows are one that a line break without quotes cut: they have one file in all.
 
     The text that was cut may have delimiters. A short row between two others may be of either: all
     three are malformed then.
     """
-    first, second = ([bool(_FILE.match(field)) for field in own] for own in (before, fields))
+    first, second = ([is_file(field) for field in own] for own in (before, fields))
     if any(first) == any(second) or any(second[:1]) or len(before) + len(fields) <= len(names):
         return False
     if any(second):
@@ -317,7 +320,7 @@ def _is_cut(before: list[str], fields: list[str], names: list[str], *, is_of_fil
     if len(fields) <= place:
         return place < len(names) - 1  # no text of a row is behind a file that is its last
     if len(before) == len(fields) == len(names):  # " det" in the place of a file is no name
-        return is_of_files and bool(re.search(r"\s", fields[place].rstrip()))
+        return bool(re.search(r"\s", fields[place].rstrip()))
     return bool(fields[place].strip())
 
 

@@ -3,7 +3,8 @@
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -129,6 +130,7 @@ def age_group(text: str) -> str | None:
 CORAL: Final = ("coral_conversation", "coral_read_aloud")
 """CoRal's corpora, which share people also if they are converted one by one."""
 
+_SHOWN: Final = 3  # names in a line
 _END_OF_CORPUS: Final = "\x1f"  # which ASCII has to separate units; no name has it
 
 
@@ -152,6 +154,19 @@ def persons_of(
         known = f"{first_of.get(name, name)}{_END_OF_CORPUS}{speaker}"
         persons.append(None if speaker is None else known)
     return persons
+
+
+def alike(persons: Iterable[str]) -> Iterator[str]:
+    """Say which of these names or `persons_of` differ in capitals or spaces alone."""
+    by_letters = defaultdict[str, list[str]](list)
+    for person in sorted(persons):
+        name = person.rpartition(_END_OF_CORPUS)[2]
+        by_letters[person.casefold().replace(" ", "")].append(name)
+    if pairs := [" and ".join(names) for names in by_letters.values() if len(names) > 1]:
+        yield (
+            f"speakers whose names differ in capitals or spaces alone: {len(pairs):,}, such as "
+            f"{', '.join(pairs[:_SHOWN])}; if they are one person, write one name"
+        )
 
 
 def first_corpora(share_people: Iterable[Sequence[str]]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Comes in: all rows and the ledger. Goes out: lines for ``manifest.json`` and the terminal.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from danish_asr.base.schema import SPLITS
 from danish_asr.corpus import DANISH
 from danish_asr.corpus.columns import COLUMNS
-from danish_asr.corpus.people import DIALECTS, GENDERS
+from danish_asr.corpus.people import DIALECTS, GENDERS, alike
 from danish_asr.corpus.rows import Source, most_frequent
 from danish_asr.corpus.task import LEFT_OUT
 
@@ -102,14 +102,7 @@ def _of_speakers(source: Source, rows: pa.Table) -> Iterator[str]:
             f"speakers of several dialects: {len(several):,}, such as {such}; if one name is that "
             "of different people, name them apart"
         )
-    alike = defaultdict[str, list[str]](list)
-    for name in sorted(rows["speaker_id"].drop_null().unique().to_pylist()):
-        alike["".join(name.casefold().split())].append(name)
-    if pairs := [" and ".join(names) for names in alike.values() if len(names) > 1]:
-        yield (
-            f"speakers whose names differ in capitals or spaces alone: {len(pairs):,}, such as "
-            f"{', '.join(pairs[:_EXAMPLES])}; if they are one person, write one name"
-        )
+    yield from alike(rows["speaker_id"].drop_null().unique().to_pylist())
     # Texts beside recordings can be named by their speaker; tables, which have a text column, not.
     is_beside = "text" not in source.columns and source.columns.get("speaker_id") == "speaker"
     if is_beside and not pc.count(rows["speaker_id"]).as_py():

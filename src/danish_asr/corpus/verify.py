@@ -32,7 +32,7 @@ from danish_asr.base.schema import (
 from danish_asr.base.workers import run_in_processes
 from danish_asr.corpus.division import sentences_of
 from danish_asr.corpus.inventory import Inventory, ListedShard, files_of, read_inventory, unlisted
-from danish_asr.corpus.people import persons_of
+from danish_asr.corpus.people import alike, persons_of
 from danish_asr.corpus.task import text_profiles
 from danish_asr.text.profiles import normalizer, profile_in
 
@@ -142,7 +142,12 @@ def verify(root: Path, *, workers: int = 1, allow_shared: Collection[str] = ()) 
         leaks=[leak for leak in leaks if leak.what not in allow_shared],
         contradictions=contradictions,
         unchecked=[profile.fault] if profile.fault else [],
-        notes=[*repeats_of(rows), *gaps_of_test(rows), *(f"allowed: {line}" for line in allowed)],
+        notes=[
+            *repeats_of(rows),
+            *alike(rows["person"].drop_null().unique().to_pylist()),
+            *gaps_of_test(rows),
+            *(f"allowed: {line}" for line in allowed),
+        ],
         hours={
             (row["split"], row["dialect"]): row["audio_size_sum"] / SAMPLE_RATE / 3600
             for row in summed.to_pylist()

@@ -18,14 +18,13 @@ from torch import Tensor
 
 from danish_asr.base.errors import AlignmentError, SourceError
 from danish_asr.base.tables import read_lines
+from danish_asr.corpus.sources.recordings import stems_of, transcript_in
 from danish_asr.corpus.sources.timed import chosen_tiers, no_speech
 from danish_asr.corpus.sources.timed_files import (
     READERS,
     TimedFile,
     clean_line,
     read_timed,
-    stems_of,
-    transcript_in,
 )
 from danish_asr.decoding.alignment import SpokenText
 from danish_asr.decoding.beam import symbols

@@ -1,8 +1,9 @@
-"""The recording that a name means."""
+"""The recording that a name means, and the texts beside recordings."""
 
 import os
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unicodedata import normalize
 
 import pyarrow as pa
@@ -13,11 +14,16 @@ from danish_asr.corpus.rows import ROWS
 from danish_asr.corpus.sources.recordings import (
     ELSEWHERE,
     SEVERAL,
+    TextFolder,
     fetch_files,
     find_recording,
     located,
+    stems_of,
     versions_of_files,
 )
+from danish_asr.corpus.sources.timed_files import READERS, TimedFile, read_json
+from danish_asr.inference.formats import FORMATS
+from tests.transcripts import transcript
 
 
 @pytest.mark.parametrize(("there", "named"), [("NFD", "NFC"), ("NFC", "NFD")])
@@ -93,3 +99,56 @@ def test_a_version_is_of_the_file_as_it_is_now(tmp_path: Path) -> None:
     assert (before[1:], after[0], after[3]) == ([None] * 3, "2 7", None)
     assert before[0] != after[0]
     assert after[1] == after[2] == f"3 {(tmp_path / 'day1' / 'b.wav').stat().st_mtime_ns}"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "names"),
+    [
+        (".srt", ["0.SRT", "bo.srt"]),
+        (".txt", ["bo.txt"]),  # beside a recording
+        (".json", ["0.json", "bo.json"]),  # there, if it was cut, and what is a transcript
+    ],
+)
+def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[str]) -> None:
+    whole = FORMATS["json"](transcript())
+    contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
+    for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
+        (tmp_path / name).write_text(contents.get(name, ""))
+    files = TextFolder(tmp_path)
+    assert [path.name for path in files.of(suffix) if files.is_text(path)] == names
+
+
+def test_a_transcript_that_was_recognised_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.json").write_text(
+            "{}" if name == "a" else FORMATS["json"](transcript())
+        )
+    files, parsed = TextFolder(tmp_path), Counter[str]()
+
+    def count(path: Path) -> TimedFile:
+        parsed[path.name] += 1
+        return read_json(path)
+
+    monkeypatch.setitem(cast("dict[str, Any]", READERS), ".json", count)
+    found = [path.name for path in files.of(".json") if files.is_text(path) and files.read(path)]
+    assert found == ["b.json", "c.json"]
+    assert not files.is_transcript(tmp_path / "a.json")
+    assert parsed == {"a.json": 1, "b.json": 1, "c.json": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "stems"),
+    [
+        ("anna.srt", ["anna"]),
+        *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
+        ("GMT1_a.transcript.vtt", ["GMT1_a.transcript", "GMT1_a"]),
+        *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
+        ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
+    ],
+)
+def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
+    name: str, stems: list[str]
+) -> None:
+    assert stems_of(Path(name)) == stems

@@ -12,7 +12,8 @@ import pytest
 
 from danish_asr.base.errors import DanishAsrError, ExtensionError, SourceError
 from danish_asr.corpus.convert import convert
-from danish_asr.corpus.sources import open_source, resolve_source, timed_files
+from danish_asr.corpus.sources import open_source, recordings, resolve_source
+from danish_asr.corpus.sources.timed_files import read_timed
 from tests.builders import tone
 from tests.corpora import TRAIN, options, rows_of, srt
 from tests.transcripts import GRID
@@ -126,7 +127,7 @@ def test_each_folder_is_listed_once_and_each_transcript_parsed_once(
 
     for name in ("scandir", "listdir"):
         monkeypatch.setattr(os, name, counted(getattr(os, name), listed))
-    monkeypatch.setattr(timed_files, "read_timed", counted(timed_files.read_timed, parsed))
+    monkeypatch.setattr(recordings, "read_timed", counted(read_timed, parsed))
     with suppress(SourceError):  # "no rows" of JSON
         source = open_source(resolve_source(str(tmp_path)), TRAIN)
         assert all(Path(str(path)).is_file() for path in source.fetch(source.rows))
@@ -169,6 +170,16 @@ def test_a_table_of_people_is_named_and_not_read(tmp_path: Path, kind: str) -> N
             open_source(str(place), TRAIN)
 
 
+@pytest.mark.parametrize("header", ["path\tsentence", "lyd\tord"])
+def test_the_folder_below_that_has_the_tables_is_named(tmp_path: Path, header: str) -> None:
+    """As of Common Voice, which has a folder for each language."""
+    audio(tmp_path / "da" / "clips" / "a.wav")
+    for name in ("train", "validated"):
+        (tmp_path / "da" / f"{name}.tsv").write_text(f"{header}\na.wav\tja\n")
+    with pytest.raises(SourceError, match=rf"{tmp_path}: .* {tmp_path}/da: "):
+        resolve_source(str(tmp_path))
+
+
 def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
     audio(tmp_path / "a.wav")
     (tmp_path / "a.srt").write_text(srt((0, 0.1, "ja")))
@@ -181,6 +192,18 @@ def test_a_table_of_other_things_does_not_hide_texts(tmp_path: Path) -> None:
     (tmp_path / "a.srt").unlink()
     with pytest.raises(SourceError, match=r"notes\.csv: no column of text"):
         rows_of(tmp_path)
+
+
+def test_recordings_with_texts_in_several_files_are_counted(tmp_path: Path) -> None:
+    for name in ("a.wav", "b.wav"):
+        audio(tmp_path / name)
+    for name, rows in (("1", "a,0,1,ja\na,1,2,ja\nb,0,1,ja\n"), ("2", "a,2,3,nej\nb,2,1,nej\n")):
+        (tmp_path / f"{name}.csv").write_text(f"path,start,end,text\n{rows}")
+    counts = open_source(str(tmp_path), TRAIN).counts
+    (line,) = (line for line in counts if line.startswith("recordings"))
+    assert "such as a.wav (1.csv, 2.csv)" in line
+    assert counts[line] == 1  # the row of b.wav is refused
+    assert len(open_source(str(tmp_path / "1.csv"), TRAIN).counts) == 0
 
 
 def test_recordings_that_no_row_of_a_table_names_are_counted(tmp_path: Path) -> None:
@@ -283,8 +306,8 @@ def test_a_fault_of_ones_own_is_a_message(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(error, match=message):
             open_source(f"own_rows.{name}:{tmp_path}", TRAIN)
     audio(tmp_path / "a.wav")
-    columns = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
-    assert columns == {"columns of --column, which own_rows.mixed alone reads or leaves": 1}
+    counts = open_source(f"own_rows.mixed:{tmp_path}", options(split="train", columns=OURS)).counts
+    assert counts["columns of --column, which own_rows.mixed alone reads or leaves"] == 1
     rows = rows_of(f"own_rows.mixed:{tmp_path}", tiers=("ord",))
     assert {row["text"] for row in rows} == {"ja ord"}
     assert [(row["file"], row["row"]) for row in rows] == [("x", 0), ("x", 2), ("y", 1)]

@@ -12,8 +12,14 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
-from danish_asr.corpus.sources.timed import NAMED, NO_SPEAKER, no_speech
-from danish_asr.corpus.sources.timed_files import CLOCK_TIMES, KEPT_NAMES, MUSIC, NO_SPEECH_LABEL
+from danish_asr.corpus.sources.timed import APART, NAMED, NO_SPEAKER, UNLINKED, no_speech
+from danish_asr.corpus.sources.timed_files import (
+    CLOCK_TIMES,
+    KEPT_NAMES,
+    MUSIC,
+    NO_SPEECH_LABEL,
+    NO_TEXT,
+)
 from danish_asr.inference.formats import FORMATS, SUFFIXES
 from tests.corpora import TRAIN, options, read_rows, record, rows_of, srt
 from tests.transcripts import (
@@ -22,6 +28,7 @@ from tests.transcripts import (
     TIERS,
     beside,
     elan,
+    elan_of,
     subtitles,
     textgrid,
     times,
@@ -143,6 +150,17 @@ def test_all_media_of_a_transcript_have_its_text(tmp_path: Path) -> None:
     assert several == (f"{SEVERAL}, such as anna.wav, not rum.wav", 1)
 
 
+@pytest.mark.parametrize("note", [SEVERAL, UNLINKED])
+def test_a_recording_is_noted_that_has_the_name_of_a_file_which_links_to_another(
+    tmp_path: Path, note: str
+) -> None:
+    folder = beside(tmp_path, ".eaf", elan().replace("Anna.wav", "film.mp4"))
+    if note == SEVERAL:  # the film is there, and may have no sound
+        record(folder, "film.mp4")
+    counts = open_source(str(folder), options(split="train", tiers=("t",))).counts
+    assert counts == {f"{note}, such as anna.wav, not film.mp4": 1}
+
+
 def test_speakers_by_names_before_cues_are_shown_the_rarest_first(tmp_path: Path) -> None:
     cues = [(2.0 * n, 2.0 * n + 1, f"{name}: ja") for n, name in enumerate(("Bo", "Men", "Bo"))]
     counts = open_source(str(beside(tmp_path, ".srt", srt(*cues))), TRAIN).counts
@@ -190,6 +208,20 @@ def test_labels_are_refused_and_a_tier_of_nothing_else_is_no_choice(tmp_path: Pa
     assert [row["refused"] for row in rows_of(tmp_path)] == [NO_SPEECH_LABEL] * 2
     beside(tmp_path / "b", ".txt", "[00:00.000 --> 00:01.000] ja", stem="b")
     assert [row["refused"] for row in rows_of(f"pairs:{tmp_path}")] == [CLOCK_TIMES]
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("farvel",), [("farvel", None), ("", NO_TEXT)]),  # of this tier
+        ((), [("", NO_TEXT)] * 7),  # of all
+    ],
+)
+def test_annotations_of_elan_without_a_text_are_rows_and_tiers_of_them_no_choice(
+    tmp_path: Path, texts: tuple[str, ...], expected: list[tuple[str, str | None]]
+) -> None:
+    rows = rows_of(beside(tmp_path, ".eaf", elan_of(*texts)))
+    assert [(row["text"], row["refused"]) for row in rows] == expected
 
 
 def test_what_is_no_speech_is_refused_and_overlaps_nothing(tmp_path: Path) -> None:
@@ -241,8 +273,10 @@ def test_a_recording_is_missing_or_in_another_folder(tmp_path: Path) -> None:
     (tmp_path / "srt").mkdir()
     for name in ("anna", "bo"):
         (tmp_path / "srt" / f"{name}.srt").write_text(srt((0, 1, "ja")))
-    paths = {row["audio"] for row in rows_of(tmp_path)}
+    source = open_source(str(tmp_path), TRAIN)
+    paths = {row["audio"] for row in read_rows(source)}
     assert paths == {tmp_path / "wav" / "anna.wav", tmp_path / "srt" / "bo.wav"}
+    assert source.counts == {f"{APART}, such as wav/anna.wav, not srt/anna.wav": 1}
 
 
 def test_a_name_in_several_files_is_one_person_unless_it_is_said(tmp_path: Path) -> None:
@@ -325,7 +359,8 @@ def test_a_folder_of_pairs_has_a_text_for_each_recording(tmp_path: Path) -> None
     assert rows == [("test", "test", "ja"), ("train", "s1", "på Ærø")]
     assert source.rows["uncut"].to_pylist() == [True] * 2
     # README.txt may be a text, whose recording was forgotten.
-    unused = ".txt files of which nothing was read, as no recording has their name (README.txt)"
+    why = "as no recording beside them has their name"
+    unused = f".txt files of which nothing was read, {why} (README.txt)"
     missing = "recordings without a text", unused
     unread = (
         "texts without a speaker in several folders (--column speaker_id=folder takes their names)"

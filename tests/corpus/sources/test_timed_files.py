@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,13 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources.timed_files import (
+    NO_TEXT,
+    OUTSIDE,
     Span,
-    TextFolder,
     Tier,
     TimedFile,
     kept_names,
     read_timed,
-    stems_of,
 )
 from danish_asr.inference.formats import FORMATS
 from tests.corpora import srt
@@ -154,7 +153,7 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
         Tier("B", [Span(2.0, 3.0, "farvel"), Span(3.0, None, "uden slut")], "Bo", "t"),
     ]
     blank = read(tmp_path, ".eaf", elan().replace("farvel", " ")).tiers[3].spans
-    assert blank == [Span(3.0, None, "uden slut")]
+    assert blank == [Span(2.0, 3.0, "", fault=NO_TEXT), Span(3.0, None, "uden slut")]
     broken = read(tmp_path, ".eaf", elan(reference="gone")).tiers[0].spans
     assert broken == [Span(0.5, 1.0, "intj"), Span(None, None, "verb")]
 
@@ -165,8 +164,10 @@ def test_elans_tiers_have_speakers_and_times(tmp_path: Path, origin: str, shift:
     [
         ("- Kom nu!", "Kom nu!"),
         ("–Nej\n— Jo", "Nej Jo"),
+        (">> Nej\n>>>Jo", "Nej Jo"),
         ("-5 grader", "-5 grader"),
         (r"hun\Ncykler\hnu", "hun cykler nu"),
+        (r"- ja\N- nej\N-5 grader", "ja nej -5 grader"),
         (r"{\an8}<i>ja</i>", "ja"),
         ("x < 5 og y > 3", "x < 5 og y > 3"),
         ("A &amp; B", "A & B"),
@@ -182,8 +183,8 @@ def test_subtitling_signs_are_no_text(tmp_path: Path, form: str, written: str, t
 
 
 def test_signs_that_are_removed_are_counted(tmp_path: Path) -> None:
-    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\Ntak"), (2, 3, "<i>nej</i>"))
-    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 2}
+    content = srt((0, 1, "- Kom!\n- Nu"), (1, 2, r"ja\N- tak"), (2, 3, "<i>nej</i>"))
+    signs = {"formatting": 1, r"line breaks written as \N": 1, "dashes before a text": 3}
     assert read(tmp_path, ".srt", content).removed == signs
 
 
@@ -198,6 +199,20 @@ ANNA = ["Anna Jensen: hej 0", "Anna Jensen: hej 1", "Anna Jensen: hej 2"]
         (["Anna: ja", "nej", "Anna: tak"], [None] * 3, "Anna: ja"),
         (["Husk: køb mælk"], [None], "Husk: køb mælk"),
         (["Bo: ja", "Anna: tak"], [None] * 2, "Bo: ja"),
+        (["Bo: - ja", "Ida: -5 grader", "Bo: –nej"], ["Bo", "Ida", "Bo"], "ja"),
+        ([">> Bo: ja", ">> Ida: nej", ">> Bo: nå"], ["Bo", "Ida", "Bo"], "ja"),
+        (["Bo: -5 grader", "Ida: ja", "Bo: nej"], ["Bo", "Ida", "Bo"], "-5 grader"),
+        # A cue of several has no speaker; what is no name here is said.
+        (
+            ["Bo: ja\nIda: - nej", "Ida: så\nHusk: ja", "Bo: a\nBo: b"],
+            [None, "Ida", "Bo"],
+            "ja nej",
+        ),
+        (["ja\nBo: nej", *["Bo: ja"] * 3], [None, *["Bo"] * 3], "ja nej"),
+        (["Bo: a\nIda: b"] * 3, [None] * 3, "a b"),
+        (["ja\nIda: nej"] * 3, [None] * 3, "ja nej"),
+        (["ja\nIda: nej"] * 2, [None] * 2, "ja Ida: nej"),
+        (["ja\nog så: nej"] * 3, [None] * 3, "ja og så: nej"),
         (ANNA, ["Anna Jensen"] * 3, "hej 0"),  # as Zoom writes them
         ([*ANNA, "nå", "husk: blæst"], [*["Anna Jensen"] * 3, None, None], "hej 0"),
         (["Bo: ja", "", "Anna: nej", "Bo: nå"], ["Bo", None, "Anna", "Bo"], "ja"),
@@ -242,6 +257,7 @@ def test_a_name_that_occurs_once_is_a_speaker_in_zooms_files_and_else_counted(
     [
         (["[Anna] hej", "[Bo] nej", "ja"], 2),
         (["[S_1]: hej", "[S_2]: nej", "ja"], 2),
+        (["Bo:hej", "Ida:nej", "Kl:10"], 2),
         (["Bo: hej"] * 3 + ["ja"] * 5, 3),  # as in cues
         (["Bo: hej"] * 2 + ["[latter] hej"] * 2 + ["ja"] * 5, 0),
     ],
@@ -291,14 +307,30 @@ def test_notes_and_names_of_cues_are_no_text_of_webvtt(tmp_path: Path) -> None:
     assert [speaker for _, speaker in said(read(tmp_path, ".vtt", again))] == ["Anna", "Søren & Bo"]
     windows = read(tmp_path, ".vtt", VTT.replace("\n", "\r\r\n"))
     assert said(windows) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    stream = VTT.replace("\n", "\nX-TIMESTAMP-MAP=LOCAL:00:00:00.000,MPEGTS:0\n", 1)
+    assert said(read(tmp_path, ".vtt", stream)) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    close = "WEBVTT\n\n" + srt((0, 1, "en"), (2, 3, "to")).replace("\n\n", "\n")
+    assert said(read(tmp_path, ".vtt", close)) == [("en", None), ("to", None)]
     both = VTT.replace("<b>", "<v Carl>")
     assert said(read(tmp_path, ".vtt", both))[0] == ("blå & grøn", None)
     assert said(read(tmp_path, ".vtt", "WEBVTT")) == []
 
 
+def test_texts_behind_an_empty_line_of_webvtt_are_counted(tmp_path: Path) -> None:
+    file = read(
+        tmp_path, ".vtt", VTT.replace("slut\n", "og rød\n\n  NOTE igen\n\nslut\n") + "\n\nå"
+    )
+    assert said(file) == [("blå & grøn", "Anna"), ("nej", "Bo")]
+    assert file.removed[OUTSIDE] == 2
+    assert read(tmp_path, ".vtt", VTT).removed[OUTSIDE] == 0
+
+
 @pytest.mark.parametrize(
     "form",
-    ["no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line", "numbers with a blank line"],
+    [
+        *("no numbers", "CR", "CRLF", "CRCRLF", "text with a blank line"),
+        *("numbers with a blank line", "a header", "two marks of UTF-8", "a form feed", "WebVTT"),
+    ],
 )
 def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
     content = srt((0, 1, "en to"), (2, 3, "tre"))
@@ -309,6 +341,10 @@ def test_subrip_of_any_program_is_read(tmp_path: Path, form: str) -> None:
         "CRCRLF": content.replace("\n", "\r\r\n"),
         "numbers with a blank line": re.sub(r"^(\d+)\n", r"\1\n\n", content, flags=re.MULTILINE),
         "text with a blank line": content.replace("en to", "en\n\nto"),
+        "a header": f"Tekst: Anna\n\n{content}",
+        "two marks of UTF-8": f"\ufeff\ufeff{content}",
+        "a form feed": f"\f{content}",
+        "WebVTT": f"WEBVTT\n\n{content}".replace("en to", "en to\n\nNOTE hej"),
     }[form]
     (tier,) = read(tmp_path, ".srt", changed).tiers
     assert tier.spans == [Span(0.0, 1.0, "en to"), Span(2.0, 3.0, "tre")]
@@ -333,11 +369,13 @@ def test_cues_that_repeat_the_lines_before_are_refused(tmp_path: Path, form: str
     others = [(n, n + 1, "nej\nja") for n in range(5, 9)]
     read(tmp_path, f".{form}", subtitles(form, *rolling, *others))
     read(tmp_path, f".{form}", subtitles(form, *((n, n + 1, "ja") for n in range(5))))
-    with pytest.raises(SourceError, match=r"anna.*repeat"):
-        read(tmp_path, f".{form}", subtitles(form, *rolling))
+    for cues in (rolling, [*rolling, *others[:3]]):  # most of those that have two lines
+        with pytest.raises(SourceError, match=r"anna.*repeat"):
+            read(tmp_path, f".{form}", subtitles(form, *cues))
 
 
 TWO = srt((0, 1, "ja"), (2, 3, "to"))
+LONG = textgrid({"ord": [(0, 1, "en"), (2, 3, "to")]})["long"]
 
 
 @pytest.mark.parametrize(
@@ -349,6 +387,9 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".TextGrid", '"ooTextFile" "Pitch"', "holds 'ooTextFile'"),
         (".TextGrid", GRID[:-10], "no complete"),
         (".TextGrid", FORMATS["textgrid"](transcript())[:120], "no complete"),
+        (".TextGrid", LONG.replace("xmin = 1\n", "").replace("\n", "\r\n"), r"line 17 has \"en\""),
+        (".TextGrid", LONG.replace('text = "en"\n', ""), "line 19 has 2 "),
+        (".TextGrid", LONG.replace("xmin = 2", 'xmin = "2"'), r"line 20 has \"2\""),
         (".TextGrid", b"ooBinaryFile\x08TextGrid", "Save as text file"),
         (".eaf", elan()[:700], "cannot be read"),
         (".srt", "ja tak", "no times"),
@@ -359,6 +400,14 @@ TWO = srt((0, 1, "ja"), (2, 3, "to"))
         (".srt", TWO.replace("ja", "00:00:00,5 --> 00:00:00,9"), "line 3 has times in place"),
         (".srt", "1\n00:00:00,5 -> 00:00:01\nja\n", "line 2 has no"),
         (".vtt", VTT.replace("00:03.000", "0003.000"), "line 10 has no"),
+        (".srt", TWO.replace("00,000", "00:12"), "line 2 has no"),  # frames
+        (".srt", TWO.replace("00:00,000", "00:00;12").replace("-->", "->"), "line 2 has no"),
+        (
+            ".vtt",
+            VTT.replace("\n", "\nX-TIMESTAMP-MAP=MPEGTS:9,LOCAL:00:00:00.000\n", 1),
+            "line 2 ",
+        ),
+        (".vtt", VTT.replace("\n", "\nX-TIMESTAMP-MAP=LOCAL:00:01.000,MPEGTS:0\n", 1), "line 2 "),
         (".json", "[]", "segments"),
         (".json", '{"segments": {}}', "segments"),
         (".txt", "0 32000 hun cykler\n", "TIMIT"),
@@ -371,56 +420,3 @@ def test_a_damaged_file_is_named_with_what_is_wrong(
 ) -> None:
     with pytest.raises(SourceError, match=rf"anna\{suffix}: .*({reason})"):
         read(tmp_path, suffix, content)
-
-
-@pytest.mark.parametrize(
-    ("suffix", "names"),
-    [
-        (".srt", ["0.SRT", "bo.srt"]),
-        (".txt", ["bo.txt"]),  # beside a recording
-        (".json", ["0.json", "bo.json"]),  # there, if it was cut, and what is a transcript
-    ],
-)
-def test_texts_of_recordings_are_found(tmp_path: Path, suffix: str, names: list[str]) -> None:
-    whole = FORMATS["json"](transcript())
-    contents = {"bo.json": whole[:99], "0.json": whole, "model.json": "{}"}
-    for name in ("bo.WAV", "0.SRT", "bo.srt", "README.txt", "bo.txt", *contents):
-        (tmp_path / name).write_text(contents.get(name, ""))
-    files = TextFolder(tmp_path)
-    assert [path.name for path in files.of(suffix) if files.is_text(path)] == names
-
-
-def test_a_transcript_that_was_recognised_is_parsed_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.json").write_text(
-            "{}" if name == "a" else FORMATS["json"](transcript())
-        )
-    files, parsed = TextFolder(tmp_path), Counter[str]()
-
-    def count(path: Path) -> TimedFile:
-        parsed[path.name] += 1
-        return read_timed(path)
-
-    monkeypatch.setattr("danish_asr.corpus.sources.timed_files.read_timed", count)
-    found = [path.name for path in files.of(".json") if files.is_text(path) and files.read(path)]
-    assert found == ["b.json", "c.json"]
-    assert not files.is_transcript(tmp_path / "a.json")
-    assert parsed == {"a.json": 1, "b.json": 1, "c.json": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "stems"),
-    [
-        ("anna.srt", ["anna"]),
-        *((f"anna.{last}.srt", [f"anna.{last}", "anna"]) for last in ("da", "da-DK", "eng", "mp3")),
-        ("GMT1_a.transcript.vtt", ["GMT1_a.transcript", "GMT1_a"]),
-        *((f"anna.{last}.srt", [f"anna.{last}"]) for last in ("2", "b", "del2", "part")),
-        ("møde.1.da.srt", ["møde.1.da", "møde.1"]),
-    ],
-)
-def test_a_text_is_of_the_recording_of_its_name_but_for_a_language(
-    name: str, stems: list[str]
-) -> None:
-    assert stems_of(Path(name)) == stems

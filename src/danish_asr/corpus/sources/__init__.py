@@ -36,7 +36,7 @@ from danish_asr.corpus.rows import (
     without_gaps,
 )
 from danish_asr.corpus.sources.parquet import PARQUET_SUFFIXES, open_parquet
-from danish_asr.corpus.sources.recordings import fetch_files, located, versions_of_files
+from danish_asr.corpus.sources.recordings import TextFolder, fetch_files, located, versions_of_files
 from danish_asr.corpus.sources.synthetic import open_synthetic
 from danish_asr.corpus.sources.table import (
     SUFFIXES,
@@ -47,7 +47,6 @@ from danish_asr.corpus.sources.table import (
     tables_of_people,
 )
 from danish_asr.corpus.sources.timed import open_timed
-from danish_asr.corpus.sources.timed_files import TextFolder
 
 
 class Kind(NamedTuple):
@@ -136,7 +135,19 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
     alone = pc.and_(is_alone(rows), kind != "textgrid")
     rows, notes = located(replaced(rows, alone=alone), files)
     counts = {**source.counts, **notes, **not_understood, **_unused(named, rows)}
-    return replace(source, rows=rows, counts=counts)
+    return replace(source, rows=rows, counts=counts | _in_several_files(rows))
+
+
+def _in_several_files(rows: pa.Table) -> dict[str, int]:
+    """Recordings of which several files have rows, counted: their texts may be there twice."""
+    used = rows.filter(pc.and_(pc.is_valid(rows["recording"]), pc.is_null(rows["refused"])))
+    files = used.group_by("recording", use_threads=False).aggregate([("file", "distinct")])
+    several = files.filter(pc.greater(pc.list_value_length(files["file_distinct"]), 1))
+    if not len(several):
+        return {}
+    recording, names = several["recording"][0], sorted(several["file_distinct"][0].as_py())
+    what = "recordings whose texts are in several files, perhaps twice"
+    return {f"{what}, such as {recording} ({_listed(names)})": len(several)}
 
 
 def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
@@ -158,7 +169,7 @@ def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
         if unread:
             names = _listed([path.relative_to(root).as_posix() for path in unread])
             is_pair = named.kind == "pairs" and suffix == ".txt"
-            why = ", as no recording has their name" if is_pair else ""
+            why = ", as no recording beside them has their name" if is_pair else ""
             counts[f"{suffix} files of which nothing was read{why} ({names})"] = len(unread)
     if named.kind == "table":
         heard = {root / path for path in rows["recording"].unique().drop_null().to_pylist()}
@@ -241,7 +252,9 @@ def _kind_of(files: TextFolder, folder: Path) -> str:
         return kinds[0]
     if tables or tables_of_people(files):
         return "table"
-    raise SourceError(f"{folder}: {_why_no_kind(files.by_suffix)}")
+    places = sorted({str(folder / path.parent) for path in tables_below(files)})
+    below = f"its tables are in {', '.join(places)}: name that folder. " if places else ""
+    raise SourceError(f"{folder}: {below}{_why_no_kind(files.by_suffix)}")
 
 
 def _why_no_kind(files: Mapping[str, Sequence[Path]]) -> str:

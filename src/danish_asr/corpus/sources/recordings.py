@@ -1,10 +1,11 @@
-"""Recordings by their names: the file that a table or a transcript means.
+"""Recordings by their names: the file that a table or a transcript means, and texts beside them.
 
 A name may lack its ending, be in another Unicode form than on the disk, as from a Mac, or be that
 of a single file in some folder below the source.
 """
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,71 @@ from unicodedata import normalize
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from danish_asr.base.errors import AudioError
+from danish_asr.base.errors import AudioError, SourceError
 from danish_asr.base.folders import Listing, is_audio, name_key, version_of
 from danish_asr.corpus.rows import Audio, of_each, replaced
+from danish_asr.corpus.sources.timed_files import TimedFile, read_timed
+
+
+class TextFolder(Listing):
+    """A folder with texts, in which a transcript is parsed once.
+
+    Files in JSON have to be parsed to be recognised. Of those that are, the last one is kept.
+    """
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._kept: dict[Path, TimedFile] = {}
+        self._no_transcripts: set[Path] = set()
+
+    def is_beside(self, path: Path) -> bool:
+        """Whether a file lies beside a recording of its name."""
+        return path.parent in self.recordings.get(name_key(path.stem), {})
+
+    def is_text(self, path: Path) -> bool:
+        """Whether a file has the text of a recording.
+
+        A ``.txt`` has it beside its recording, and a ``.json`` there or if it is a transcript: one
+        that was cut must not be lost.
+        """
+        suffix = path.suffix.lower()
+        is_read = suffix not in {".txt", ".json"}
+        return is_read or self.is_beside(path) or (suffix == ".json" and self.is_transcript(path))
+
+    def is_transcript(self, path: Path) -> bool:
+        """Whether a file is a transcript in JSON."""
+        if path not in self._no_transcripts and path not in self._kept:
+            if transcript := transcript_in(path):
+                self._kept = {path: transcript}
+            else:
+                self._no_transcripts.add(path)
+        return path in self._kept
+
+    def read(self, path: Path) -> TimedFile:
+        """Read a file as `read_timed` does."""
+        return self._kept[path] if path in self._kept else read_timed(path)
+
+
+def transcript_in(path: Path) -> TimedFile | None:
+    """The transcript that a file in JSON holds, if it is one."""
+    try:
+        return read_timed(path)
+    except SourceError:
+        return None
+
+
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
+"""What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
+
+
+def stems_of(path: Path) -> list[str]:
+    """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
+
+    So is Zoom's ``anna.transcript.vtt``. But ``anna.2.srt`` is only of ``anna.2``.
+    """
+    stem, _, last = path.stem.rpartition(".")
+    is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
+    return [path.stem, stem] if is_shorter else [path.stem]
 
 
 def fetch_files(root: Path, rows: pa.Table) -> Iterator[Audio]:

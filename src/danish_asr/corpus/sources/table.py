@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from danish_asr.base.errors import SourceError
+from danish_asr.base.folders import is_audio
 from danish_asr.base.tables import CSV_FORMS, Row, read_rows
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import TIMES, SourceColumns, values_of
 from danish_asr.corpus.rows import Source, split_in, table_of
-from danish_asr.corpus.sources.recordings import fetch_files, versions_of_files
-from danish_asr.corpus.sources.timed_files import TextFolder
+from danish_asr.corpus.sources.recordings import TextFolder, fetch_files, versions_of_files
 
 SUFFIXES: Final = (".jsonl", ".json", *CSV_FORMS)
 
@@ -128,7 +128,7 @@ def _records(path: Path, root: Path, columns: SourceColumns) -> Iterator[Mapping
     folder = file.removesuffix(path.name)
     keys_of: dict[tuple[str, ...], dict[str, str]] = {}  # rows of JSON lines differ
     is_metadata, split = path.stem.lower() == "metadata", None
-    rows = read_rows(path, SourceError, fills_short_rows=True)
+    rows = read_rows(path, SourceError, is_file=is_audio)
     for row, (line, values, _) in enumerate(rows):
         record = {"file": file, "row": row, "line": line, "split": split}
         if values is None:

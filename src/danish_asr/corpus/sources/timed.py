@@ -8,7 +8,7 @@ folder of a ``.txt``, if no other place has that name. Each file is read once.
 
 import fnmatch
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,17 +25,21 @@ from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.columns import check_chosen
 from danish_asr.corpus.people import speaker_of
 from danish_asr.corpus.rows import NO_TIME, Source, table_of
-from danish_asr.corpus.sources.recordings import SEVERAL, fetch_files, versions_of_files
+from danish_asr.corpus.sources.recordings import (
+    SEVERAL,
+    TextFolder,
+    fetch_files,
+    stems_of,
+    versions_of_files,
+)
 from danish_asr.corpus.sources.timed_files import (
     KEPT_NAMES,
     MUSIC,
     NotUtf8Error,
     Span,
-    TextFolder,
     Tier,
     TimedFile,
     kept_names,
-    stems_of,
 )
 
 NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a-z])")
@@ -43,6 +47,9 @@ NUMBERED: Final = re.compile(r"(?i)(speaker|spk|taler|person|guest)[ _-]*(\d+|[a
 
 NO_SPEAKER: Final = "no speaker in a file that names others (--column speaker_id=file takes it)"
 """A reason in the ledger, if speakers are divided: one of those may speak."""
+
+APART: Final = "recordings in another folder than their texts"
+UNLINKED: Final = "recordings that have a file's name, where those that it links to are missing"
 
 _COLUMNS: Final = ("speaker_id", "file", "folder", "folder_above", "file_and_speaker")
 
@@ -85,9 +92,10 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
         shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
         counts[f"{NAMED}, such as {shown}"] = len(reading.named)
     silent = no_speech([span.text for span in all_spans])
-    if reading.several:
-        audio, other = min(reading.several.items())
-        counts[f"{SEVERAL}, such as {audio.name}, not {other.name}"] = len(reading.several)
+    for note, not_read in reading.not_read.items():
+        audio, other = min(not_read.items())
+        shown = audio.relative_to(folder).as_posix()
+        counts[f"{note}, such as {shown}, not {other}"] = len(not_read)
     if not is_file:
         all_audio = {*files.of(*AUDIO_SUFFIXES)}
         counts["recordings without a text"] = len(all_audio - reading.with_text)
@@ -109,7 +117,8 @@ class _Reading:
     patterns: Sequence[str]  # of tiers
     texts_of: Texts = field(default_factory=dict)
     with_text: set[Path] = field(default_factory=set)  # recordings
-    several: dict[Path, Path] = field(default_factory=dict)  # recordings, and one left out
+    # By a note for people, recordings and the name of one that is not read instead.
+    not_read: defaultdict[str, dict[Path, str]] = field(default_factory=lambda: defaultdict(dict))
     named: Counter[str] = field(default_factory=Counter)  # texts by the names before them
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
@@ -131,7 +140,13 @@ class _Reading:
         self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
         self.with_text |= {audio, *others}
         for other in {*others} - {audio}:
-            self.several[audio] = other
+            self.not_read[SEVERAL][audio] = other.name
+        if audio.parent != path.parent:
+            beside = path.with_name(audio.name).relative_to(self.files.root)
+            self.not_read[APART][audio] = beside.as_posix()
+        linked = {name_key(Path(name).stem): name for name in file.media if is_audio(name)}
+        if linked and linked.keys().isdisjoint(name_key(own.stem) for own in (audio, *others)):
+            self.not_read[UNLINKED][audio] = min(linked.values())
         names = {name for tier in file.tiers for name in (tier.name, tier.kind) if name}
         self.tiers.update(names)
         self.counts.update(file.removed)
@@ -229,8 +244,10 @@ def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[T
             for tier in file.tiers
             if tier.name in matching or tier.kind in patterns
         ]
-    with_text = [tier for tier in file.tiers if tier.spans]
+    with_text = [tier for tier in file.tiers if any(span.text for span in tier.spans)]
     full = [tier for tier in with_text if not all(span.fault for span in tier.spans)] or with_text
+    if not full:  # nobody has written in any
+        return [*file.tiers]
     ours = [tier for tier in full if re.fullmatch(r"(.* )?segments", tier.name)]
     if ours:
         return [tier._replace(speaker=tier.name.rpartition(" ")[0] or None) for tier in ours]
@@ -239,9 +256,10 @@ def chosen_tiers(path: Path, file: TimedFile, patterns: Sequence[str]) -> list[T
     if len(full) < 2 or has_own_tier:
         return full
     listed = "; ".join(
-        f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(tier.spans):,}, such as "
-        f"{tier.spans[0].text[:30]!r}"
+        f"{tier.name!r}{tier.kind and f' of type {tier.kind}'} with {len(texts):,}, such as "
+        f"{texts[0][:30]!r}"
         for tier in full
+        if (texts := [span.text for span in tier.spans if span.text])
     )
     raise SourceError(
         f"{path}: several tiers have text: {listed}. Choose with --tier NAME, or a type of ELAN's; "
@@ -272,7 +290,7 @@ def _records(
         for row, span in enumerate(spans):
             fault = "overlaps another utterance" if span in shared else span.fault
             if is_timed and None in {span.start, span.end}:
-                fault = NO_TIME
+                fault = fault or NO_TIME
             if has_speakers and not span.speaker:
                 fault = fault or NO_SPEAKER
             speaker = span.speaker

@@ -1,8 +1,7 @@
 """Files of texts: SRT, WebVTT, JSON of transcribers, Praat's TextGrid, ELAN, and plain text.
 
-Comes in: a path, or a folder with such files. Goes out: a `TimedFile`, whose texts have no signs of
-subtitling any more. All are parsed here: a tier that is empty or whose references break must not
-stop the others.
+Comes in: a path. Goes out: a `TimedFile`, whose texts have no signs of subtitling any more. All are
+parsed here: a tier that is empty or whose references break must not stop the others.
 """
 
 import html
@@ -20,7 +19,6 @@ from urllib.parse import unquote
 from xml.etree import ElementTree  # noqa: ICN001 - the name that its documentation has
 
 from danish_asr.base.errors import SourceError
-from danish_asr.base.folders import Listing, is_audio, name_key
 from danish_asr.base.tables import code_page_hint, is_utf8
 from danish_asr.corpus.columns import seconds_of
 
@@ -59,53 +57,14 @@ class NotUtf8Error(SourceError):
     """A text that cannot be read, because it has another code page."""
 
 
-class TextFolder(Listing):
-    """A folder with texts, in which a transcript is parsed once.
-
-    Files in JSON have to be parsed to be recognised. Of those that are, the last one is kept.
-    """
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._kept: dict[Path, TimedFile] = {}
-        self._no_transcripts: set[Path] = set()
-
-    def is_beside(self, path: Path) -> bool:
-        """Whether a file lies beside a recording of its name."""
-        return path.parent in self.recordings.get(name_key(path.stem), {})
-
-    def is_text(self, path: Path) -> bool:
-        """Whether a file has the text of a recording.
-
-        A ``.txt`` has it beside its recording, and a ``.json`` there or if it is a transcript: one
-        that was cut must not be lost.
-        """
-        suffix = path.suffix.lower()
-        is_read = suffix not in {".txt", ".json"}
-        return is_read or self.is_beside(path) or (suffix == ".json" and self.is_transcript(path))
-
-    def is_transcript(self, path: Path) -> bool:
-        """Whether a file is a transcript in JSON."""
-        if path not in self._no_transcripts and path not in self._kept:
-            if transcript := transcript_in(path):
-                self._kept = {path: transcript}
-            else:
-                self._no_transcripts.add(path)
-        return path in self._kept
-
-    def read(self, path: Path) -> TimedFile:
-        """Read a file as `read_timed` does."""
-        return self._kept[path] if path in self._kept else read_timed(path)
-
-
 _LABELS: Final = re.compile(r"\d+([.,]\d+)?\s+\d+([.,]\d+)?\s+\S")
 _CLOCK: Final = r"((?:\d+:)?\d{1,2}:\d{1,2}[.,]\d{1,3})"
 _TIMING: Final = re.compile(rf"\s*{_CLOCK}\s*-+>\s*{_CLOCK}(?:\s.*)?")
-_NEARLY_TIMES: Final = re.compile(r"\s*\d+[:.,][\d:.,]+\s*-+>.*|.*-->\s*\d+[:.,]\d.*")
+_NEARLY_TIMES: Final = re.compile(r"\s*\d+[:;.,][\d:;.,]+\s*-+>.*|.*-->\s*\d+[:;.,]\d.*")
 """Times with a fault, such as ``00:00:02 --> 00:00:04``; as a text they would spoil two cues."""
 
-_LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z]{2,4})?|(?i:transcript)")
-"""What follows the name in that of subtitles: ``da``, ``dan``, ``da-DK``; Zoom's ``transcript``."""
+_SHIFTED: Final = re.compile(r"X-TIMESTAMP-MAP=(?!(?:,?(?:MPEGTS|LOCAL):[0:.]+)+\s*$).*")
+"""Where a part of a stream begins; its times may be others than those of the recording."""
 
 _TAG: Final = re.compile(
     r"(?i)</?(?:v|c|i|b|u|s|ruby|rt|lang|font)(?:[.\s][^<>]*)?>|<\d[\d:.]*>|{\\[^}]*}"
@@ -113,7 +72,7 @@ _TAG: Final = re.compile(
 """Formatting in WebVTT, SubRip and SubStation Alpha; ``x < 5 og y > 3`` is none."""
 
 _VOICE: Final = re.compile(r"<v(?:\.[^ >]*)?\s+([^<>]+)>")
-_DASH: Final = re.compile(r"^[-–—]+(?!\d|[-–—]*>)\s*")  # of no number and no arrow
+_DASH: Final = re.compile(r"^(?:[-–—]+(?!\d|[-–—]*>)|>{2,})\s*")  # of no number and no arrow
 _NEXT_NUMBER: Final = re.compile(r"(?:^|\n)\s*(?:\d+[^\S\n]*|\n\s*\d+\s*)\Z")
 """The number of the next cue below a text in SubRip; between blank lines it may also be one."""
 
@@ -126,7 +85,9 @@ _LABEL: Final = re.compile(
 """``Anna: `` or ``[Anna]: `` before a text or alone; a dot is that of ``Bo H.`` or of a mail."""
 
 _ZOOMS_LABEL: Final = re.compile(r"(?P<name>\S.{0,99}?):(?: +(?=\S)|$)")
-_NAME_IN_BRACKETS: Final = re.compile(r"\[[^]]+\] +(?=\S)")
+_NO_LABEL: Final = re.compile(r"\[[^]]+\] +(?=\S)|[A-ZÆØÅ]\w+:(?=[^\W\d])")
+"""``[Anna] `` or ``Anna:`` without a space: names that are not taken as those of speakers."""
+
 _OF_A_SPEAKER: Final = 3  # texts of a file that begin with one name, if others have none
 _REPEATED: Final = 3  # cues of a file that begin with the line before them
 
@@ -143,13 +104,16 @@ KEPT_NAMES: Final = (
     "column speaker of a table)"
 )
 
+OUTSIDE: Final = "texts of WebVTT that were not read, as they follow an empty line"
+
 CLOCK_TIMES: Final = "clock times, not plain text"
 NO_SPEECH_LABEL: Final = "a label, no speech"
 MUSIC: Final = "no speech"
+NO_TEXT: Final = "an annotation without a text"
 """Reasons in the ledger."""
 
-NO_SPEECH: Final = (NO_SPEECH_LABEL, MUSIC)
-"""Those of what nobody took for speech: ``--max-drop`` does not count them."""
+NO_SPEECH: Final = (NO_SPEECH_LABEL, MUSIC, NO_TEXT)
+"""Those of what nobody took for speech, or wrote down: ``--max-drop`` does not count them."""
 
 _NO_SPEECH_LABELS: Final = {"silent", "sounding", "sil", "sp", "spn", "xxx"}
 """What Praat, forced aligners and CHAT write where nobody speaks or nobody understands."""
@@ -161,7 +125,8 @@ _TRIGRAPHS: Final = {"ae": "æ", "ao": "å", "o/": "ø", "ss": "ß"}
 _ACCENTS: Final = dict(zip("`'^~\",<", "\u0300\u0301\u0302\u0303\u0308\u0327\u030c", strict=True))
 
 _TOKEN: Final = re.compile(
-    r'"((?:[^"]|"")*)"|<(\w+)>|(?<!\S)(-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)|!.*'
+    r'"(?P<text>(?:[^"]|"")*)"|<(?P<flag>\w+)>|!.*|'
+    r"(?<!\S)(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\S)"
 )
 """What Praat reads of a text file: texts in quotes, flags, and numbers that stand alone."""
 
@@ -177,23 +142,18 @@ def read_timed(path: Path) -> TimedFile:
         raise SourceError(f"{path}: cannot be read as {path.suffix} ({reason})") from error
 
 
-def stems_of(path: Path) -> list[str]:
-    """The stems that a text's recording may have: anna.da.srt and anna.wav.srt are also of anna.
-
-    So is Zoom's ``anna.transcript.vtt``. But ``anna.2.srt`` is only of ``anna.2``.
-    """
-    stem, _, last = path.stem.rpartition(".")
-    is_shorter = stem and (is_audio(path.stem) or _LANGUAGE.fullmatch(last))
-    return [path.stem, stem] if is_shorter else [path.stem]
-
-
 def clean_line(line: str, removed: Counter[str]) -> str:
     """A line without the signs of subtitling, which ``removed`` counts."""
     line, tags = _TAG.subn("", line)
-    line, breaks = _BREAK.subn(" ", line)
-    line, dashes = _DASH.subn("", " ".join(line.split()))
+    first, *others = (_without_dash(part, removed) for part in _BREAK.split(line))
     removed["formatting"] += bool(tags)
-    removed[r"line breaks written as \N"] += bool(breaks)
+    removed[r"line breaks written as \N"] += bool(others)
+    return " ".join(filter(None, (first, *others)))
+
+
+def _without_dash(line: str, removed: Counter[str]) -> str:
+    """A line without the dash of its speaker, which ``removed`` counts."""
+    line, dashes = _DASH.subn("", " ".join(line.split()))
     removed["dashes before a text"] += dashes
     return line
 
@@ -217,8 +177,8 @@ def read_subtitles(path: Path) -> TimedFile:
     A cue of SubRip ends before the number, if the first one has one, and the times of the next one,
     a cue of WebVTT at an empty line.
     """
-    is_subrip = path.suffix.lower() == ".srt"
     lines = re.split(r"\r*\n|\r", _text(path))
+    is_subrip = path.suffix.lower() == ".srt" and not lines[0].startswith("WEBVTT")
     timings = {}
     for number, line in enumerate(lines):
         if timing := _TIMING.fullmatch(line):
@@ -230,16 +190,24 @@ def read_subtitles(path: Path) -> TimedFile:
                 f"line {number + 1} has no times: {line[:60]!r}; expected a line such as "
                 "00:00:02,500 --> 00:00:04,000"
             )
+        elif _SHIFTED.fullmatch(line):
+            raise ValueError(
+                f"line {number + 1} says that its times are those of a stream: {line[:80]}; remove "
+                "the line if they are right, or else shift them: they count from the beginning"
+            )
     if not timings and (is_subrip or any(lines[1:])):
         raise ValueError("it has no times")
-    is_numbered = "".join(lines[: min(timings, default=0)]).strip().isdigit()
+    head = (line.replace("\ufeff", "").strip() for line in lines[: min(timings, default=0)])
+    is_numbered = "".join([*filter(None, head)][-1:]).isdigit()
     removed: Counter[str] = Counter()
     spans, bodies = [], []
     for number, following in pairwise([*timings, len(lines)]):
         own = lines[number + 1 : following]
         if not is_subrip and "" in own:
-            own = own[: own.index("")]
-        elif is_subrip and is_numbered and following < len(lines):
+            blank = own.index("")
+            removed[OUTSIDE] += _outside(own[blank:], is_last=following == len(lines))
+            own = own[:blank]
+        elif is_numbered and following < len(lines):
             own = _NEXT_NUMBER.sub("", "\n".join(own)).split("\n")
         voices = {html.unescape(name).strip() for name in _VOICE.findall("\n".join(own))}
         body = [clean for line in own if (clean := clean_line(html.unescape(line), removed))]
@@ -249,8 +217,16 @@ def read_subtitles(path: Path) -> TimedFile:
         bodies.append(body)
     _check_repeated(bodies)
     is_zooms = path.stem.lower().endswith(".transcript")
-    named = _take_names(spans, is_zooms=is_zooms)
+    named = _take_names(spans, bodies, removed, is_zooms=is_zooms)
     return TimedFile([Tier("", spans)], {}, removed, named)
+
+
+def _outside(lines: list[str], *, is_last: bool) -> int:
+    """How many blocks behind a cue of WebVTT are texts, and no comments."""
+    if not is_last:
+        lines = lines[:-1]  # the next cue may have a name
+    blocks = (block.strip() for block in "\n".join(lines).split("\n\n"))
+    return sum(not block.startswith(("NOTE", "STYLE", "REGION")) for block in blocks if block)
 
 
 def _check_repeated(bodies: Sequence[list[str]]) -> None:
@@ -270,30 +246,52 @@ def kept_names(spans: Sequence[Span]) -> int:
     """
     texts = [span.text for span in spans if span.text and not span.speaker]
     labels = [label["name"] for text in texts if (label := _LABEL.match(text))]
-    kept = len(labels) + sum(bool(_NAME_IN_BRACKETS.match(text)) for text in texts)
+    kept = len(labels) + sum(bool(_NO_LABEL.match(text)) for text in texts)
     if 2 * kept > sum(bool(span.text) for span in spans) or any(span.speaker for span in spans):
         return kept
     return sum(count for count in Counter(labels).values() if count >= _OF_A_SPEAKER)
 
 
-def _take_names(spans: list[Span], *, is_zooms: bool) -> dict[str, int]:
-    """Make the names before texts speakers; returns these names with the number of texts.
+def _take_names(
+    spans: list[Span], bodies: Sequence[list[str]], removed: Counter[str], *, is_zooms: bool
+) -> dict[str, int]:
+    """Make the names before texts speakers; returns these names with how often they are there.
 
-    Of Zoom it is any name; else one of three cues, or that of each cue. If all differ they are no
+    Of Zoom it is any name; else one of three lines, or that of each cue. If all differ they are no
     names, but count something: ``Nummer et: ``.
     """
     pattern, least = (_ZOOMS_LABEL, 1) if is_zooms else (_LABEL, _OF_A_SPEAKER)
     labels = [None if span.speaker else pattern.match(span.text) for span in spans]
-    counts = Counter(label["name"] for label in labels if label)
+    firsts = Counter(label["name"] for label in labels if label)
     names = [span.speaker or label for span, label in zip(spans, labels, strict=True) if span.text]
-    if len(names) >= _OF_A_SPEAKER and all(names) and len(counts) < len(names):
+    if len(names) >= _OF_A_SPEAKER and all(names) and len(firsts) < len(names):
         least = 1
-    named = {name: count for name, count in counts.items() if count >= least}
-    for place, label in enumerate(labels):
-        if label and label["name"] in named:
-            text = spans[place].text[label.end() :]
-            spans[place] = spans[place]._replace(text=text, speaker=label["name"])
+    others = [label for body in bodies for line in body[1:] if (label := pattern.match(line))]
+    own = (label["name"] for label in others)
+    counts = firsts + Counter(name for name in own if name[0].isupper())  # no part of a sentence
+    named = {
+        name: count
+        for name, count in counts.items()
+        if firsts[name] >= least or count >= _OF_A_SPEAKER
+    }
+    for place, (span, body) in enumerate(zip(spans, bodies, strict=True)):
+        if not span.speaker:
+            parts = [_part(line, pattern, named, removed) for line in body]
+            people = {name for name, _ in parts if name} | {name for name, _ in parts[:1]}
+            speaker = people.pop() if len(people) == 1 else None  # none of several
+            text = " ".join(part for _, part in parts if part)
+            spans[place] = span._replace(text=text, speaker=speaker)
     return named
+
+
+def _part(
+    line: str, pattern: re.Pattern[str], named: Mapping[str, int], removed: Counter[str]
+) -> tuple[str | None, str]:
+    """Who is named before a line, and what is behind the name."""
+    label = pattern.match(line)
+    if label is None or label["name"] not in named:
+        return None, line
+    return label["name"], _without_dash(line[label.end() :], removed)
 
 
 def read_json(path: Path) -> TimedFile:
@@ -326,51 +324,35 @@ def _time_in_json(written: Any) -> float | None:
     return None if written is None or math.isnan(written) else float(written)
 
 
-def transcript_in(path: Path) -> TimedFile | None:
-    """The transcript that a file in JSON holds, if it is one."""
-    try:
-        return read_timed(path)
-    except SourceError:
-        return None
-
-
 def read_textgrid(path: Path) -> TimedFile:
     """Read the intervals of a TextGrid in any of Praat's text forms; points have no length."""
     data = path.read_bytes()
     content = data.decode("utf-16" if data[:2] in {BOM_UTF16_LE, BOM_UTF16_BE} else "utf-8-sig")
     try:
-        return TimedFile(_intervals(_tokens(content)))
+        return TimedFile(_intervals(match for match in _TOKEN.finditer(content) if match.lastgroup))
     except StopIteration:
         raise ValueError("it is no complete text of Praat's: Save as text file") from None
 
 
-def _tokens(content: str) -> Iterator[str]:
-    for match in _TOKEN.finditer(content):
-        text, flag, number = match.groups()
-        if text is not None:
-            yield text.replace('""', '"')
-        elif flag or number:
-            yield flag or number
-
-
-def _intervals(tokens: Iterator[str]) -> list[Tier]:
-    form = next(tokens)
+def _intervals(tokens: Iterator[re.Match[str]]) -> list[Tier]:
+    form = _next(tokens, "text")
     by_time = form == "Praat chronological TextGrid text file"
-    if not by_time and (form, next(tokens)) != ("ooTextFile", "TextGrid"):
+    if not by_time and (form, _next(tokens, "text")) != ("ooTextFile", "TextGrid"):
         raise ValueError(f"it holds {form!r}")
-    begin, _ = float(next(tokens)), next(tokens)
+    begin, _ = _number(tokens), _number(tokens)
     if begin:
         raise ValueError(f"it begins at {begin:g} s; in Praat: Modify > Shift to zero")
-    if not by_time and next(tokens) != "exists":
+    if not by_time and _next(tokens, "flag") != "exists":
         return []
     tiers: list[Tier] = []
-    for _ in range(int(next(tokens))):
-        kind, name, _, _ = [next(tokens) for _ in range(4)]
-        count = 0 if by_time else int(next(tokens))
+    for _ in range(int(_number(tokens))):
+        kind, name = _next(tokens, "text"), _next(tokens, "text")
+        _, _ = _number(tokens), _number(tokens)
+        count = 0 if by_time else int(_number(tokens))
         tiers.append(Tier(name, [_entry(kind, tokens) for _ in range(count)], kind=kind))
     if by_time:
-        for number in tokens:
-            tier = tiers[int(number) - 1]
+        for token in tokens:
+            tier = tiers[int(_value(token, "number")) - 1]
             tier.spans.append(_entry(tier.kind, tokens))
     return [
         Tier(tier.name, [span for span in tier.spans if span.text])
@@ -379,10 +361,26 @@ def _intervals(tokens: Iterator[str]) -> list[Tier]:
     ]
 
 
-def _entry(kind: str, tokens: Iterator[str]) -> Span:
-    start = float(next(tokens))
-    end = float(next(tokens)) if kind == "IntervalTier" else start
-    return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, next(tokens)))
+def _entry(kind: str, tokens: Iterator[re.Match[str]]) -> Span:
+    start = _number(tokens)
+    end = _number(tokens) if kind == "IntervalTier" else start
+    return _span_of_tier(start, end, _TRIGRAPH.sub(_letter, _next(tokens, "text")))
+
+
+def _number(tokens: Iterator[re.Match[str]]) -> float:
+    return float(_next(tokens, "number"))
+
+
+def _next(tokens: Iterator[re.Match[str]], kind: str) -> str:
+    return _value(next(tokens), kind)
+
+
+def _value(token: re.Match[str], kind: str) -> str:
+    """The value of a token, which has to be of a kind."""
+    if token.lastgroup != kind:
+        line = token.string.count("\n", 0, token.start()) + 1
+        raise ValueError(f"line {line} has {token[0][:60]} in place of a {kind}")
+    return token[kind].replace('""', '"')
 
 
 def _letter(trigraph: re.Match[str]) -> str:
@@ -428,8 +426,7 @@ def read_elan(path: Path) -> TimedFile:
         spans = []
         for own in tier.iterfind("ANNOTATION/*"):
             span = _span_of_tier(*times(own), own.findtext("ANNOTATION_VALUE", ""))
-            if span.text:
-                spans.append(span)
+            spans.append(span if span.text else span._replace(fault=NO_TEXT))
         speaker = tier.get("PARTICIPANT", "").strip() or None
         kind = tier.get("LINGUISTIC_TYPE_REF", "")
         tiers.append(Tier(tier.get("TIER_ID", ""), spans, speaker, kind))
