@@ -28,7 +28,14 @@ def _place(path: Path) -> Path:
     return path.expanduser().resolve()
 
 
-File = Annotated[Path, AfterValidator(_place), PlainSerializer(str)]
+def _not_empty(path: object) -> object:
+    """``Path("")`` would be the current directory."""
+    if path == "":
+        raise ValueError("must be a path, but is empty")
+    return path
+
+
+File = Annotated[Path, BeforeValidator(_not_empty), AfterValidator(_place), PlainSerializer(str)]
 
 
 def _without_module(value: object) -> object:
@@ -148,7 +155,8 @@ class TrainerSection(Section):
     """Whether the convolutions below the encoder are frozen. Null: if they are pretrained."""
 
     max_wall_minutes: AboveZero | None = None
-    """Save and exit with status 75 after this many minutes; the same command continues."""
+    """Save and exit with status 75 after this many minutes; the same command continues. An
+    evaluation saves nothing, and fails."""
 
 
 Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2), MaxLen(2)]
