@@ -78,6 +78,19 @@ def long_warmup(config: Mapping[str, Any]) -> str | None:
     )
 
 
+def unsaved_validations(config: Mapping[str, Any]) -> str | None:
+    """Whether a run validates models that it does not save; the best one may be among them."""
+    validates, saves = (
+        config.get(f"regime.{do}_every_n_steps") for do in ("validate", "checkpoint")
+    )
+    if not validates or saves == validates:
+        return None
+    return (
+        f"validations come every {validates:,} steps, and no checkpoint for some of them: the best "
+        "model may be lost. regime.checkpoint_every_n_steps and validate_every_n_steps: the same"
+    )
+
+
 def early_stop(validations: Rows, score: str, patience: int | None) -> str | None:
     """Say why a run ends after its last validation; None: it does not.
 
