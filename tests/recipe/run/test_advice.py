@@ -10,6 +10,7 @@ from danish_asr.recipe.run.advice import (
     best_validation,
     long_warmup,
     loss_warning,
+    never_reached,
     overfitting,
 )
 
@@ -100,3 +101,26 @@ def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
 def test_a_warm_up_of_more_than_a_tenth_is_named(values: dict[str, object], *, warns: bool) -> None:
     line = long_warmup({"regime.num_steps": 1000, **values})
     assert (line is not None) is warns
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"regime.num_steps": 100}, None),
+        ({"regime.num_steps": 100, "regime.num_data_epochs": 10}, None),
+        ({"regime.num_steps": 100, "regime.num_data_epochs": 9}, "regime.num_steps=90"),
+        ({"regime.num_steps": None, "regime.num_data_epochs": 9}, None),
+        (
+            {"regime.num_steps": 100, "regime.num_data_epochs": 9, "lr_scheduler.name": "myle"},
+            None,
+        ),
+        ({"regime.num_steps": 50}, "after 50, 60 never"),
+        ({"regime.num_steps": None, "regime.num_data_epochs": 6}, "after 60 never"),
+    ],
+)
+def test_what_the_end_of_a_run_cuts_off_is_named(
+    values: dict[str, object], named: str | None
+) -> None:
+    lines = [*never_reached(values, 10, [0, 60, 50])]
+    assert len(lines) == (named is not None)
+    assert all(str(named) in line for line in lines)
