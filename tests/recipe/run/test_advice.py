@@ -8,6 +8,7 @@ from danish_asr.recipe.run import advice
 from danish_asr.recipe.run.advice import (
     LOSS,
     best_validation,
+    idle_patience,
     long_warmup,
     loss_warning,
     never_reached,
@@ -124,3 +125,22 @@ def test_what_the_end_of_a_run_cuts_off_is_named(
     lines = [*never_reached(values, 10, [0, 60, 50])]
     assert len(lines) == (named is not None)
     assert all(str(named) in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("values", "warns"),
+    [
+        ({}, False),
+        ({"regime.validate_every_n_steps": None}, True),
+        (
+            {"regime.validate_every_n_steps": None, "regime.validate_every_n_data_epochs": 0.5},
+            False,
+        ),
+        ({"dataset.valid_split": None}, True),
+        ({"dataset.valid_split": None, "regime.early_stopping_patience": None}, False),
+    ],
+)
+def test_a_patience_without_validations_is_named(values: dict[str, object], *, warns: bool) -> None:
+    before = {"regime.early_stopping_patience": 1, "regime.validate_every_n_steps": 5}
+    line = idle_patience({**before, "dataset.valid_split": "dev", **values})
+    assert (line is not None) is warns

@@ -286,7 +286,7 @@ class RegimeSection(Section):
     """End after this many passes over the training data. Null: no limit."""
 
     validate_after_n_steps: Count = 0
-    """No validation before this step."""
+    """No validation up to this step."""
 
     validate_every_n_steps: AtLeastOne | None = 1_000
     """Steps between validations; a multiple of `publish_metrics_every_n_steps`."""
@@ -306,7 +306,7 @@ class RegimeSection(Section):
     rates of 100 % or more do not count. Null: never."""
 
     checkpoint_after_n_steps: Count = 0
-    """No checkpoint before this step."""
+    """No checkpoint up to this step."""
 
     checkpoint_every_n_steps: AtLeastOne | None = 1_000
     """Steps between checkpoints."""
@@ -324,7 +324,7 @@ class RegimeSection(Section):
     """Keep those of every n-th step too."""
 
     publish_metrics_after_n_steps: Count = 0
-    """No report before this step."""
+    """No report up to this step."""
 
     publish_metrics_every_n_steps: AtLeastOne | None = 100
     """Steps between reports."""

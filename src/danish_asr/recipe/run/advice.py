@@ -93,6 +93,18 @@ def unsaved_validations(config: Mapping[str, Any]) -> str | None:
     )
 
 
+def idle_patience(config: Mapping[str, Any]) -> str | None:
+    """Whether a run has a patience, and no validation before its end."""
+    intervals = ("regime.validate_every_n_steps", "regime.validate_every_n_data_epochs")
+    validates = config.get("dataset.valid_split") and any(map(config.get, intervals))
+    if validates or not config.get("regime.early_stopping_patience"):
+        return None
+    return (
+        "regime.early_stopping_patience has no effect without validations: see "
+        "dataset.valid_split and regime.validate_every_n_steps"
+    )
+
+
 def never_reached(config: Mapping[str, Any], epoch: int, stages: Iterable[int]) -> Iterator[str]:
     """Say what the end of a run cuts off: of its schedule, and of ``stages`` by their first step.
 

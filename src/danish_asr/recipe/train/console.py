@@ -113,8 +113,8 @@ class RunReport(MetricRecorder):
         self._score = score_title(config.regime.score_metric)
         self._step = max(self._run.resumable_steps, default=0)
         values = dict(flatten(unstructure(config)))
-        for warning in (advice.long_warmup(values), advice.unsaved_validations(values)):
-            if warning:
+        for judge in (advice.long_warmup, advice.unsaved_validations, advice.idle_patience):
+            if warning := judge(values):
                 log.warning("{}", warning)
 
     @override
