@@ -79,6 +79,7 @@ sys.exit("torch" in sys.modules)
         ("lr_scheduler.config.final_lr_scale", "lr_scheduler.config.final_lr_scale=0"),
         ("lr_scheduler.config.stage_ratio", "lr_scheduler.config.stage_ratio=[0.1, 0.1, 0.1]"),
         ("lr_scheduler.config.stage_ratio", "lr_scheduler={name: myle, config: {stage_ratio: 1}}"),
+        ("model.path", "model.path=''"),
         ("dataset.config_overrides.root", "dataset.config_overrides={root: x}"),
         ("dataset.transforms[0]", "dataset.transforms=[speed]"),
         ("dataset.speed_factors[1]", "dataset.speed_factors=[1, 2.1]"),

@@ -12,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 import torch
+from fairseq2.device import CPU
+from fairseq2.gang import FakeGang
 from tensorboard.backend.event_processing.event_accumulator import (  # type: ignore[import-untyped]
     EventAccumulator,
 )
 from torch.nn.functional import ctc_loss
 
 from danish_asr.base.config_tree import Tree, merge, read_yaml
-from danish_asr.base.errors import EXIT_STOPPED, RunFailedError
+from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, RunFailedError
 from danish_asr.base.files import sha256_of, to_yaml
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
@@ -26,7 +28,7 @@ from danish_asr.recipe import entry
 from danish_asr.recipe.data.audio import decode
 from danish_asr.recipe.data.index import DanishAsrDataset
 from danish_asr.recipe.entry import Request
-from danish_asr.recipe.evaluate.recipe import losses_of
+from danish_asr.recipe.evaluate.recipe import losses_of, write_results
 from danish_asr.recipe.run.advice import LOSS
 from danish_asr.recipe.run.evaluations import EVALUATION, PREDICTIONS
 from danish_asr.recipe.run.run import SCORE_TITLES, Run
@@ -94,6 +96,18 @@ def test_each_evaluation_writes_every_row_once_with_its_id_and_raw_text(
     for name in ("wer", "cer", "loss"):
         one, both = (row[SCORE_TITLES[name]] for (row,) in rows)
         assert one == pytest.approx(both)
+
+
+def test_a_process_may_have_no_rows_and_what_one_that_was_killed_has_left_goes(
+    tmp_path: Path,
+) -> None:
+    row = {"id": "a", "reference": "en", "hypothesis": "en", "corpus": "c", "split": "dev"}
+    (tmp_path / f"{PREDICTIONS}.3").write_text(json.dumps(row | {"id": "b"}))
+    for rank, predictions in ((1, []), (0, [row])):
+        gang = FakeGang(CPU, rank=rank, size=2)
+        write_results(tmp_path, gang, predictions, {"rows": {"dev": 1}})
+    assert {path.name for path in tmp_path.iterdir()} == {PREDICTIONS, EVALUATION}
+    assert list(read_predictions(tmp_path / PREDICTIONS)["id"]) == ["a"]
 
 
 def test_another_dataset_of_the_same_name_is_evaluated_beside_the_runs_own(
@@ -319,6 +333,10 @@ def test_a_stopped_evaluation_ends_with_the_predictions_of_an_undisturbed_one(
     assert len(again) == 12
 
 
-def test_a_time_limit_stops_an_evaluation(run: Path, dataset: Path) -> None:
-    assert evaluate(run, dataset, *FEW_ROWS, "trainer.max_wall_minutes=1e-6") == EXIT_STOPPED
+def test_a_time_limit_stops_an_evaluation(
+    run: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same command would stop there again, so it is none of those that a job repeats."""
+    assert evaluate(run, dataset, *FEW_ROWS, "trainer.max_wall_minutes=1e-6") == EXIT_FAILED
+    assert "trainer.max_wall_minutes" in capsys.readouterr().err
     assert not (run / FILE).exists()

@@ -8,8 +8,10 @@ from danish_asr.recipe.run import advice
 from danish_asr.recipe.run.advice import (
     LOSS,
     best_validation,
+    idle_patience,
     long_warmup,
     loss_warning,
+    never_reached,
     overfitting,
 )
 
@@ -99,4 +101,46 @@ def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(
 )
 def test_a_warm_up_of_more_than_a_tenth_is_named(values: dict[str, object], *, warns: bool) -> None:
     line = long_warmup({"regime.num_steps": 1000, **values})
+    assert (line is not None) is warns
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"regime.num_steps": 100}, None),
+        ({"regime.num_steps": 100, "regime.num_data_epochs": 10}, None),
+        ({"regime.num_steps": 100, "regime.num_data_epochs": 9}, "regime.num_steps=90"),
+        ({"regime.num_steps": None, "regime.num_data_epochs": 9}, None),
+        (
+            {"regime.num_steps": 100, "regime.num_data_epochs": 9, "lr_scheduler.name": "myle"},
+            None,
+        ),
+        ({"regime.num_steps": 50}, "after 50, 60 never"),
+        ({"regime.num_steps": None, "regime.num_data_epochs": 6}, "after 60 never"),
+    ],
+)
+def test_what_the_end_of_a_run_cuts_off_is_named(
+    values: dict[str, object], named: str | None
+) -> None:
+    lines = [*never_reached(values, 10, [0, 60, 50])]
+    assert len(lines) == (named is not None)
+    assert all(str(named) in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("values", "warns"),
+    [
+        ({}, False),
+        ({"regime.validate_every_n_steps": None}, True),
+        (
+            {"regime.validate_every_n_steps": None, "regime.validate_every_n_data_epochs": 0.5},
+            False,
+        ),
+        ({"dataset.valid_split": None}, True),
+        ({"dataset.valid_split": None, "regime.early_stopping_patience": None}, False),
+    ],
+)
+def test_a_patience_without_validations_is_named(values: dict[str, object], *, warns: bool) -> None:
+    before = {"regime.early_stopping_patience": 1, "regime.validate_every_n_steps": 5}
+    line = idle_patience({**before, "dataset.valid_split": "dev", **values})
     assert (line is not None) is warns

@@ -109,6 +109,18 @@ def test_a_long_warm_up_is_named_at_the_start(tmp_path: Path, logged: list[str])
     assert "lr_scheduler.config.stage_ratio" in logged[0]
 
 
+def test_a_run_that_validates_more_than_it_saves_says_so_at_the_start(
+    tmp_path: Path, logged: list[str]
+) -> None:
+    config = AsrConfig()
+    config.regime.checkpoint_every_n_steps = 2_000
+    RunReport(tmp_path, config)
+    assert "regime.checkpoint_every_n_steps" in logged[0]
+    config.regime.validate_every_n_steps = None
+    RunReport(tmp_path, config)
+    assert len(logged) == 1
+
+
 def test_a_step_line_has_a_gpus_memory_in_gib(monkeypatch: pytest.MonkeyPatch) -> None:
     assert step_line(1_200, 1.5, torch.device("cpu")) == "step 1,200: 1.50 s/step"
     sizes = {"max_memory_allocated": 2, "max_memory_reserved": 3}

@@ -27,6 +27,7 @@ from danish_asr.recipe.train.record import (
     model_card,
     sliced_tokenizer,
     write_environment,
+    write_model_card,
 )
 from danish_asr.scoring.predictions import read_predictions
 from tests.random_models import CHARACTERS, build_model
@@ -198,6 +199,17 @@ def test_a_card_has_the_epochs_that_ended_its_run(
     (run / "config.yaml").write_text(to_yaml({"regime": regime}))
     card = read_yaml(model_card(Run(run), "run", stopped) / "run.yaml")
     assert card.get("data_epochs") == epochs
+
+
+def test_the_model_of_a_run_is_named_with_its_score(
+    tmp_path: Path, finished_run: Path, logged: list[str]
+) -> None:
+    """It may be a model that writes nothing."""
+    run = Run(shutil.copytree(finished_run, tmp_path / "run"))
+    run.score_file(2).write_text("-100.0\n")
+    run.score_file(4).write_text("-101.5\n")
+    write_model_card(run)
+    assert "step 2, Word Error Rate (WER) 100.00" in logged[0]
 
 
 def test_a_smaller_model_has_the_layers_that_it_keeps_and_is_used_like_any_other(

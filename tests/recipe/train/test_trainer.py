@@ -188,7 +188,7 @@ def test_a_stop_interrupts_validation_and_the_same_command_begins_with_it(
 
 @pytest.mark.parametrize(
     ("every", "reports", "steps", "scored"),
-    [("data_epochs=1", 5, [5, 10], [5, 10]), ("steps=2", 2, [2, 4, 6, 8, 10], [4, 8])],
+    [("data_epochs=1", 5, [5, 10], [5, 10]), ("steps=2", 2, [2, 4, 6, 8, 10], [4, 8, 10])],
 )
 def test_a_validation_that_was_stopped_runs_when_the_run_continues(
     tmp_path: Path,
@@ -211,6 +211,16 @@ def test_a_validation_that_was_stopped_runs_when_the_run_continues(
     assert train(run, dataset, *own) == 0
     assert [row["Step"] for row in metrics(run, "valid")] == steps
     assert list(Run(run).scores) == scored
+
+
+def test_each_start_brings_a_run_on_however_short_its_time_limit(
+    tmp_path: Path, dataset: Path
+) -> None:
+    run, starts = tmp_path / "run", range(5)
+    statuses = [train(run, dataset, "trainer.max_wall_minutes=1e-6") for _ in starts]
+    assert statuses == [EXIT_STOPPED] * 4 + [0]
+    assert [row["Step"] for row in metrics(run, "train")] == [1, 2, 3, 4]
+    assert [*Run(run).scores] == [2, 4]
 
 
 def test_a_run_is_validated_and_saved_after_a_part_of_an_epoch(

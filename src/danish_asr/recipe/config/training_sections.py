@@ -28,7 +28,14 @@ def _place(path: Path) -> Path:
     return path.expanduser().resolve()
 
 
-File = Annotated[Path, AfterValidator(_place), PlainSerializer(str)]
+def _not_empty(path: object) -> object:
+    """``Path("")`` would be the current directory."""
+    if path == "":
+        raise ValueError("must be a path, but is empty")
+    return path
+
+
+File = Annotated[Path, BeforeValidator(_not_empty), AfterValidator(_place), PlainSerializer(str)]
 
 
 def _without_module(value: object) -> object:
@@ -148,7 +155,8 @@ class TrainerSection(Section):
     """Whether the convolutions below the encoder are frozen. Null: if they are pretrained."""
 
     max_wall_minutes: AboveZero | None = None
-    """Save and exit with status 75 after this many minutes; the same command continues."""
+    """Save and exit with status 75 after this many minutes; the same command continues. An
+    evaluation saves nothing, and fails."""
 
 
 Betas = Annotated[list[Annotated[float, Strict(), Ge(0), Lt(1)]], MinLen(2), MaxLen(2)]
@@ -278,7 +286,7 @@ class RegimeSection(Section):
     """End after this many passes over the training data. Null: no limit."""
 
     validate_after_n_steps: Count = 0
-    """No validation before this step."""
+    """No validation up to this step."""
 
     validate_every_n_steps: AtLeastOne | None = 1_000
     """Steps between validations; a multiple of `publish_metrics_every_n_steps`."""
@@ -298,7 +306,7 @@ class RegimeSection(Section):
     rates of 100 % or more do not count. Null: never."""
 
     checkpoint_after_n_steps: Count = 0
-    """No checkpoint before this step."""
+    """No checkpoint up to this step."""
 
     checkpoint_every_n_steps: AtLeastOne | None = 1_000
     """Steps between checkpoints."""
@@ -316,7 +324,7 @@ class RegimeSection(Section):
     """Keep those of every n-th step too."""
 
     publish_metrics_after_n_steps: Count = 0
-    """No report before this step."""
+    """No report up to this step."""
 
     publish_metrics_every_n_steps: AtLeastOne | None = 100
     """Steps between reports."""

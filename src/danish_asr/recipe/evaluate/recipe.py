@@ -183,12 +183,16 @@ class Evaluation(StoppableTask):
         close_in_time(self._recorder.close)
 
     def _stop(self, scored: int) -> None:
-        log.warning(
-            "Stopped after {:,} of {:,} rows; nothing is written, and the next evaluation begins "
-            "anew: raise trainer.max_wall_minutes and the job's limit.",
-            *(int(all_sum(self._gang, scored)), sum(map(len, self._selection.rows.values()))),
-        )
+        done, rows = int(all_sum(self._gang, scored)), sum(map(len, self._selection.rows.values()))
+        asked = all_sum(self._gang, int(self._stop_requested)).item() > 0
         self._gangs.close()
+        text = (
+            f"stopped after {done:,} of {rows:,} rows; nothing is written, and the next evaluation "
+            "begins anew"
+        )
+        if not asked:  # the next one would end as this one
+            raise RunFailedError(f"{text}: raise trainer.max_wall_minutes and the job's limit")
+        log.warning("{}", text)
         raise TaskStopException
 
     def _batches(self) -> list[_Batch]:
@@ -292,8 +296,9 @@ def write_results(
         write_predictions(files[gang.rank], read_predictions(predictions))
     gang.barrier()
     if gang.rank == 0:
-        table = pd.concat(map(read_predictions, (predictions, *files[1:])), ignore_index=True)
-        for file in files[1:]:
+        others = [file for file in files[1:] if file.stat().st_size]  # some may have no rows
+        table = pd.concat(map(read_predictions, (predictions, *others)), ignore_index=True)
+        for file in directory.glob(f"{PREDICTIONS}.[0-9]*"):  # also of one that was killed
             file.unlink()
         rows = sum(about["rows"].values())
         if len(table) != rows or table.duplicated(["corpus", "id"]).any():

@@ -4,8 +4,10 @@ Without torch: rows of metrics and values of a configuration come in, a line of 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from danish_asr.recipe.config.training_sections import WITHOUT_END
 
 LOSS: Final = "Loss (nats per character)"
 CHANCE: Final = "Chance (nats per character)"
@@ -76,6 +78,50 @@ def long_warmup(config: Mapping[str, Any]) -> str | None:
         f"the learning rate rises for {share:.0%} of the {steps:,} steps: "
         f"a tenth reaches the peak sooner ({key})"
     )
+
+
+def unsaved_validations(config: Mapping[str, Any]) -> str | None:
+    """Whether a run validates models that it does not save; the best one may be among them."""
+    validates, saves = (
+        config.get(f"regime.{do}_every_n_steps") for do in ("validate", "checkpoint")
+    )
+    if not validates or saves == validates:
+        return None
+    return (
+        f"validations come every {validates:,} steps, and no checkpoint for some of them: the best "
+        "model may be lost. regime.checkpoint_every_n_steps and validate_every_n_steps: the same"
+    )
+
+
+def idle_patience(config: Mapping[str, Any]) -> str | None:
+    """Whether a run has a patience, and no validation before its end."""
+    intervals = ("regime.validate_every_n_steps", "regime.validate_every_n_data_epochs")
+    validates = config.get("dataset.valid_split") and any(map(config.get, intervals))
+    if validates or not config.get("regime.early_stopping_patience"):
+        return None
+    return (
+        "regime.early_stopping_patience has no effect without validations: see "
+        "dataset.valid_split and regime.validate_every_n_steps"
+    )
+
+
+def never_reached(config: Mapping[str, Any], epoch: int, stages: Iterable[int]) -> Iterator[str]:
+    """Say what the end of a run cuts off: of its schedule, and of ``stages`` by their first step.
+
+    ``epoch``: the steps in one.
+    """
+    steps, epochs = config.get("regime.num_steps"), config.get("regime.num_data_epochs")
+    end = min(steps or math.inf, (epochs or math.inf) * epoch)
+    if steps and end < steps and config.get("lr_scheduler.name") not in WITHOUT_END:
+        yield (
+            f"regime.num_data_epochs={epochs} ends the run after about {end:,} steps, and the "
+            f"learning rate follows a schedule of {steps:,}: set regime.num_steps={end}"
+        )
+    if late := sorted(first for first in stages if first >= end):
+        yield (
+            f"the run ends after {end:,} steps, and what begins after {', '.join(map(str, late))} "
+            "never does: see trainer.stages, unfreeze and freeze_encoder_for_n_steps"
+        )
 
 
 def early_stop(validations: Rows, score: str, patience: int | None) -> str | None:

@@ -112,18 +112,26 @@ def tidy(run: Run) -> None:
     """Delete what a run that continues writes again: unfinished checkpoints and later metrics.
 
     The metrics files then hold each step once, in complete lines. A score that is damaged, which
-    fairseq2 would refuse, or missing is written again.
+    fairseq2 would refuse, is deleted.
     """
     for unfinished in run.checkpoints.glob("step_*.tmp"):
         shutil.rmtree(unfinished, ignore_errors=True)
     for score in (run.checkpoints / "scores").glob("*.txt"):
         if read_score(score) is None:
             score.unlink()
+    complete_scores(run)
+    for file in (run.folder / METRICS).rglob("*.jsonl"):
+        lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
+        publish_text(file, "".join(lines))
+
+
+def complete_scores(run: Run) -> None:
+    """Give each checkpoint that was validated its score.
+
+    fairseq2 writes none of a step that is saved after its validation, such as the last of an epoch.
+    """
     title = score_title(value_of(run.config, "regime.score_metric"))
     missing = {*run.steps} - {*run.scores}
     for row in run.validations():
         if row["Step"] in missing and title in row:
             publish_text(run.score_file(row["Step"]), f"{-row[title]}\n")
-    for file in (run.folder / METRICS).rglob("*.jsonl"):
-        lines = [line for line, row in recorded(file) if row["Step"] <= run.last]
-        publish_text(file, "".join(lines))

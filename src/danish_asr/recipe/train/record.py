@@ -39,6 +39,7 @@ from danish_asr.recipe.run.run import (
     TENSORBOARD,
     TOKENIZER,
     Run,
+    score_title,
 )
 from danish_asr.recipe.train.console import log
 from danish_asr.recipe.train.preflight import Resolved
@@ -186,7 +187,10 @@ def write_model_card(run: Run, stopped_early: str | None = None) -> None:
     name = run.folder.name
     if run.best is not None:
         folder = model_card(run, name, stopped_early)
-        log.info("Model '{}' (best: step {}) is ready; its card is in {}.", name, run.best, folder)
+        best, title = f"step {run.best}", score_title(value_of(run.config, "regime.score_metric"))
+        if (score := run.scores.get(run.best)) is not None:
+            best += f", {title} {-score:.2f}"
+        log.info("Model '{}' (best: {}) is ready; its card is in {}.", name, best, folder)
         log.info("{}", next_step("evaluate", run.folder, why="score it on the test split"))
 
 

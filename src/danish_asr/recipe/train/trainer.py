@@ -134,9 +134,12 @@ class StoppableTraining(StoppableTask):
         log.info("Running the validation that was skipped at step {}.", step)
         self._checkpoints.load_model_state(step, self._model)
         self._model.module.eval()
+        # At the time limit too: else each start would end here.
+        limit, self._max_seconds = self._max_seconds, inf
         with self._model.summon_full_parameters():
             score = self.validator.run(step)
         self.validator.reset()
+        self._max_seconds = limit
         if score is None:
             return False
         if self._is_due(
@@ -198,7 +201,7 @@ class StoppableTraining(StoppableTask):
 
     def stop(self) -> NoReturn:
         """End the run with a checkpoint of its last step, and TaskStopException."""
-        step = self.step_nr
+        step = max(self.step_nr, self._saved_step or 0)
         log.info("Stopping after step {}.", step)
         self._stopped = True
         fairseq2_private.report_rest(self._trainer)

@@ -29,8 +29,13 @@ from danish_asr.recipe.config.load import ALL_LAYERS, load, unstructure
 from danish_asr.recipe.config.schema import FULL, AsrConfig
 from danish_asr.recipe.data.reader import ReaderSetup
 from danish_asr.recipe.models.cards import open_tokenizer, register_placed
-from danish_asr.recipe.run.advice import CHANCE
-from danish_asr.recipe.run.continuing import check_continuation, check_scores, tidy
+from danish_asr.recipe.run.advice import CHANCE, never_reached
+from danish_asr.recipe.run.continuing import (
+    check_continuation,
+    check_scores,
+    complete_scores,
+    tidy,
+)
 from danish_asr.recipe.run.locks import locked
 from danish_asr.recipe.run.processes import check_processes, fit_to_processes
 from danish_asr.recipe.run.run import CONFIG_FILE, SCORE_TITLES, TOKENIZER, Run, score_title
@@ -92,6 +97,7 @@ def _train(run: Run, config: AsrConfig, resolved: Resolved) -> None:
     else:
         configure_console()
     if rank == 0:
+        complete_scores(run)
         record.write_model_card(run, stopper.reason)
 
 
@@ -183,6 +189,12 @@ class AsrRecipe(TrainRecipe):
             config = replace(config, regime=regime)
         freezing = learning.Freezing(self._resolved.asked, epoch)
         reader.frees_layers = freezing.stages
+        begin, values = (
+            {*config.trainer.stages, *freezing.stages},
+            dict(flatten(unstructure(config))),
+        )
+        for warning in never_reached(values, epoch, begin):
+            log.warning("{}", warning)
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validation = None
         if rows.valid:
