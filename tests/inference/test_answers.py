@@ -4,6 +4,8 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -66,6 +68,17 @@ def test_an_error_is_answered_and_ends_a_stream(
     assert (event["type"], event["error"]["type"]) == ("error", kind)
     code, message = refused(address, audio=audio)
     assert (code, message) == (status, event["error"]["message"])
+
+
+def test_the_model_is_listed_and_other_addresses_are_refused_as_clients_read_it(
+    address: str,
+) -> None:
+    with urlopen(f"{address}v1/models") as response:  # noqa: S310
+        (model,) = json.loads(response.read())["data"]
+    assert (model["id"], model["object"], type(model["created"])) == ("<i>m</i>", "model", int)
+    with pytest.raises(HTTPError, match="404") as refusal:
+        urlopen(f"{address}v1/audio/speech")  # noqa: S310
+    assert json.loads(refusal.value.read())["error"]["type"] == "invalid_request_error"
 
 
 def keys_of(tree: Any) -> set[str]:

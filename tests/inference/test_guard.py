@@ -50,5 +50,7 @@ def test_a_client_that_sends_no_form_reads_why(kind: str) -> None:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_file_of_the_largest_size_is_accepted(address: str, *, chunked: bool) -> None:
+def test_a_file_of_the_largest_size_is_the_largest(address: str, *, chunked: bool) -> None:
     assert send(address, audio=b"RIFF" + bytes(1_000_000 - 4), chunked=chunked)
+    status, message = refused(address, audio=bytes(1_011_000), chunked=chunked)
+    assert (status, "--max-mb" in message) == (413, True)
