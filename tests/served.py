@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -105,6 +106,13 @@ def send(address: str, *fields: tuple[str, str], **options: Any) -> str:
     with urlopen(request, timeout=20) as response:  # noqa: S310
         content: bytes = response.read()
     return content.decode()
+
+
+def refused(address: str, *fields: tuple[str, str], **options: Any) -> tuple[int, str]:
+    """Send a form that is refused; return the status and the message."""
+    with pytest.raises(HTTPError) as refusal:
+        send(address, *fields, **options)
+    return refusal.value.code, json.loads(refusal.value.read())["error"]["message"]
 
 
 def events(answer: str) -> list[Any]:

@@ -140,6 +140,16 @@ def test_an_error_is_a_message_and_a_status(
     assert bool(discarded) is ("the output" in message)
 
 
+@pytest.mark.parametrize("words", [["transcribe", "m", ""], ["transcribe", "m", "--out="]])
+def test_a_variable_of_the_shell_without_a_value_is_not_the_present_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["danish-asr", *words])
+    with pytest.raises(SystemExit, match="1"):
+        main(lambda: pytest.fail("the command ran"))
+    assert "transcribe m" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "Input/output error"), ValueError("a bug")])
 def test_a_fault_of_a_disk_or_of_the_program_shows_where_it_was(error: Exception) -> None:
     def command() -> None:

@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -30,6 +31,14 @@ def speech() -> NDArray[np.float32]:
     parts = [silence, first, silence, silence, second, silence]
     joined: NDArray[np.float32] = np.concatenate(parts).astype(np.float32)
     return joined
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a server of a stand-in for a model."""
+    served = pytest.importorskip("tests.served")
+    with served.serving(served.make_app()) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

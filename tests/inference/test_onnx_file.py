@@ -24,6 +24,8 @@ def test_sherpa_onnx_finds_a_static_vocabulary_and_the_kind_of_model(exports: Pa
     assert tokens[1][0] == "SIL"  # <s>, which sherpa-onnx would write
     sizes = [(folder / f"model{kind}.onnx").stat().st_size for kind in (".int8", "")]
     assert sizes[0] < 0.6 * sizes[1]
+    nodes = onnx.load(folder / "model.int8.onnx").graph.node
+    assert [n.op_type for n in nodes if "lm_head" in n.name and "MatMul" in n.op_type] == ["MatMul"]
 
 
 def test_weights_of_more_than_2_gb_go_into_a_file_of_their_own(

@@ -94,6 +94,15 @@ def test_recordings_of_equal_names_have_the_turns_of_their_folders(tmp_path: Pat
         read_speakers(one, recordings("day1/001", "day2/001"))
 
 
+def test_of_several_files_that_tell_of_a_recording_that_of_its_name_counts(tmp_path: Path) -> None:
+    rttm(tmp_path, "b.rttm", ("a", 0, 1, "draft"))
+    with_draft = rttm(tmp_path, "c.rttm", ("a", 0, 1, "another draft")).parent
+    with pytest.raises(DanishAsrError, match=r"none of in/a\.wav"):
+        read_speakers(with_draft, recordings("a"))
+    rttm(tmp_path, "a.rttm", ("a", 0, 1, "anna"))
+    assert speakers(with_draft, "a") == ["anna"]
+
+
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
 def test_names_are_the_same_in_both_forms_of_unicode(
     tmp_path: Path, forms: tuple[Literal["NFC", "NFD"], Literal["NFC", "NFD"]]

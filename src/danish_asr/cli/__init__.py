@@ -6,9 +6,10 @@ Packages are imported inside the commands, so that help takes half a second.
 """
 
 import errno
+import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Final
 
@@ -35,6 +36,7 @@ def main(command: Callable[[], object] = app) -> None:
     So does a file that may not be read or written, and a full device.
     """
     try:
+        _refuse_empty(sys.argv[1:])
         command()
     except DanishAsrError as error:
         typer.echo(f"danish-asr: {error}", err=True)
@@ -52,3 +54,13 @@ def main(command: Callable[[], object] = app) -> None:
             raise
         typer.echo("danish-asr: interrupted; any finished files are kept", err=True)
         sys.exit(INTERRUPTED)
+
+
+def _refuse_empty(words: Sequence[str]) -> None:
+    """Refuse an empty word, such as that of an empty variable of the shell.
+
+    As a path it would be the present folder. Raises DanishAsrError.
+    """
+    if any(not word or (word.startswith("--") and word.endswith("=")) for word in words):
+        line = shlex.join(["danish-asr", *words])
+        raise DanishAsrError(f"{line}: an argument is empty; give it a value, or leave it out")

@@ -23,6 +23,10 @@ MODEL: Final = "model.onnx"
 INT8: Final = "model.int8.onnx"
 TOKENS: Final = "tokens.txt"
 
+_HEAD: Final = "/lm_head/MatMul"
+"""The last layer, which stays in float32, as in `on_cpu.prepare_for_cpu`: few weights, of which
+each error is one of a log-probability."""
+
 _OPSET: Final = 17
 _LARGE: Final = 1_800_000_000
 """Bytes of weights beyond which they are in a file of their own: protobuf ends at 2 GB."""
@@ -96,6 +100,7 @@ def _quantise(folder: Path, *, apart: bool) -> None:
             folder / MODEL,
             folder / INT8,
             op_types_to_quantize=["MatMul"],
+            nodes_to_exclude=[_HEAD],
             per_channel=True,
             weight_type=QuantType.QInt8,
             use_external_data_format=apart,

@@ -67,18 +67,22 @@ def read_speakers(source: Path, recordings: Sequence[Recording]) -> dict[Path, T
     """Read the turns of each recording from an RTTM file, or from a folder of them.
 
     The turns of ``day1/anna.wav`` are in the folder's ``day1/anna.rttm`` or ``anna.rttm``, or have
-    the name of the recording in a file of several. Raises DanishAsrError if a recording has none.
+    the name of the recording in one other file. Raises DanishAsrError if a recording has none.
     """
     folder, files = source.parent, [source]
     if source.is_dir():
         folder, files = source, sorted(source.rglob("*.rttm"))
     turns: dict[str, Turns] = {}
+    own: dict[str, Turns] = {}  # of files with one recording, whatever the diarizer calls it
+    tellers = Counter[str]()  # the files that tell of a recording
     for file in files:
         of_file = read_rttm(file)
-        if len(of_file) <= 1:  # whatever the diarizer calls the recording
-            name = normalize("NFC", file.relative_to(folder).with_suffix("").as_posix())
-            turns[name] = Turns(chain(*of_file.values()))
+        tellers.update(of_file.keys())
         turns |= {name: Turns(found) for name, found in of_file.items()}
+        if len(of_file) <= 1:
+            name = normalize("NFC", file.relative_to(folder).with_suffix("").as_posix())
+            own[name] = Turns(chain(*of_file.values()))
+    turns = {name: found for name, found in turns.items() if tellers[name] == 1} | own
     stems = Counter(recording.name.name for recording in recordings)
     of_recordings: dict[Path, Turns] = {}
     missing = []

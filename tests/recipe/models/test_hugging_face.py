@@ -115,7 +115,7 @@ def test_what_has_no_counterpart_is_refused_with_the_reason(
     folder = save(tmp_path / "m", Wav2Vec2ForCTC, CAPITALS)
     content = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps(content | {key: value}))
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=rf"- {folder}: .*{message}"):
         load_model(folder, device="cpu")
 
 

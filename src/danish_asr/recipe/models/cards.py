@@ -71,9 +71,12 @@ DOWNLOAD_HINT: Final = (
     "cluster: a login node), into $FAIRSEQ2_CACHE_DIR, which must be the same for both"
 )
 
+_MODEL: Final = ("a CTC model (not LLM models)", "model_family", [WAV2VEC2_ASR_FAMILY])
+
 _KINDS: Final[Mapping[str, tuple[str, str, Collection[str]]]] = {
     "dataset.name": ("a dataset of speech", "dataset_family", [DATASET_FAMILY]),
-    "model.name": ("a CTC model (not LLM models)", "model_family", [WAV2VEC2_ASR_FAMILY]),
+    "model.name": _MODEL,
+    "MODEL": _MODEL,  # an argument of commands
     "pretrained_encoder.name": (
         "an encoder without a head",
         "model_family",
@@ -288,14 +291,14 @@ def open_model(model: str | Path, section: AssetsConfig | None = None) -> OpenMo
 def _opened(config: AsrConfig) -> OpenModel:
     config, placed = with_named_model(config)
     assets = Assets(config.common.assets, placed)
-    card = assets.find("model.name", config.model.name) if config.model.name else None
+    card = assets.find("MODEL", config.model.name) if config.model.name else None
     if card is None or tokenizer_of(card) is None:
         raise ConfigError(["it is an encoder without a head; train it first"])
     tokenizer = open_tokenizer(assets.tokenizer_file(TokenizerSection(name=tokenizer_of(card))))
     described = assets.describe_model(ModelSection(), card)
     size, rows = tokenizer.vocab_info.size, described.config.target_vocab_size
     if size != rows:
-        raise ConfigError([head_fault(card.name, size, rows)])
+        raise ConfigError([f"its tokenizer has {size} symbols, but its head has {rows}"])
     speech = speech_of(AsrConfig())
     if field := card.maybe_get_field(SPEECH):
         speech |= cast(Tree, field.value)
@@ -371,11 +374,3 @@ def register_placed(container: DependencyContainer, cards: Sequence[Tree]) -> No
     """Let what a container resolves find these cards."""
     entries = [dict(card) for card in cards]  # fairseq2 takes the name out of each
     register_in_memory_assets(container, "model.path", entries)
-
-
-def head_fault(name: str, symbols: int, rows: int) -> str:
-    """The fault of a head that does not fit the tokenizer."""
-    return (
-        f"tokenizer has {symbols} symbols, but the head of '{name}' has {rows}; leave "
-        "tokenizer.name out to use the model's own"
-    )

@@ -102,7 +102,7 @@ def import_model(path: Path) -> Path:
         try:
             _convert(path.resolve(), folder)
         except ConfigError as error:
-            raise ConfigError([f"model.path {path}: {fault}" for fault in error.faults]) from error
+            raise ConfigError([f"{path}: {fault}" for fault in error.faults]) from error
     return folder
 
 

@@ -48,7 +48,6 @@ from danish_asr.recipe.data.transforms import transforms_of_training
 from danish_asr.recipe.models.cards import (
     Assets,
     ModelDescription,
-    head_fault,
     open_tokenizer,
     tokenizer_of,
     with_named_model,
@@ -254,7 +253,10 @@ def _model_faults(
     model = description.config
     yield from masking_faults(config.masking, model)
     if card is not None and size != model.target_vocab_size:
-        yield head_fault(card.name, size, model.target_vocab_size)
+        yield (
+            f"tokenizer has {size} symbols, but the head of '{card.name}' has "
+            f"{model.target_vocab_size}; leave tokenizer.name out to use the model's own"
+        )
     configured = (config.model.config_overrides or {}).get("target_vocab_size", size)
     if description.has_new_head and size != configured:
         rule = f"must be {size}, as in the tokenizer, but is {configured}; leave it out"
