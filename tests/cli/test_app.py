@@ -43,20 +43,6 @@ def test_help_has_examples_that_parse(path: str) -> None:
         COMMANDS[name].make_context(name, shlex.split(example.removeprefix(name)))
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["sweep", "", "--over", "common.seed=1,2"], "OUT"),
-        (["train", "out", "--config", ""], "--config"),
-        (["train", "out", "a=1", ""], "KEY=VALUE"),
-        (["score", "out", "--profile", ""], "--profile"),
-    ],
-)
-def test_an_empty_word_is_refused_by_its_name(words: list[str], name: str) -> None:
-    result = CliRunner().invoke(app, words)
-    assert (result.exit_code, name in result.output) == (2, True)
-
-
 def test_every_group_shows_its_help_and_every_option_says_what_it_is_for() -> None:
     for group in ("", "lm"):
         assert "--help" in CliRunner().invoke(app, group.split()).output

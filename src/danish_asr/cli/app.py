@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
 from typing_extensions import override
 
 import danish_asr
@@ -14,24 +13,6 @@ from danish_asr.base.next_step import next_step
 from danish_asr.text.profiles import PROFILES
 
 _Body = TypeVar("_Body", bound=Callable[..., Any])
-
-
-class Command(TyperCommand):
-    """A command that refuses empty words: as a path they would be the current directory."""
-
-    @override
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        has_empty = "" in args
-        rest = super().parse_args(ctx, args)
-        if has_empty:
-            empty: Any = next(p for p in self.params if _is_empty(ctx.params.get(p.name)))
-            raise typer.BadParameter("it is empty; is a variable not set?", param=empty)
-        return rest
-
-
-def _is_empty(value: object) -> bool:
-    values = value if isinstance(value, list | tuple) else [value]
-    return any(one in {"", Path()} for one in values if isinstance(one, str | Path))
 
 
 class App(typer.Typer):
@@ -51,7 +32,7 @@ class App(typer.Typer):
         """Register a command; its ``examples`` end its help."""
         commands = options.pop("examples")
         lines = ["Examples:", *(f"$ danish-asr {command}" for command in commands)]
-        return super().command(name, cls=Command, epilog="\n".join(lines), **options)
+        return super().command(name, epilog="\n".join(lines), **options)
 
 
 def say_next(*words: object, why: str, processes: int = 1) -> None:
