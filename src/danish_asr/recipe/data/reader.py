@@ -420,8 +420,11 @@ class Stage:
     ) -> None:
         for transform in self.transforms:
             if transform.after_normalization == after_normalization:
-                with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                try:
                     out[:] = transform(out, rng)
+                except Exception:  # only then: to describe a row takes time
+                    with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                        raise
 
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
