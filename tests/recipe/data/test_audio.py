@@ -89,16 +89,6 @@ def test_a_waveform_is_what_libsndfile_makes_of_it(form: str, subtype: str | Non
     assert np.array_equal(out, soundfile.read(file, dtype="float32")[0])
 
 
-def test_flacs_that_were_joined_are_one_recording() -> None:
-    out = np.empty(12_345, np.float32)
-    decode(flac(6_000, 3) + flac(6_345, 4), out)
-    parts = [
-        soundfile.read(io.BytesIO(part), dtype="float32")[0]
-        for part in (flac(6_000, 3), flac(6_345, 4))
-    ]
-    assert np.array_equal(out, np.concatenate(parts))
-
-
 @pytest.mark.parametrize(
     ("encoded", "message"),
     [
