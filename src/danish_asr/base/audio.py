@@ -76,12 +76,11 @@ class Recording(AbstractContextManager["Recording"]):
         *,
         max_seconds: float = 7200.0,
         channel: int | None = None,
-        out: Samples | None = None,
     ) -> tuple[Samples, int]:
         """Return the mix of all channels and its rate in Hz: ``seconds`` (None for all) of it.
 
-        ``channel`` (from 1) takes one of them. ``out`` may be filled and returned, if it is as long
-        as the audio. Channels are mixed block by block, so memory stays bounded.
+        ``channel`` (from 1) takes one of them. Channels are mixed block by block, so memory stays
+        bounded.
 
         Raises:
             AudioError: The audio is missing, refused (`base.decoders`), empty or too long, or it
@@ -91,7 +90,7 @@ class Recording(AbstractContextManager["Recording"]):
         is_whole = not start and seconds is None
         if is_whole and channel in {None, 1}:
             # In half of libsndfile's time. Faults are left to it.
-            decoded = decode_flac(self._in_memory(), max_seconds, out)
+            decoded = decode_flac(self._in_memory(), max_seconds)
             if decoded is not None:
                 return decoded
         file = self._opened()

@@ -366,14 +366,15 @@ def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
 
 
 def decode_flac(
-    encoded: bytes, max_seconds: float, out: Samples | None = None
+    encoded: bytes, max_seconds: float = 7200.0, out: Samples | None = None
 ) -> tuple[Samples, int] | None:
     """Return the samples and the rate of a FLAC file of one channel.
 
     They are in ``out``, if it has as many places. None if the file is something else, damaged, too
-    long, joined of several, or has no length in its header.
+    long, or has no length in its header; or if it was joined of several, which is not looked for
+    where ``out`` has as many places.
     """
-    if not encoded.startswith(b"fLaC") or encoded.find(b"fLaC", 4) > 0:
+    if not encoded.startswith(b"fLaC"):
         return None
     flac = lib.ma_dr_flac_open_memory(encoded, len(encoded), ffi.NULL)
     try:
@@ -383,6 +384,8 @@ def decode_flac(
         if not 0 < samples <= rate * max_seconds:
             return None
         if out is None or len(out) != samples:
+            if encoded.rfind(b"fLaC"):  # which takes half of the time of `find`
+                return None
             out = np.empty(samples, np.float32)
         place = ffi.from_buffer("float[]", out)
         count = lib.ma_dr_flac_read_pcm_frames_f32(flac, samples, place)

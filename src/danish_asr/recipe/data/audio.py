@@ -23,6 +23,7 @@ import soundfile
 from numpy.typing import NDArray
 
 from danish_asr.base import audio
+from danish_asr.base.decoders import decode_flac
 from danish_asr.base.errors import AudioError, DatasetError
 from danish_asr.base.schema import SAMPLE_RATE
 
@@ -138,7 +139,7 @@ def decode(encoded: bytes, out: NDArray[np.float32]) -> None:
     """
     try:
         if encoded.startswith(b"fLaC"):
-            waveform, rate = audio.decode(encoded, out=out)
+            waveform, rate = decode_flac(encoded, out=out) or audio.decode(encoded)
         else:  # by another program, whose audio_size is what libsndfile counts
             samples, rate = soundfile.read(io.BytesIO(encoded), dtype="float32", always_2d=True)
             waveform = audio.mixed(samples)

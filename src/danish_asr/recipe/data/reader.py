@@ -385,9 +385,12 @@ class Stage:
         sizes = epoch.lengths[rows]
         lengths = np.maximum(sizes, self.shortest)
         waveforms = np.empty((len(rows), lengths.max()), np.float32)
+        places = range(first, first + len(rows))
+        # One after the other for all rows, which code in a processor's cache makes much faster.
+        rngs: list[Any] = [np.random.default_rng([*seed, n]) for n in places if self.transforms]
         for number, (row, size) in enumerate(zip(rows.tolist(), sizes.tolist(), strict=True)):
             waveforms[number, size:] = 0
-            self._fill(waveforms[number, :size], row, epoch, [*seed, first + number])
+            self._fill(waveforms[number, :size], row, epoch, rngs[number] if rngs else None)
         target_lengths = [max(1, size) for size in example["target_size"]]
         padded = np.full((len(rows), max(target_lengths)), self.targets.pad)
         for number, target in enumerate(targets):
@@ -400,13 +403,12 @@ class Stage:
             example=example,
         )
 
-    def _fill(self, out: Waveform, row: int, epoch: Epoch, seed: Sequence[int]) -> None:
+    def _fill(self, out: Waveform, row: int, epoch: Epoch, rng: Any) -> None:
         speed = float(epoch.speeds[row])
         recorded = out if speed == 1 else np.empty(self.index.lengths[row], np.float32)
         self.index.decode(row, recorded)
         if speed != 1:
             out[:] = at_speed(recorded, speed, len(out))
-        rng: Any = np.random.default_rng(seed) if self.transforms else None  # which takes time
         self._transform(out, row, rng, after_normalization=False)
         if self.normalize:
             tensor = torch.from_numpy(out)
@@ -420,8 +422,11 @@ class Stage:
     ) -> None:
         for transform in self.transforms:
             if transform.after_normalization == after_normalization:
-                with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                try:
                     out[:] = transform(out, rng)
+                except Exception:  # only then: to describe a row takes time
+                    with user_code(transform, f"on {self.index.audio.describe(row)}"):
+                        raise
 
     def _tensor(self, batch: NDArray[Any], dtype: torch.dtype) -> Tensor:
         tensor = torch.from_numpy(batch).to(dtype)
