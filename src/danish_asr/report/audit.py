@@ -118,9 +118,9 @@ def _of_dataset(files: Sequence[Path], rows: Rows, root: Path) -> pd.DataFrame:
     predictions = pd.concat(map(read_predictions, files), ignore_index=True)
     found = map(rows.find, predictions["corpus"], predictions["id"])
     predictions["number"] = pd.Series([*found], dtype="Int64")
-    texts = pd.Series(rows.table["text"].to_pylist(), dtype=object)
-    current = texts.reindex(predictions["number"]).to_numpy()
-    of_dataset = predictions[predictions["reference"] == current]
+    known = rows.table.select(["text", "split"]).to_pandas().reindex(predictions["number"])
+    predictions["split"] = known["split"].to_numpy()
+    of_dataset = predictions[predictions["reference"] == known["text"].to_numpy()]
     of_dataset = of_dataset.drop_duplicates("number")
     if of_dataset.empty:
         seen = ", ".join(map(str, files))
