@@ -28,11 +28,10 @@ from danish_asr.recipe.run.evaluations import (
     PREDICTIONS,
     SHARE_PEOPLE,
     Choice,
-    evaluation_of,
 )
 from danish_asr.recipe.run.run import Run, choice_of, predictions_of
 from danish_asr.report import SCORE_OUTPUTS
-from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.origin import about_of, origin, origin_columns, origin_lines
 from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
 from danish_asr.report.request import Request, listed
 from danish_asr.report.tables import (
@@ -115,7 +114,7 @@ def score(
 
 def scored(sources: Sequence[Source], request: Request) -> Scores:
     """Return the scores of sources, as `score` does."""
-    abouts = [about_of(source) for source in sources]
+    abouts = [about_of(source, request.dataset) for source in sources]
     settings = request.settings(request.profile or profile_of(sources, abouts))
     loaded = request.load(sources, settings)
     return score_predictions(
@@ -154,11 +153,6 @@ def with_choices(document: Mapping[str, Any], choices: Sequence[Choice]) -> dict
     if not choices:
         return dict(document)
     return {"choices": [choice.to_dict() for choice in choices], **document}
-
-
-def about_of(source: Source) -> dict[str, Any]:
-    """Return the ``evaluation.json`` of a file; empty without one, and for rows."""
-    return evaluation_of(source) if isinstance(source, Path) else {}
 
 
 def profile_of(sources: Iterable[object], abouts: Iterable[Mapping[str, Any]]) -> str:
@@ -361,18 +355,20 @@ def _writes(
     """Return all paths that an output stands for, each with its function."""
 
     def about(scores: Scores) -> Content:
-        return Content.of_text(to_json(origin(files) | scores.only(()).to_dict()))
+        return Content.of_text(to_json(origin(files, request.dataset) | scores.only(()).to_dict()))
 
     def document(scores: Scores) -> Content:
-        whole = with_choices(origin(files) | scores.to_dict(), choices)
+        whole = with_choices(origin(files, request.dataset) | scores.to_dict(), choices)
         return Content.of_text(to_json(whole))
 
     def table(scores: Scores) -> Content:
-        own = scores.to_pandas().assign(**origin_columns(origin(files)))
+        own = scores.to_pandas().assign(**origin_columns(origin(files, request.dataset)))
         return Content.of_text(to_csv(own))
 
     def tex(scores: Scores) -> Content:
-        return Content.of_text(scores_latex(scores.only(request.by), origin_lines(origin(files))))
+        return Content.of_text(
+            scores_latex(scores.only(request.by), origin_lines(origin(files, request.dataset)))
+        )
 
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib

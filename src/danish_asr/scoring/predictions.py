@@ -188,10 +188,10 @@ def read_references(dataset: AnyPath, split: str = "test") -> pd.DataFrame:
     Raises:
         DatasetError: There is no such dataset or split, or a file cannot be read.
     """
-    tables: list[pd.DataFrame] = []
-    for shard in shards_of_split(Path(dataset), split):
-        tables.append(_read_shard(shard.path).assign(corpus=shard.keys["corpus"], split=split))
-    table = pd.concat(tables)
+    table = pd.concat(
+        _read_shard(shard.path).assign(corpus=shard.keys["corpus"], split=split)
+        for shard in shards_of_split(Path(dataset), split)
+    )
     if table.empty:
         raise DatasetError(f"{dataset}: split '{split}' has no row")
     return table
