@@ -32,6 +32,10 @@ POOLED_NOTE: Final = (
     "wider"
 )
 
+# In text, LaTeX's usual fonts have other characters in place of the last three.
+_IN_MATHS: Final = str.maketrans(
+    {POOLED: r"$\approx$", "±": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
+)
 _LISTED: Final = 10  # groups of one reason
 _LOG: Final = 100  # characters of a list of runs that is no terminal's
 _GAP: Final = 2  # characters between the columns of a light table
@@ -160,7 +164,7 @@ def latex(
     alignment = "l" * texts + "r" * (len(headings) - texts)
     escaped = table.to_latex(index=False, escape=True, column_format=alignment)
     with_minus = re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
-    return comments + with_minus.replace(POOLED, r"$\approx$").replace("±", r"$\pm$")
+    return comments + with_minus.translate(_IN_MATHS)
 
 
 def summary(scores: Scores) -> str:
