@@ -5,12 +5,10 @@ scores; `score_files` is the command, which writes files and prints the same sco
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath
+from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.corpus.inventory import content_of, share_people_of
 from danish_asr.metrics import Denominator
 from danish_asr.recipe.run.evaluations import (
@@ -95,7 +93,7 @@ def score(
         a line per group, ``table`` has a line per row.
 
     Raises:
-        ConfigError: A setting or a column is unknown, or a file is given twice.
+        ConfigError: A setting or a column is unknown, or a file is given twice, or its copy.
         PredictionsError: A file cannot be read or breaks its contract, or has no row to score; a
             run has no evaluation of its test split.
         DatasetError: There is no such dataset or split.
@@ -135,8 +133,12 @@ def sources_of(predictions: Source | Sequence[AnyPath]) -> list[Source]:
     if not is_list or not all(isinstance(one, str | PathLike) for one in predictions):
         return [predictions]
     paths = [predictions_of(Path(path)) for path in predictions]
-    uses = Counter(map(realpath, paths))
-    twice = [f"{path} is given twice" for path, times in uses.items() if times > 1]
+    of_content: dict[str, Path] = {}
+    twice: list[str] = []
+    for path in filter(Path.is_file, paths):
+        first = of_content.setdefault(sha256_of(path), path)
+        if first is not path:
+            twice.append(f"{path} has the same content as {first}")
     if twice:
         raise ConfigError(twice, where="the list of files")
     return paths
