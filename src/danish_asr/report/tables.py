@@ -177,7 +177,10 @@ def gap_sentence(name: str, gap: Gap | None) -> str:
     """Which group of a grouping is the worst, and whether groups differ; empty without groups."""
     if gap is None:
         return ""
-    parts = [f"{short(gap.worst, 40)} has the highest WER, {percent(gap.worst_wer)} %"]
+    worst = f"{short(gap.worst, 40)} has"
+    if gap.as_bad:
+        worst = f"{short(gap.worst, 40)} and {count(gap.as_bad)} more have"
+    parts = [f"{worst} the highest WER, {percent(gap.worst_wer)} %"]
     if gap.why_none:
         parts.append(f"nothing is compared: {gap.why_none}")
     if gap.pair:
