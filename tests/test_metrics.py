@@ -87,13 +87,13 @@ def test_compute_functions_take_predictions_first_and_return_fractions() -> None
 
 
 def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
-    predictions, references = ["ja", "nej", "ja ja"], ["ja", "ja", "ja"]
-    by_group = metrics_by_group(predictions, references, ["Fynsk", None, "Fynsk"])
+    predictions, references = ["ja", "nej", "ja ja", "ja"], ["ja"] * 4
+    by_group = metrics_by_group(predictions, references, ["Fynsk", None, "Fynsk", float("nan")])
     assert by_group == {
-        "Fynsk": compute_metrics(predictions[::2], references[::2]),
-        None: compute_metrics(["nej"], ["ja"]),
+        "Fynsk": compute_metrics(predictions[:3:2], references[:3:2]),
+        None: compute_metrics(["nej", "ja"], ["ja", "ja"]),
     }
-    with pytest.raises(ValueError, match="longer than"):
+    with pytest.raises(ValueError, match="1 groups for 4 pairs"):
         metrics_by_group(predictions, references, ["Fynsk"])
 
 

@@ -149,10 +149,16 @@ def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> di
 def metrics_by_group(
     predictions: Iterable[str], references: Iterable[str], groups: Iterable[Hashable]
 ) -> dict[Hashable, dict[str, float]]:
-    """Return `compute_metrics` of each group; ``groups`` has the group of each pair."""
+    """Return `compute_metrics` of each group; ``groups`` has the group of each pair, NaN is None.
+
+    Raises what `compute_metrics` does.
+    """
     sums: defaultdict[Hashable, ErrorCounts] = defaultdict(ErrorCounts)
-    for name, errors in zip(groups, _counts(predictions, references), strict=True):
-        sums[name] += errors
+    names, counts = list(groups), _counts(predictions, references)
+    if len(names) != len(counts):
+        raise ValueError(f"{len(names)} groups for {len(counts)} pairs")
+    for name, errors in zip(names, counts, strict=True):
+        sums[None if name != name else name] += errors  # noqa: PLR0124
     return {name: {"wer": total.wer(), "cer": total.cer()} for name, total in sums.items()}
 
 

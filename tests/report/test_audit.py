@@ -173,7 +173,12 @@ def test_what_is_no_evaluation_of_the_dataset_or_would_be_replaced_is_refused(
 
 
 def test_a_list_with_rows_of_test_is_none_to_leave_out(tmp_path: Path, dataset: Path) -> None:
-    for splits, is_ready in ((["train"], True), (["train", "test"], False)):
+    one_corpus = f"test_{read_references(dataset)['corpus'].iloc[0]}"
+    for splits, is_ready in (
+        (["train"], True),
+        (["train", "test"], False),
+        (["train", one_corpus], False),
+    ):
         runs = [a_run(tmp_path / f"{splits}{own}", dataset, split=own) for own in splits]
         console = Console(width=500, record=True)
         assert audit(dataset, runs, tmp_path / "audit.html", console=console) is is_ready

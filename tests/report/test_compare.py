@@ -153,7 +153,9 @@ def test_runs_with_seeds_give_every_kind_of_output(tmp_path: Path) -> None:
     latex, svg, pdf = before[2].decode(), before[3].decode(), before[4]
     assert all(text in latex for text in ("$-$", r"$\pm$"))
     assert not re.search(r"& -\d", latex)
-    assert all(text in latex for text in (r"\toprule", r"@<b>|\&\_"))
+    assert all(text in latex for text in (r"\toprule", r"@$<$b$>$$|$\&\_"))
+    body = [line for line in latex.splitlines() if not line.startswith("%")]
+    assert not re.search(r"(?<!\$)[<>|]", "".join(body))  # other characters in usual fonts
     for text in (latex.replace(r"\_", "_"), svg):
         assert "dialect: Fynsk" in text
         assert "gender and age group: unknown · " in text

@@ -130,6 +130,21 @@ def test_our_own_trn_is_read_back_with_its_dataset(tmp_path: Path) -> None:
     assert (again.overall.wer.value, again.rows.in_file, again.rows.in_split) == (0, 3, 3)
 
 
+def test_every_output_names_the_dataset_in_which_rows_were_looked_up(tmp_path: Path) -> None:
+    build_part(tmp_path / "data", rows={"test": 3}, name="mine", text="ja")
+    rows = read_references(tmp_path / "data")[["id"]].assign(hypothesis="ja")
+    files = [tmp_path / name for name in ("a.csv", "b.csv")]
+    for file in files:
+        rows.to_csv(file, index=False)
+    outputs = [tmp_path / f"x{end}" for end in (".json", ".csv", ".tex", ".html", ".trn")]
+    _shown(files[0], outputs=outputs, dataset=tmp_path / "data")
+    runs = {file.name: [file] for file in files}
+    compared_to = [tmp_path / f"y{end}" for end in (".json", ".csv", ".tex", ".svg")]
+    compare_files(runs, Request(dataset=tmp_path / "data"), outputs=compared_to)
+    for output in [*outputs[:4], tmp_path / "x.trn.json", *compared_to]:
+        assert "mine" in output.read_text(encoding="utf-8"), output
+
+
 def test_evaluations_say_which_corpora_share_people(tmp_path: Path) -> None:
     files = [
         _file(tmp_path / own, [prediction(own, "ja", "", corpus=name) for name in "abc"], **about)
@@ -185,8 +200,13 @@ def test_files_of_folds_are_scored_as_one(tmp_path: Path) -> None:
     with pytest.raises(PredictionsError, match=f"{files[0]}:1: duplicate id .* in {whole}:1"):
         score([whole, files[0]])
     again = files[0].parent / ".." / files[0].parent.name / files[0].name
-    with pytest.raises(ConfigError, match=f"{again} is given twice|{files[0]} is given twice"):
+    with pytest.raises(ConfigError, match=f"{again} has .* {files[0]}$"):
         score([files[0], again])
+    (copy := tmp_path / "copy.jsonl").write_bytes(files[0].read_bytes())
+    with pytest.raises(ConfigError, match=f"{copy} has .* {files[0]}$"):
+        compare({"a": [files[0], copy], "b": [files[1]]})  # no two seeds
+    one, other = compare({"a": [files[0]], "b": [copy]}, by=None).table["wer"]
+    assert one == other
     common = score(files).about
     assert (common["model"], "dataset" in common) == ("x", False)
     files[0].with_name("evaluation.json").unlink()

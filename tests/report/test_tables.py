@@ -106,3 +106,5 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
     )
     assert "nothing is compared: 1 group can be" in nothing
     assert not gap_sentence("dialect", None)
+    alike = gap_sentence("dialect", replace(Gap("0", 0.9, 0, (), None, ""), as_bad=2))
+    assert "0 and 2 more have the highest WER, 90.00 %" in alike

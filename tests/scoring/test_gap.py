@@ -34,6 +34,15 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> Any:
     return use
 
 
+def test_groups_with_the_same_rate_as_the_worst_are_counted() -> None:
+    same = {name: group([10, 20], [5, 10], [f"{name}1", f"{name}2"]) for name in "abc"}
+    lower = {"d": group([10, 20], [1, 2], ["d1", "d2"])}
+    for groups, others in ((same | lower, 2), (lower, 0), ({"a": same["a"]} | lower, 0)):
+        gap = estimate_gap(groups.items(), "standard")
+        assert gap
+        assert gap.as_bad == others
+
+
 def test_a_gap_is_found_where_groups_differ_and_not_where_they_are_equal() -> None:
     different = gap_of(dialects([12] * 4, [0.1, 0.1, 0.1, 0.4], seed=0))
     assert different.resolved

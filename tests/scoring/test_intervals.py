@@ -81,6 +81,13 @@ def test_the_reason_for_no_interval(
     assert unknown.not_resolvable == "the speakers are unknown"
 
 
+def test_the_reason_counts_the_speakers_that_have_a_name() -> None:
+    for names, said in ((["a", None], "1 speaker and"), (["a", "b", None], "2 speakers and")):
+        size = len(names)
+        wer, _ = estimate_rates(group([100] * size, range(size), names), "standard")
+        assert (wer.not_resolvable or "").startswith(f"{said} rows without one")
+
+
 def test_a_small_group_has_a_pooled_interval_unless_its_speakers_are_alike() -> None:
     none, alike, *others = dialects([4, 4, 4, 4, 9], [0.2] * 5, 0).values()
     none[["word_hits", "word_substitutions"]] = [100, 0]

@@ -221,6 +221,15 @@ def test_a_dataset_gives_what_a_row_lacks_and_wins_over_a_guess(
     assert load([dev, [row | {"split": "test"}]], dataset=dataset).in_dataset == 5
 
 
+@pytest.mark.parametrize("split", ["test", "test_b"])
+def test_rows_are_of_the_split_in_which_they_were_looked_up(dataset: Path, split: str) -> None:
+    row = {"id": "q-1", "hypothesis": "", "split": "dev", "corpus": "b"}
+    loaded = load([[row]], dataset=dataset, split=split)
+    (own,) = loaded.rows.itertuples()
+    assert (own.split, own.corpus) == (split, "b")
+    assert loaded.in_dataset == {"test": 4, "test_b": 2}[split]
+
+
 @pytest.mark.parametrize(
     ("row", "options", "fault"),
     [

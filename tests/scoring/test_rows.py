@@ -52,6 +52,22 @@ def test_rows_left_out_are_counted_by_reason_and_are_no_empty_hypotheses() -> No
     assert scored(rows[3:], settings=coral).rows.why_left_out() == ""
 
 
+def test_empty_references_and_rows_without_a_speaker_are_counted() -> None:
+    rows = [
+        prediction("a", "!", "ja"),
+        prediction("b", "!", ""),
+        prediction("c", "ja", "ja", speaker_id=None),
+        prediction("d", "", "nej", speaker_id=None, duration=11.0),
+    ]
+    for row_filter, number, total in (("all", 2, 4), ("coral", 1, 3)):
+        used = scored(rows, settings=Settings(row_filter=row_filter)).rows
+        assert (used.empty_references, used.without_speaker) == (number, number)
+        counts = [[int(digits) for digits in re.findall(r"\d+", own)] for own in used.warnings()]
+        assert counts == [[number, total], [number, total]]
+    unknown = scored(rows[2:3]).rows
+    assert (unknown.without_speaker, unknown.warnings()) == (1, [])  # there are no intervals
+
+
 def test_rows_and_speakers_of_the_training_are_counted_among_the_scored_ones() -> None:
     seconds = (2.0, 2.0, 2.0, 11.0)
     rows = [

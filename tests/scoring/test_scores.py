@@ -49,6 +49,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     left_out = {"empty reference": 1, "10 s or longer": 1}
     of_rows = {"scored": 5, "in_file": 7, "in_split": 9, "left_out": left_out, "partial": True}
     of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
+    of_rows |= {"empty_references": 0, "without_speaker": 0}
     of_rows |= {"trained_rows": None, "trained_speakers": None}
     assert document["rows"] == of_rows
     of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}

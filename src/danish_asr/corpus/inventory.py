@@ -189,6 +189,12 @@ def check_listed(root: Path, inventory: Inventory, found: Collection[str]) -> No
         raise IncompleteDatasetError("\n  - ".join([*lines, *faults[:_SHOWN], *more]))
 
 
+def name_of(path: Path) -> str:
+    """The name of a dataset, of its folder without inventory; raises `DatasetError` as below."""
+    root = root_of(path)
+    return read_inventory(root).name if (root / INVENTORY_FILE).is_file() else root.resolve().name
+
+
 def share_people_of(path: Path) -> list[list[str]]:
     """Which corpora of a dataset share people, see `people.persons_of`; without inventory none.
 

@@ -19,8 +19,9 @@ from danish_asr.recipe.run.evaluations import BEST, PREDICTIONS
 from danish_asr.recipe.run.run import Run
 from danish_asr.report.components import render_template
 from danish_asr.report.dataset import Clips, Rows, read_rows
+from danish_asr.report.origin import about_of
 from danish_asr.report.outputs import Content, Write, declared, write_all
-from danish_asr.report.score import about_of, inputs_of, profile_of, to_csv
+from danish_asr.report.score import inputs_of, profile_of, to_csv
 from danish_asr.report.tables import light_table, print_table, say, warn
 from danish_asr.scoring.contradictions import KINDS, Judgement, judge
 from danish_asr.scoring.predictions import read_predictions
@@ -118,9 +119,10 @@ def _of_dataset(files: Sequence[Path], rows: Rows, root: Path) -> pd.DataFrame:
     predictions = pd.concat(map(read_predictions, files), ignore_index=True)
     found = map(rows.find, predictions["corpus"], predictions["id"])
     predictions["number"] = pd.Series([*found], dtype="Int64")
-    texts = pd.Series(rows.table["text"].to_pylist(), dtype=object)
-    current = texts.reindex(predictions["number"]).to_numpy()
-    of_dataset = predictions[predictions["reference"] == current]
+    table: pd.DataFrame = rows.table.select(["text", "split"]).to_pandas()
+    known = table.reindex(predictions["number"])
+    predictions["split"] = known["split"].to_numpy()
+    of_dataset = predictions[predictions["reference"] == known["text"].to_numpy()]
     of_dataset = of_dataset.drop_duplicates("number")
     if of_dataset.empty:
         seen = ", ".join(map(str, files))

@@ -18,11 +18,10 @@ from danish_asr.base.files import AnyPath
 from danish_asr.metrics import Denominator
 from danish_asr.recipe.run.evaluations import Choice
 from danish_asr.report import COMPARE_OUTPUTS
-from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.origin import about_of, origin, origin_columns, origin_lines
 from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
 from danish_asr.report.request import Request, listed
 from danish_asr.report.score import (
-    about_of,
     choices_of,
     common,
     inputs_of,
@@ -118,7 +117,11 @@ def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
     for run, own in runs.items():
         seeds = sources_of(own)
         sources[run] = {str(one) if isinstance(one, Path) else run: one for one in seeds}
-    abouts = {name: about_of(source) for own in sources.values() for name, source in own.items()}
+    abouts = {
+        name: about_of(source, request.dataset)
+        for own in sources.values()
+        for name, source in own.items()
+    }
     settings = request.settings(request.profile or profile_of(abouts, abouts.values()))
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
@@ -185,7 +188,7 @@ def compare_files(
     of_runs = {run: [*map(Path, sources_of([*own]))] for run, own in runs.items()}
     files = [file for own in of_runs.values() for file in own]
     writes = [
-        (path, _write(end, of_runs, choices))
+        (path, _write(end, of_runs, choices, request.dataset))
         for end, path in outputs_by_end(outputs, COMPARE_OUTPUTS).items()
     ]
     functions = declared(writes, inputs_of(files, request.dataset, choices))
@@ -200,33 +203,38 @@ def compare_files(
 
 
 def _write(
-    end: str, runs: Mapping[str, Sequence[Path]], choices: Sequence[Choice]
+    end: str,
+    runs: Mapping[str, Sequence[Path]],
+    choices: Sequence[Choice],
+    dataset: AnyPath | None,
 ) -> Write[Comparison]:
     """Return the function that makes the content of an output."""
     files = [file for own in runs.values() for file in own]
 
     def document(comparison: Comparison) -> Content:
-        whole = with_choices(origin(files) | comparison.to_dict(), choices)
+        whole = with_choices(origin(files, dataset) | comparison.to_dict(), choices)
         return Content.of_text(to_json(whole))
 
     def table(comparison: Comparison) -> Content:
-        return Content.of_text(to_csv(_with_origin(comparison, runs)))
+        return Content.of_text(to_csv(_with_origin(comparison, runs, dataset)))
 
     def tex(comparison: Comparison) -> Content:
-        return Content.of_text(comparison_latex(comparison, origin_lines(origin(files))))
+        return Content.of_text(comparison_latex(comparison, origin_lines(origin(files, dataset))))
 
     def figure(comparison: Comparison) -> Content:
         from danish_asr.report.figures import forest_file  # noqa: PLC0415 - slow
 
-        description = [_summary(comparison), *origin_lines(origin(files))]
+        description = [_summary(comparison), *origin_lines(origin(files, dataset))]
         return Content(forest_file(comparison, end.removeprefix("."), "\n".join(description)))
 
     return {".json": document, ".csv": table, ".tex": tex}.get(end, figure)
 
 
-def _with_origin(comparison: Comparison, runs: Mapping[str, Sequence[Path]]) -> pd.DataFrame:
+def _with_origin(
+    comparison: Comparison, runs: Mapping[str, Sequence[Path]], dataset: AnyPath | None
+) -> pd.DataFrame:
     """Return the table, each line with what its run is of."""
-    of_runs = {run: origin_columns(origin(files)) for run, files in runs.items()}
+    of_runs = {run: origin_columns(origin(files, dataset)) for run, files in runs.items()}
     columns = pd.DataFrame([of_runs[run] for run in comparison.table["run"]])
     return comparison.to_pandas().join(columns.drop(columns="file"))
 

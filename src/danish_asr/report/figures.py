@@ -13,7 +13,7 @@ from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
 from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short, summary
 from danish_asr.scoring.compare import Comparison
-from danish_asr.scoring.intervals import Estimate, Interval
+from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.scores import Scores
 
 _STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fonttype": 42}
@@ -21,13 +21,16 @@ _STYLE: Final[Any] = {"svg.hashsalt": "forest", "svg.fonttype": "none", "pdf.fon
 
 class _Line(NamedTuple):
     label: str
-    estimate: Estimate
+    value: float
+    interval: Interval | None
+    is_own: bool  # else it is a pooled one, or none
 
 
 def plot_groups(scores: Scores, grouping: str) -> Figure:
-    """Return WER per group with 95 % intervals; a hollow dot has none, the line is all rows.
+    """Return WER per group with 95 % intervals; the dashed line is all rows.
 
-    Save it with ``figure.savefig("groups.pdf")``. Below it stands what the numbers are of.
+    The interval of a hollow dot is a pooled one (≈). Save it with
+    ``figure.savefig("groups.pdf")``. Below it stands what the numbers are of.
 
     Raises:
         ConfigError: The scores do not have the grouping.
@@ -38,7 +41,13 @@ def plot_groups(scores: Scores, grouping: str) -> Figure:
         raise ConfigError([fault], where="the call")
     groups = scores.groupings[grouping].groups
     lines = [
-        _Line(f"{short(group.label, 30)} ({count(group.speakers)})", group.wer) for group in groups
+        _Line(
+            f"{short(group.label, 30)} ({count(group.speakers)})",
+            group.wer.value,
+            group.wer.interval or group.wer_pooled,
+            group.wer.interval is not None,
+        )
+        for group in groups
     ]
     figure, axes = _dots(lines)
     axes.axvline(100 * scores.overall.wer.value, color="0.5", lw=1, ls="--")
@@ -57,7 +66,10 @@ def _caption(scores: Scores) -> str:
 
 
 def forest_plot(comparison: Comparison) -> Figure:
-    """Return the differences from the baseline per group; a hollow dot has no interval."""
+    """Return the differences from the baseline per group.
+
+    The interval of a hollow dot is a pooled one (≈).
+    """
     baseline = next(iter(comparison.runs))
     lines: list[_Line] = []
     for line in comparison.table[comparison.table["run"] != baseline].to_dict("records"):
@@ -66,13 +78,15 @@ def forest_plot(comparison: Comparison) -> Figure:
         label = f"{label} ({count(line['speakers'])} speakers)"
         if len(comparison.runs) > 2:
             label = f"{label}: {short(line['run'], 20)} − {short(baseline, 20)}"
-        interval = Interval(line["wer_low"], line["wer_high"])
-        resolved = None if isnan(interval.low) else interval
-        lines.append(_Line(label, Estimate(line["wer_difference"], resolved)))
+        interval = None if isnan(line["wer_low"]) else Interval(line["wer_low"], line["wer_high"])
+        is_own = interval is not None and not line["wer_pooled"]
+        lines.append(_Line(label, line["wer_difference"], interval, is_own))
     figure, axes = _dots(lines)
     axes.axvline(0, color="0.3", lw=1)
     axes.set_xlabel(
-        "difference of WER in points, intervals\nover speakers, adjusted (Holm) as the p-values"
+        f"difference of WER from {short(baseline, 20)} in points, intervals\n"
+        "over speakers, adjusted (Holm) as the p-values",
+        parse_math=False,
     )
     return figure
 
@@ -94,15 +108,15 @@ def forest_file(comparison: Comparison, kind: str, description: str) -> bytes:
 
 def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:
     """Draw a line per label, from the top, in per cent."""
-    figure = Figure(figsize=(6, 1 + 0.3 * len(lines)), layout="constrained")
+    longest = max(len(line.label) for line in lines)
+    width = 4 + 0.08 * longest  # inches; the labels leave enough for the axis and its caption
+    figure = Figure(figsize=(width, 1 + 0.3 * len(lines)), layout="constrained")
     axes = figure.add_subplot()
     for place, line in enumerate(reversed(lines)):
-        interval = line.estimate.interval
-        if interval:
-            axes.plot([100 * bound for bound in interval], [place] * 2, color="C0", lw=2)
-        fill = "C0" if interval else "white"
-        value = 100 * line.estimate.value
-        axes.plot(value, place, "o", color="C0", mfc=fill, ms=6, clip_on=False)
+        if line.interval:
+            axes.plot([100 * bound for bound in line.interval], [place] * 2, color="C0", lw=2)
+        fill = "C0" if line.is_own else "white"
+        axes.plot(100 * line.value, place, "o", color="C0", mfc=fill, ms=6, clip_on=False)
     axes.set_yticks(range(len(lines)), [line.label for line in reversed(lines)], parse_math=False)
     axes.set_ylim(-0.6, len(lines) - 0.4)
     axes.grid(visible=True, axis="x", alpha=0.4)

@@ -5,12 +5,10 @@ scores; `score_files` is the command, which writes files and prints the same sco
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from os.path import realpath
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from danish_asr.base.errors import ConfigError
-from danish_asr.base.files import AnyPath
+from danish_asr.base.files import AnyPath, sha256_of
 from danish_asr.corpus.inventory import content_of, share_people_of
 from danish_asr.metrics import Denominator
 from danish_asr.recipe.run.evaluations import (
@@ -28,11 +26,10 @@ from danish_asr.recipe.run.evaluations import (
     PREDICTIONS,
     SHARE_PEOPLE,
     Choice,
-    evaluation_of,
 )
 from danish_asr.recipe.run.run import Run, choice_of, predictions_of
 from danish_asr.report import SCORE_OUTPUTS
-from danish_asr.report.origin import origin, origin_columns, origin_lines
+from danish_asr.report.origin import about_of, origin, origin_columns, origin_lines
 from danish_asr.report.outputs import Content, Write, declared, outputs_by_end, write_all
 from danish_asr.report.request import Request, listed
 from danish_asr.report.tables import (
@@ -91,7 +88,7 @@ def score(
         a line per group, ``table`` has a line per row.
 
     Raises:
-        ConfigError: A setting or a column is unknown, or a file is given twice.
+        ConfigError: A setting or a column is unknown, or a file is given twice, or its copy.
         PredictionsError: A file cannot be read or breaks its contract, or has no row to score; a
             run has no evaluation of its test split.
         DatasetError: There is no such dataset or split.
@@ -110,7 +107,7 @@ def score(
 
 def scored(sources: Sequence[Source], request: Request) -> Scores:
     """Return the scores of sources, as `score` does."""
-    abouts = [about_of(source) for source in sources]
+    abouts = [about_of(source, request.dataset) for source in sources]
     settings = request.settings(request.profile or profile_of(sources, abouts))
     loaded = request.load(sources, settings)
     return score_predictions(
@@ -131,8 +128,12 @@ def sources_of(predictions: Source | Sequence[AnyPath]) -> list[Source]:
     if not is_list or not all(isinstance(one, str | PathLike) for one in predictions):
         return [predictions]
     paths = [predictions_of(Path(path)) for path in predictions]
-    uses = Counter(map(realpath, paths))
-    twice = [f"{path} is given twice" for path, times in uses.items() if times > 1]
+    of_content: dict[str, Path] = {}
+    twice: list[str] = []
+    for path in filter(Path.is_file, paths):
+        first = of_content.setdefault(sha256_of(path), path)
+        if first is not path:
+            twice.append(f"{path} has the same content as {first}")
     if twice:
         raise ConfigError(twice, where="the list of files")
     return paths
@@ -149,11 +150,6 @@ def with_choices(document: Mapping[str, Any], choices: Sequence[Choice]) -> dict
     if not choices:
         return dict(document)
     return {"choices": [choice.to_dict() for choice in choices], **document}
-
-
-def about_of(source: Source) -> dict[str, Any]:
-    """Return the ``evaluation.json`` of a file; empty without one, and for rows."""
-    return evaluation_of(source) if isinstance(source, Path) else {}
 
 
 def profile_of(sources: Iterable[object], abouts: Iterable[Mapping[str, Any]]) -> str:
@@ -356,18 +352,20 @@ def _writes(
     """Return all paths that an output stands for, each with its function."""
 
     def about(scores: Scores) -> Content:
-        return Content.of_text(to_json(origin(files) | scores.only(()).to_dict()))
+        return Content.of_text(to_json(origin(files, request.dataset) | scores.only(()).to_dict()))
 
     def document(scores: Scores) -> Content:
-        whole = with_choices(origin(files) | scores.to_dict(), choices)
+        whole = with_choices(origin(files, request.dataset) | scores.to_dict(), choices)
         return Content.of_text(to_json(whole))
 
     def table(scores: Scores) -> Content:
-        own = scores.to_pandas().assign(**origin_columns(origin(files)))
+        own = scores.to_pandas().assign(**origin_columns(origin(files, request.dataset)))
         return Content.of_text(to_csv(own))
 
     def tex(scores: Scores) -> Content:
-        return Content.of_text(scores_latex(scores.only(request.by), origin_lines(origin(files))))
+        return Content.of_text(
+            scores_latex(scores.only(request.by), origin_lines(origin(files, request.dataset)))
+        )
 
     def page(scores: Scores) -> Content:
         from danish_asr.report.score_page import score_page  # noqa: PLC0415 - slow: matplotlib

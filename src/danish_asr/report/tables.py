@@ -32,6 +32,10 @@ POOLED_NOTE: Final = (
     "wider"
 )
 
+# In text, LaTeX's usual fonts have other characters in place of the last three.
+_IN_MATHS: Final = str.maketrans(
+    {POOLED: r"$\approx$", "±": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
+)
 _LISTED: Final = 10  # groups of one reason
 _LOG: Final = 100  # characters of a list of runs that is no terminal's
 _GAP: Final = 2  # characters between the columns of a light table
@@ -160,7 +164,7 @@ def latex(
     alignment = "l" * texts + "r" * (len(headings) - texts)
     escaped = table.to_latex(index=False, escape=True, column_format=alignment)
     with_minus = re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
-    return comments + with_minus.replace(POOLED, r"$\approx$").replace("±", r"$\pm$")
+    return comments + with_minus.translate(_IN_MATHS)
 
 
 def summary(scores: Scores) -> str:
@@ -173,7 +177,10 @@ def gap_sentence(name: str, gap: Gap | None) -> str:
     """Which group of a grouping is the worst, and whether groups differ; empty without groups."""
     if gap is None:
         return ""
-    parts = [f"{short(gap.worst, 40)} has the highest WER, {percent(gap.worst_wer)} %"]
+    worst = f"{short(gap.worst, 40)} has"
+    if gap.as_bad:
+        worst = f"{short(gap.worst, 40)} and {count(gap.as_bad)} more have"
+    parts = [f"{worst} the highest WER, {percent(gap.worst_wer)} %"]
     if gap.why_none:
         parts.append(f"nothing is compared: {gap.why_none}")
     if gap.pair:

@@ -136,7 +136,8 @@ def _aligned(a: pd.DataFrame, b: pd.DataFrame, name_a: str, name_b: str) -> pd.D
         else:
             order.append(place)
     faults += [f"id {key[-1]!r} of {name_b} is not in {name_a}" for key in position]
-    refuse("rows differ between the runs; use one split, and a column corpus:", faults)
+    fix = "all need one split, its references (--dataset ROOT gives them), and a column corpus"
+    refuse(f"rows differ between the runs; {fix}:", faults)
     return b.iloc[order]
 
 

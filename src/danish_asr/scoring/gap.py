@@ -81,6 +81,7 @@ class Gap:
     not_compared: Sequence[NotCompared]
     pair: PairTest | None
     why_none: str | None  # of the groups are compared
+    as_bad: int = 0  # other groups with the same rate as the worst
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -135,6 +136,7 @@ def estimate_gap(
         not_compared=not_compared,
         pair=None if why_none else _test(labels, sums, denominator),
         why_none=why_none,
+        as_bad=[*rate_of.values()].count(rate_of[worst]) - 1,
     )
 
 

@@ -155,11 +155,12 @@ def words_of(sums: pd.DataFrame) -> FloatArray:
 
 
 def _why_not_resolvable(sums: pd.DataFrame, effective: float, deviation: float) -> str | None:
-    if not named_speakers(sums):
+    named, words = named_speakers(sums), words_of(sums).sum()
+    if not named:
         return "the speakers are unknown"
-    speakers, words = len(sums), words_of(sums).sum()
-    if speakers < MIN_SPEAKERS:
-        return f"{speakers} speaker{'s' if speakers > 1 else ''}, {MIN_SPEAKERS} needed"
+    if len(sums) < MIN_SPEAKERS:
+        others = " and rows without one" if named < len(sums) else ""
+        return f"{named} speaker{'s' if named > 1 else ''}{others}, {MIN_SPEAKERS} needed"
     if words < MIN_WORDS:
         return f"{words:.0f} words, {MIN_WORDS} needed"
     if effective < MIN_EFFECTIVE:

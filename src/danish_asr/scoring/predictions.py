@@ -182,16 +182,16 @@ def _renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
 def read_references(dataset: AnyPath, split: str = "test") -> pd.DataFrame:
     """Return the rows of ``<split>`` or ``<split>_<corpus>`` of a dataset, without hypotheses.
 
-    Each has id, corpus, split, reference, duration in seconds, and the metadata of the dataset.
+    Each has id, corpus, split (by that name), reference, duration in seconds, and the metadata of
+    the dataset.
 
     Raises:
         DatasetError: There is no such dataset or split, or a file cannot be read.
     """
-    tables: list[pd.DataFrame] = []
-    for shard in shards_of_split(Path(dataset), split):
-        of_shard = {key: shard.keys[key] for key in ("corpus", "split")}
-        tables.append(_read_shard(shard.path).assign(**of_shard))
-    table = pd.concat(tables)
+    table = pd.concat(
+        _read_shard(shard.path).assign(corpus=shard.keys["corpus"], split=split)
+        for shard in shards_of_split(Path(dataset), split)
+    )
     if table.empty:
         raise DatasetError(f"{dataset}: split '{split}' has no row")
     return table
@@ -248,7 +248,7 @@ def _completed(
             if text and text != expected and normalize(str(text)) != normalize(expected)
         ]
         refuse("references differ from the dataset's; leave out the column:", different)
-    for name, values in table.drop(columns="id").items():
+    for name, values in table.drop(columns=["id", "split"], errors="ignore").items():
         is_known = values.notna() & (values != "") | (name == "hypothesis")
         of_dataset: Any = completed.get(name)
         completed[name] = values.where(is_known, of_dataset)

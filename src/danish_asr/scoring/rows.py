@@ -34,6 +34,8 @@ class RowsUsed:
     left_out: Mapping[str, int]  # by the row filter, per reason, the most frequent first
     splits: Sequence[str]  # that were evaluated, or that the rows name
     empty_hypotheses: int  # of the scored rows, where the reference has a word
+    empty_references: int  # of the scored rows, where the hypothesis has a word
+    without_speaker: int  # of the scored rows
     where: str | None = None  # the condition of an evaluation of some rows of the split
     trained_rows: int | None = None  # of the scored ones that the model was trained on, if known
     trained_speakers: int | None = None
@@ -51,14 +53,17 @@ class RowsUsed:
         if TRAINED_ROW in scored:
             speakers = scored[PERSON][scored[TRAINED_SPEAKER]].nunique()
             trained = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
-        no_words = (scored["hypothesis_normalised"] == "") & (scored["reference_normalised"] != "")
+        no_hypothesis = scored["hypothesis_normalised"] == ""
+        no_reference = scored["reference_normalised"] == ""
         return cls(
             scored=len(scored),
             in_file=len(table),
             in_split=in_split,
             left_out={str(why): times for why, times in table["left_out"].value_counts().items()},
             splits=sorted(about.get("rows_in_split") or table["split"].dropna().unique()),
-            empty_hypotheses=int(no_words.sum()),
+            empty_hypotheses=int((no_hypothesis & ~no_reference).sum()),
+            empty_references=int((no_reference & ~no_hypothesis).sum()),
+            without_speaker=int(scored[PERSON].isna().sum()),
             where=about.get("where"),
             **trained,
         )
@@ -97,6 +102,13 @@ class RowsUsed:
         if self.empty_hypotheses:
             rows = f"{self.empty_hypotheses:,} of {self.scored:,} hypotheses"
             lines.append(f"{prefix}{rows} are empty: all their words count as deleted")
+        if self.empty_references:
+            rows = f"{self.empty_references:,} of {self.scored:,} references"
+            fault = "all words of their hypotheses count as inserted"
+            lines.append(f"{prefix}{rows} are empty: {fault}")
+        if 0 < self.without_speaker < self.scored:
+            rows = f"{self.without_speaker:,} of {self.scored:,} rows"
+            lines.append(f"{prefix}{rows} have no speaker: they count as one person")
         if self.trained_rows or self.trained_speakers:
             rows = f"{self.trained_rows:,} of {self.scored:,} rows"
             fault = "the rates are not those of new speech"
