@@ -18,6 +18,8 @@ main() { # as a function it is read whole, so that the file may change while a j
       split "$ASR_ARGS"
       run "${launcher[@]}" danish_asr "$1" "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
         "${values[@]}" "${arguments[@]}"
+      # It would begin anew, and stop at the same limit.
+      if [ "$1$status" = evaluate75 ]; then say "nothing was kept: raise ASR_EVALUATE_TIME" && status=1; fi
       ;;
     sweep)
       split "$ASR_SWEEP"
@@ -53,7 +55,7 @@ begin() {
   fi
   # Until it must save; empty if its time limit is not known.
   seconds=${seconds:+$((seconds > 2 * save ? seconds - save : seconds / 2))}
-  say "job $id on $(hostname): $1, start $try of $ASR_TRIES, ${seconds:-unknown} s"
+  say "job $id on $(hostname): $1, start $try of $ASR_TRIES${seconds:+, saves in $seconds s}"
   status=2
   # An earlier start may still be saving, or its host is lost.
   if [ "$try" -gt 1 ]; then export DANISH_ASR_LOCK_MINUTES=30; fi
@@ -90,6 +92,8 @@ run() {
 end() {
   if [ "$status" = 0 ]; then
     say "done"
+  elif [ "$status" = 137 ]; then
+    say "killed, often for lack of memory: raise ASR_MEMORY (ASR_CONVERT_MEMORY); submit it again to continue"
   elif [ "$status" != 75 ]; then
     say "failed with status $status; see above"
   elif [ "$try" -ge "$ASR_TRIES" ]; then

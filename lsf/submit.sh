@@ -1,7 +1,7 @@
 #!/bin/bash
 # Submit jobs to LSF or Slurm: lsf/submit.sh [--dry-run] WHAT [OPTION...]
 #
-#   --dry-run        print what would be submitted, and submit nothing
+#   --dry-run        print what would be submitted, and submit nothing; here or among the OPTIONs
 #
 #   demo             a first job of minutes: the pipeline with synthetic speech; its first job starts twice
 #   pipeline         convert, train and evaluate; each job waits for the one before
@@ -14,11 +14,11 @@
 
 set -f # no `*` in options
 cd "$(dirname "$0")/.." || exit 2
-dry_run=
-if [ "${1:-}" = --dry-run ]; then
-  dry_run=yes
-  shift
-fi
+dry_run='' words=()
+for word; do
+  if [ "$word" = --dry-run ]; then dry_run=yes; else words+=("$word"); fi
+done
+set -- "${words[@]}"
 what=${1:-} after=
 shift
 set -a # the settings go to the jobs
@@ -50,8 +50,8 @@ submit() {
       queue=$ASR_CPU_QUEUE gpus=0 time=$ASR_CONVERT_TIME
       cpus=$ASR_CONVERT_CPUS memory=$ASR_CONVERT_MEMORY ;;
   esac
-  [[ $time =~ ^(([0-9]+):)?([0-9]+)$ ]] || refuse "a time is HOURS:MINUTES, found: $time"
-  minutes=$((60 * 10#${BASH_REMATCH[2]:-0} + 10#${BASH_REMATCH[3]}))
+  [[ $time =~ ^([0-9]+):([0-9]+)$ ]] || refuse "a time is HOURS:MINUTES, found: $time"
+  minutes=$((60 * 10#${BASH_REMATCH[1]} + 10#${BASH_REMATCH[2]}))
   [ $minutes -ge 2 ] || refuse "a job needs 2 minutes or more, found: $time"
   cpus=$((cpus * (gpus > 1 ? gpus : 1)))
   if [ "$ASR_SCHEDULER" = lsf ]; then
@@ -95,6 +95,9 @@ submit() {
 [ -x "$ASR_VENV/bin/danish-asr" ] || refuse "no danish-asr in $ASR_VENV (ASR_VENV): make setup"
 [ -f "$ASR_CONFIG" ] || refuse "no file $ASR_CONFIG (ASR_CONFIG)"
 [[ $ASR_GPUS =~ ^[0-8]$ ]] || refuse "ASR_GPUS is 1 to 8, or 0 for CPUs, found: $ASR_GPUS"
+for setting in ASR_CPUS ASR_CONVERT_CPUS ASR_TRIES ASR_SAVE_MINUTES; do
+  [[ ${!setting} =~ ^(0|[1-9][0-9]*)$ ]] || refuse "$setting is a whole number, found: ${!setting}"
+done
 for setting in ASR_ARGS ASR_CONVERT_ARGS ASR_SWEEP; do
   xargs printf '%s\n' <<<"${!setting}" >/dev/null || refuse "$setting: close each quote on its line: ${!setting}"
 done

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,12 +17,14 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from danish_asr.base import cluster
 from danish_asr.base.cluster import (
+    check_gpus,
     quota_cpus,
     usable_cpus,
     usable_gpus,
     use_granted_cpus,
     wait_for_first_rank,
 )
+from danish_asr.base.errors import ConfigError
 from tests.forks import in_processes
 
 VARIABLES = (
@@ -53,6 +56,25 @@ def test_the_gpus_of_a_job_are_those_that_it_sees(
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     monkeypatch.setenv(name, value)
     assert usable_gpus() == gpus
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+        ({"CUDA_VISIBLE_DEVICES": "0", "FAIRSEQ2_DEVICE": "cpu"}, False),
+        ({"CUDA_VISIBLE_DEVICES": ""}, False),
+        ({}, False),
+    ],
+)
+def test_gpus_that_were_granted_and_are_not_seen_are_refused(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], refused: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="FAIRSEQ2_DEVICE") if refused else nullcontext():
+        check_gpus()
 
 
 def test_a_process_is_the_first_of_one_unless_torchrun_says_otherwise(

@@ -242,6 +242,22 @@ def test_a_training_whose_host_is_lost_or_whose_process_the_warning_killed_start
     assert cluster.statuses() == statuses, cluster.log()
 
 
+@pytest.mark.parametrize(
+    ("what", "status", "named"),
+    [
+        ("evaluate", EXIT_STOPPED, "ASR_EVALUATE_TIME"),  # it would stop there again
+        ("train", 128 + signal.SIGKILL, "ASR_MEMORY"),
+    ],
+)
+def test_a_job_that_needs_more_is_not_started_again_and_its_log_names_the_setting(
+    cluster: Cluster, tmp_path: Path, what: str, status: int, named: str
+) -> None:
+    environment = programs(tmp_path, f"exit {status}")
+    cluster.run(what, ASR_VENV=environment, ASR_RUN=tmp_path / "run")
+    assert cluster.statuses() == [1 if status == EXIT_STOPPED else status]
+    assert named in cluster.log()
+
+
 def test_what_waits_for_a_job_that_failed_is_ended(cluster: Cluster, tmp_path: Path) -> None:
     before = len(cluster.jobs())
     folders = {"ASR_VENV": programs(tmp_path, "exit 1"), "ASR_DATA": tmp_path}
@@ -292,12 +308,13 @@ def test_settings_mean_the_same_to_both_schedulers(
     assert asked.endswith(" lsf/job.sh sweep 4\n")
     assert [part for part in (*REQUESTS[scheduler], *LIMITS[scheduler]) if part not in asked] == []
     (tmp_path / "asked").unlink()
-    dry = ("bash", "-c", "lsf/submit.sh --dry-run sweep 4%2 >printed")
-    process = cluster.start(*dry, cwd=tmp_path, PATH=path, **settings)
-    assert process.communicate(timeout=60)[1] == ""
-    first, _ = (tmp_path / "printed").read_text().splitlines()
-    assert " ".join(shlex.split(first)) == f"{program.name} {asked.strip()}"
-    assert not (tmp_path / "asked").exists()
+    for words in ("--dry-run sweep 4%2", "sweep 4%2 --dry-run"):
+        dry = ("bash", "-c", f"lsf/submit.sh {words} >printed")
+        process = cluster.start(*dry, cwd=tmp_path, PATH=path, **settings)
+        assert process.communicate(timeout=60)[1] == ""
+        first, _ = (tmp_path / "printed").read_text().splitlines()
+        assert " ".join(shlex.split(first)) == f"{program.name} {asked.strip()}"
+        assert not (tmp_path / "asked").exists()
 
 
 @pytest.mark.parametrize(
@@ -306,6 +323,9 @@ def test_settings_mean_the_same_to_both_schedulers(
         ("trian", {}, "trian"),
         ("sweep --array=1-4", {}, "sweep 4"),
         ("train", {"ASR_TIME": "24h"}, "24h"),
+        ("train", {"ASR_TIME": "24"}, "24"),  # which both schedulers take as minutes
+        ("train", {"ASR_TRIES": "many"}, "ASR_TRIES"),
+        ("train", {"ASR_SAVE_MINUTES": "1h"}, "ASR_SAVE_MINUTES"),
         ("train", {"ASR_CONFIG": "missing.yaml"}, "missing.yaml"),
         ("train", {"ASR_VENV": "missing"}, "missing"),
         ("train --unknown", {}, "refused"),

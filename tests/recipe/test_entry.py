@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from danish_asr.base.config_tree import merge, nested, read_yaml, value_of
-from danish_asr.base.errors import ConfigError
+from danish_asr.base.errors import EXIT_REFUSED, ConfigError
 from danish_asr.base.files import to_yaml
 from danish_asr.cli.app import app
 from danish_asr.recipe import entry
 from danish_asr.recipe.entry import Request, read_configuration
 from tests.foreign_code import NAME, ForeignCode
-from tests.running import CONFIG
+from tests.running import CONFIG, evaluate, train
 
 
 def test_the_dataset_option_names_its_card_and_keeps_other_cards(
@@ -132,6 +133,21 @@ def test_fairseq2_does_not_find_what_the_run_does_not_use_which_comes_back(
     entry.run(entry.TRAIN, Request(output_dir=Path("run"), overrides=overrides))
     assert absent == [hidden, hidden]
     assert not packages & sys.modules.keys()
+
+
+@pytest.mark.parametrize("recipe", [train, evaluate])
+def test_a_job_whose_gpu_pytorch_does_not_find_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    finished_run: Path,
+    dataset: Path,
+    capsys: pytest.CaptureFixture[str],
+    recipe: Callable[..., int],
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.delenv("FAIRSEQ2_DEVICE", raising=False)
+    assert recipe(finished_run, dataset, "evaluator.label=other") == EXIT_REFUSED
+    assert "CUDA_VISIBLE_DEVICES" in capsys.readouterr().err
 
 
 CODE = {

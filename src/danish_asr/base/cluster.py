@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
 
-from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED
+from danish_asr.base.errors import EXIT_FAILED, EXIT_STOPPED, ConfigError
 from danish_asr.base.stops import STOP_SIGNALS, stop_with_parent
 
 
@@ -132,6 +132,19 @@ def usable_gpus() -> int:
     import torch  # noqa: PLC0415 - slow
 
     return torch.cuda.device_count()
+
+
+def check_gpus() -> None:
+    """Raise ConfigError if PyTorch sees none of the GPUs granted: it would compute on CPUs."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not visible or not usable_gpus() or "FAIRSEQ2_DEVICE" in os.environ:
+        return
+    import torch  # noqa: PLC0415 - slow
+
+    if not torch.cuda.is_available():
+        fault = f"CUDA_VISIBLE_DEVICES is {visible}, but torch {torch.__version__} finds no GPU"
+        remedy = "it needs a driver of CUDA 12.8 or later; FAIRSEQ2_DEVICE=cpu computes on CPUs"
+        raise ConfigError([f"{fault}; {remedy}"], where="the environment")
 
 
 def launch(arguments: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from danish_asr.base import stops
-from danish_asr.base.cluster import rank_info, stop_with_launcher
+from danish_asr.base.cluster import check_gpus, rank_info, stop_with_launcher
 from danish_asr.base.config_tree import Tree, merge, parse_override, read_yaml, value_of
 from danish_asr.base.errors import (
     EXIT_FAILED,
@@ -77,6 +77,8 @@ def run(recipe: str, request: Request) -> Path | None:
         try:
             tree = read_configuration(request, evaluates=recipe == EVALUATE)
             load(_checked_early(recipe, tree), where=request.where)
+            if not request.dump_config:
+                check_gpus()
         except ConfigError as error:
             refuse(error)
         with _unused_hidden(wandb=value_of(tree, "common.metric_recorders.wandb.enabled") is True):
