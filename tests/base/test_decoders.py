@@ -165,6 +165,27 @@ def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
         check(joined, cell, first, second, lag=float(cell.joined))
 
 
+@pytest.mark.parametrize("lengths", [(6_000, 6_345, 500), (16_000, 100), (8_192, 5_000)])
+def test_flacs_of_any_length_that_were_joined_have_all_their_samples(
+    tmp_path: Path, lengths: tuple[int, ...]
+) -> None:
+    """The blocks of other encoders than FFmpeg's are lost before a joint unless it is opened."""
+    parts = [noise(length / 16_000, 16_000, length) for length in lengths]
+    file = b"".join(encode(part, 16_000, format="FLAC", subtype="PCM_24") for part in parts)
+    path = tmp_path / "joined.flac"
+    path.write_bytes(file)
+    for audio in (file, path):
+        heard, _ = decode(audio)
+        assert np.allclose(heard, np.concatenate(parts), atol=1e-6)
+    later = lengths[0] + 50
+    with Recording(path) as opened:
+        for start in (later, 0, later):
+            heard, _ = opened.part(start / 16_000, 40 / 16_000)
+            assert np.allclose(heard, np.concatenate(parts)[start : start + 40], atol=1e-6)
+    slower = encode(noise(1, 8_000), 8_000, format="FLAC", subtype="PCM_24")
+    assert len(decode(file + slower)[0]) == pytest.approx(sum(lengths) + 16_000, abs=20)
+
+
 @pytest.mark.parametrize(
     ("container", "codec", "rates", "layouts"),
     [

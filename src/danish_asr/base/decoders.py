@@ -45,6 +45,9 @@ _KBITS: Final = (
 )
 """Of MP3, at rates from 32 kHz on and below, by four bits in a frame's third byte."""
 
+_FLAC: Final = re.compile(rb"fLaC[\x00\x80]\x00\x00\x22")
+"""How a FLAC begins: with a block of 34 bytes (RFC 9639, section 8)."""
+
 _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
 """How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
 
@@ -113,13 +116,14 @@ class ForwardDecoder:
     """The first audio stream of a file, through PyAV.
 
     It seeks by decoding, because FFmpeg's own way is not exact. Opening and reading raise
-    `AudioError` for a file that cannot be decoded or is refused.
+    `AudioError` for a file that cannot be decoded or is refused. ``begins`` are the places of the
+    FLACs in a joined one: FFmpeg would lose what is before a joint.
     """
 
     frames, header_fault, closed = UNKNOWN_LENGTH, "", False
 
-    def __init__(self, audio: bytes | Path) -> None:
-        self._audio = audio
+    def __init__(self, audio: bytes | Path, begins: Sequence[int] = (0,)) -> None:
+        self._audio, self._begins = audio, begins
         self.samplerate, self.channels = 1, 1  # of the first frame
         self.expected: float | None = None  # seconds; FFmpeg's estimate, if it has one
         self._open()
@@ -177,7 +181,7 @@ class ForwardDecoder:
         try:
             with (
                 _stream(self._audio) as file,
-                av.open(file, "r", metadata_errors="ignore") as container,
+                av.open(self._part(file, 0), "r", metadata_errors="ignore") as container,
             ):
                 if not container.streams.audio:
                     raise AudioError("no sound in the file")
@@ -190,7 +194,7 @@ class ForwardDecoder:
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
         start, end = (container.start_time or 0) / av.time_base, 0.0
         self.expected = (container.duration or 0) / av.time_base or None
-        frames = self._frames(container)
+        frames = chain(self._frames(container), self._behind_joints(file))
         for first in frames:  # whose rate that in a header may be half of, in HE-AAC
             self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels
             frames = chain([first], frames)
@@ -212,6 +216,17 @@ class ForwardDecoder:
         if _missing_seconds(container, file, end, self._last - start) > SLACK:
             raise AudioError("truncated audio")
         self.may_be_cut = _may_be_cut(container, file, self._packet)
+
+    def _part(self, file: IO[bytes], number: int) -> Any:
+        if len(self._begins) == 1:
+            return file
+        file.seek(self._begins[number])
+        return _Part(file, [*self._begins[1:], None][number])
+
+    def _behind_joints(self, file: IO[bytes]) -> Iterator[AudioFrame]:
+        for number in range(1, len(self._begins)):
+            with av.open(self._part(file, number), "r", metadata_errors="ignore") as container:
+                yield from self._frames(container)
 
     def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
         """Yield the frames of the first audio stream, also after a packet that is none.
@@ -237,6 +252,17 @@ class ForwardDecoder:
                 yield from cast("list[AudioFrame]", frames)
         if error is not None:
             raise error
+
+
+class _Part:
+    """A file from where it is to ``end``; None: to its own."""
+
+    def __init__(self, file: IO[bytes], end: int | None) -> None:
+        self._file, self._end = file, end
+
+    def read(self, size: int) -> bytes:
+        left = size if self._end is None else self._end - self._file.tell()
+        return self._file.read(min(size, left))
 
 
 def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
@@ -311,8 +337,10 @@ def open_audio(audio: bytes | Path) -> Decoder:
         raise AudioError("empty file")
     if head.startswith(b"NIST_1A") and b",embedded-" in head:
         raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
-    if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI " or _is_joined_flac(audio, head):
+    if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
         return ForwardDecoder(audio)
+    if len(begins := _begins_of_flacs(audio, head)) > 1:
+        return ForwardDecoder(audio, begins)
     try:
         file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     except soundfile.LibsndfileError:
@@ -349,20 +377,17 @@ def _head_of(audio: bytes | Path) -> bytes:
         ) from error
 
 
-def _is_joined_flac(audio: bytes | Path, head: bytes) -> bool:
-    """Whether another FLAC begins inside a FLAC; libsndfile ends where the first one does.
-
-    A file that only looks so, one in thousands, is read by the other decoder to the same samples.
-    """
-    if not head.startswith(b"fLaC"):
-        return False
-    with _stream(audio) as stream:
-        end = stream.read(4)[1:]
-        while block := stream.read(1 << 20):
-            if b"fLaC" in (joint := end + block):
-                return True
-            end = joint[-3:]
-    return False
+def _begins_of_flacs(audio: bytes | Path, head: bytes) -> list[int]:
+    """Where FLACs begin in a FLAC; libsndfile ends where the second one does."""
+    begins = list[int]()
+    if head.startswith(b"fLaC"):
+        with _stream(audio) as stream:
+            place, before = 0, b""
+            while block := stream.read(1 << 20):
+                part = before + block
+                begins += [place - len(before) + match.start() for match in _FLAC.finditer(part)]
+                place, before = place + len(block), part[-7:]
+    return begins
 
 
 def decode_flac(
