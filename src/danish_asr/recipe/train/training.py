@@ -189,11 +189,8 @@ class AsrRecipe(TrainRecipe):
             config = replace(config, regime=regime)
         freezing = learning.Freezing(self._resolved.asked, epoch)
         reader.frees_layers = freezing.stages
-        begin, values = (
-            {*config.trainer.stages, *freezing.stages},
-            dict(flatten(unstructure(config))),
-        )
-        for warning in never_reached(values, epoch, begin):
+        begins = {*config.trainer.stages, *freezing.stages}
+        for warning in never_reached(dict(flatten(unstructure(config))), epoch, begins):
             log.warning("{}", warning)
         unit = AsrTrainUnit(criterion, freezing, setup.frames, size)
         validation = None
