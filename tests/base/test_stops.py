@@ -79,6 +79,13 @@ def test_a_stop_signal_while_a_model_loads_releases_what_was_taken(
         assert number.name in capfd.readouterr().err
 
 
+def test_an_error_without_a_signal_is_raised_as_it_is() -> None:
+    error = ValueError("no signal")
+    with pytest.raises(ValueError, match="no signal") as raised, exception_at_stops():
+        raise error
+    assert raised.value is error
+
+
 HELD = """
 import sys, threading, time
 from danish_asr.base.stops import ends_in_time, exit_if_held

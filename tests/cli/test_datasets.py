@@ -57,5 +57,10 @@ def test_columns_of_a_source_reach_the_conversion_and_its_kinds_are_listed(
     assert (source, out) == ("in", Path("data/parquet"))
     assert options.columns == {"text": "a=b", "id": "c"}
     assert (options.tiers, options.workers, options.corpus) == (("t",), 3, None)
+    more = "--corpus c --language isl_Latn --channel 2 --split-by-speaker 60/20/20"
+    run(f"convert in --name x {more}")
+    options = called.pop()[-1]
+    assert (options.corpus, options.language, options.channel) == ("c", "isl_Latn", 2)
+    assert options.split_by_speaker == "60/20/20"
     twice = run("convert in --name x --column text=a --column text=b")
     assert (twice.exit_code, "--column" in twice.output, len(called)) == (2, True, 1)
