@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -165,13 +166,17 @@ def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
         check(joined, cell, first, second, lag=float(cell.joined))
 
 
+ID3 = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + bytes(128)
+
+
+@pytest.mark.parametrize("tag", [b"", ID3])
 @pytest.mark.parametrize("lengths", [(6_000, 6_345, 500), (16_000, 100), (8_192, 5_000)])
 def test_flacs_of_any_length_that_were_joined_have_all_their_samples(
-    tmp_path: Path, lengths: tuple[int, ...]
+    tmp_path: Path, lengths: tuple[int, ...], tag: bytes
 ) -> None:
     """The blocks of other encoders than FFmpeg's are lost before a joint unless it is opened."""
     parts = [noise(length / 16_000, 16_000, length) for length in lengths]
-    file = b"".join(encode(part, 16_000, format="FLAC", subtype="PCM_24") for part in parts)
+    file = b"".join(tag + encode(part, 16_000, format="FLAC", subtype="PCM_24") for part in parts)
     path = tmp_path / "joined.flac"
     path.write_bytes(file)
     for audio in (file, path):
@@ -184,6 +189,37 @@ def test_flacs_of_any_length_that_were_joined_have_all_their_samples(
             assert np.allclose(heard, np.concatenate(parts)[start : start + 40], atol=1e-6)
     slower = encode(noise(1, 8_000), 8_000, format="FLAC", subtype="PCM_24")
     assert len(decode(file + slower)[0]) == pytest.approx(sum(lengths) + 16_000, abs=20)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_flac_that_was_cut_out_of_another_has_its_own_seconds(channels: int) -> None:
+    """Its frames keep their numbers and its header the length, as those of ``ffmpeg -c copy``."""
+    wave = noise(4, 16_000)
+    both = np.stack([wave] * channels, axis=1)
+    file = encode(both, 16_000, format="FLAC", subtype="PCM_24")
+    with av.open(io.BytesIO(file)) as container:
+        frames = [bytes(packet) for packet in container.demux()]
+    head, later = file[: file.index(frames[0])], 3 * 4_096
+    cut = head + b"".join(frames[3:])
+    for audio in (cut, file + cut):
+        heard, _ = decode(audio)
+        assert np.allclose(heard[-len(wave) + later :], wave[later:], atol=1e-6)
+        assert len(heard) in {len(wave) - later, 2 * len(wave) - later}
+    part, _ = decode(cut, start=1.5, seconds=0.5)
+    assert np.allclose(part, wave[later + 24_000 :][: len(part)], atol=1e-6)
+    with pytest.raises(AudioError, match="truncated"):
+        decode(head + b"".join(frames[3:-3]))
+
+
+def test_a_chained_ogg_with_two_rates_has_the_seconds_of_both() -> None:
+    chained = [
+        recording("ogg", "flac", (0, noise(2, rate, seed)), rate=rate, layout=layout)
+        for rate, seed, layout in ((8_000, 1, "stereo"), (16_000, 2, "mono"))
+    ]
+    heard, rate = decode(b"".join(chained))
+    expected = np.concatenate([noise(2, rate), noise(2, rate, 2)])
+    assert len(heard) == pytest.approx(4 * rate, abs=20)
+    assert lags(heard, expected, rate) == {0}
 
 
 @pytest.mark.parametrize(
@@ -257,8 +293,7 @@ def test_sphere_is_read_and_its_compressed_form_refused_by_name() -> None:
 
 def test_flac_behind_an_id3_tag_is_read() -> None:
     wave = noise(1, 16_000)
-    tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + bytes(128)
-    heard, _ = decode(tag + encode(wave, 16_000, format="FLAC", subtype="PCM_16"))
+    heard, _ = decode(ID3 + encode(wave, 16_000, format="FLAC", subtype="PCM_16"))
     np.testing.assert_allclose(heard, wave, atol=1e-4)
 
 

@@ -202,7 +202,10 @@ class ForwardDecoder:
         for _, alike in groupby(frames, lambda f: (f.sample_rate, f.layout.name, f.format.name)):
             resampler = av.AudioResampler("fltp", first.layout, first.sample_rate)
             for frame in alike:
-                time = end if frame.time is None else frame.time - start
+                is_timed = frame.time is not None and (
+                    container.format.name != "ogg" or frame.sample_rate == self.samplerate
+                )  # the clock of an OGG goes on counting samples of the first rate
+                time = frame.time - start if is_timed else end
                 if (gap := time - end) > _LONGEST_GAP:
                     raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
                 if gap >= SLACK:
@@ -226,7 +229,9 @@ class ForwardDecoder:
     def _behind_joints(self, file: IO[bytes]) -> Iterator[AudioFrame]:
         for number in range(1, len(self._begins)):
             with av.open(self._part(file, number), "r", metadata_errors="ignore") as container:
-                yield from self._frames(container)
+                for frame in self._frames(container):
+                    frame.pts = None  # its clock is another one
+                    yield frame
 
     def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
         """Yield the frames of the first audio stream, also after a packet that is none.
@@ -234,7 +239,7 @@ class ForwardDecoder:
         Such packets stand where files were joined. One at the end is the rest of a frame that was
         cut.
         """
-        stream, error = container.streams.audio[0], None
+        stream, error, ends = container.streams.audio[0], None, 0.0
         for packet in container.demux():
             if packet.pts is not None:
                 ends = float((packet.pts + (packet.duration or 0)) * packet.time_base)
@@ -252,6 +257,9 @@ class ForwardDecoder:
                 yield from cast("list[AudioFrame]", frames)
         if error is not None:
             raise error
+        is_flac = container.format.name == "flac"
+        if is_flac and (container.duration or 0) / av.time_base - ends > SLACK:
+            raise AudioError("truncated audio")
 
 
 class _Part:
@@ -289,13 +297,9 @@ def _missing_seconds(
 def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
     """The seconds in an MP3's header less a codec's delay; FFmpeg does not tell them from a guess.
 
-    They stand in the first frame, behind an ID3 tag, whose size is four times 7 bits:
-    http://gabriel.mp3-tech.org/mp3infotag.html
+    They stand in the first frame: http://gabriel.mp3-tech.org/mp3infotag.html
     """
-    file.seek(0)
-    head = file.read(10)
-    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
-    file.seek(10 + size if head.startswith(b"ID3") else 0)
+    file.seek(_behind_tag(file))
     found = re.search(rb"(?:Xing|Info)\0\0\0[\1-\xff](.{4})", file.read(200), re.DOTALL)
     frames = int.from_bytes(found[1]) if found else 0
     return max(0, frames - 3) * (1_152 if rate >= 32_000 else 576) / rate
@@ -337,10 +341,12 @@ def open_audio(audio: bytes | Path) -> Decoder:
         raise AudioError("empty file")
     if head.startswith(b"NIST_1A") and b",embedded-" in head:
         raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
+    if head.startswith((b"fLaC", b"ID3")) and len(begins := _begins_of_flacs(audio)) > 1:
+        return ForwardDecoder(audio, begins)
     if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
         return ForwardDecoder(audio)
-    if len(begins := _begins_of_flacs(audio, head)) > 1:
-        return ForwardDecoder(audio, begins)
+    if head.startswith(b"fLaC") and _begins_late(audio):
+        return ForwardDecoder(audio)
     try:
         file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     except soundfile.LibsndfileError:
@@ -377,17 +383,41 @@ def _head_of(audio: bytes | Path) -> bytes:
         ) from error
 
 
-def _begins_of_flacs(audio: bytes | Path, head: bytes) -> list[int]:
+def _begins_of_flacs(audio: bytes | Path) -> list[int]:
     """Where FLACs begin in a FLAC; libsndfile ends where the second one does."""
     begins = list[int]()
-    if head.startswith(b"fLaC"):
-        with _stream(audio) as stream:
-            place, before = 0, b""
-            while block := stream.read(1 << 20):
-                part = before + block
-                begins += [place - len(before) + match.start() for match in _FLAC.finditer(part)]
-                place, before = place + len(block), part[-7:]
+    with _stream(audio) as stream:
+        place, before = _behind_tag(stream), b""
+        stream.seek(place)
+        is_flac = stream.read(4) == b"fLaC"
+        stream.seek(place)
+        while is_flac and (block := stream.read(1 << 20)):
+            part = before + block
+            begins += [place - len(before) + match.start() for match in _FLAC.finditer(part)]
+            place, before = place + len(block), part[-7:]
     return begins
+
+
+def _begins_late(audio: bytes | Path) -> bool:
+    """Whether the number of a FLAC's first frame is not 0; libsndfile would seek by it.
+
+    Such a file was cut out of another one, whose length its header may still have. The number is
+    behind four bytes of the frame, which is behind blocks with their size (RFC 9639, section 9).
+    """
+    with _stream(audio) as stream:
+        block = stream.read(4)
+        while len(block) == 4 and not block[0] & 0x80:  # the last one
+            block = stream.read(4)
+            stream.seek(int.from_bytes(block[1:]), os.SEEK_CUR)
+        return stream.read(5)[4:] > b"\0"
+
+
+def _behind_tag(file: IO[bytes]) -> int:
+    """Where a file begins behind an ID3 tag, whose size is four times 7 bits."""
+    file.seek(0)
+    head = file.read(10)
+    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
+    return 10 + size if head.startswith(b"ID3") else 0
 
 
 def decode_flac(
