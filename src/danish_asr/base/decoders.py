@@ -1,21 +1,21 @@
 """Open audio: which of two decoders reads a file, and in which clock its seconds count.
 
 libsndfile reads WAV, AIFF, CAF, AU and FLAC, where a seek is exact. FFmpeg, through PyAV, reads the
-rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLAC files that were joined, a
-WAV whose header has no length. It reads forwards, to the end, a block at a time. Seconds are the
-container's: 0 is where its first stream begins. Where timestamps leave a gap of `SLACK` or more
-there is silence, which ``filled`` counts; where they go back, the sound goes on. A codec's delay is
-left out. A frame with another rate or other channels than the first is brought to those. miniaudio
-reads a whole FLAC of one channel, for conversion and training, in half of the time. Refused are
-files that none of them reads, one that is shorter than its header says, a WAV that is longer, and a
-gap of more than a minute.
+rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLACs that were joined or cut
+out of others, a WAV whose header has no length. It reads forwards, to the end, a block at a time.
+Seconds are the container's: 0 is where its first stream begins. Where timestamps leave a gap of
+`SLACK` or more there is silence, which ``filled`` counts; where they go back, the sound goes on. A
+codec's delay is left out. A frame with another rate or other channels than the first is brought to
+those. miniaudio reads a whole FLAC of one channel, for conversion and training, in half of the
+time. Refused are files that none of them reads, one that is shorter than its header says, a WAV
+that is longer, and a gap of more than a minute.
 """
 
 import io
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias, cast
 
@@ -47,6 +47,9 @@ _KBITS: Final = (
 
 _FLAC: Final = re.compile(rb"fLaC[\x00\x80]\x00\x00\x22")
 """How a FLAC begins: with a block of 34 bytes (RFC 9639, section 8)."""
+_OGG: Final = re.compile(rb"OggS\0\x02\0\0")
+"""How each stream of an OGG begins, all of them one behind the other (RFC 3533, section 6)."""
+_OGG_FIRST_PAGE: Final = 282  # bytes, at most
 
 _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
 """How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
@@ -117,7 +120,7 @@ class ForwardDecoder:
 
     It seeks by decoding, because FFmpeg's own way is not exact. Opening and reading raise
     `AudioError` for a file that cannot be decoded or is refused. ``begins`` are the places of the
-    FLACs in a joined one: FFmpeg would lose what is before a joint.
+    FLACs or OGGs in a joined one: FFmpeg would lose what is before or behind a joint.
     """
 
     frames, header_fault, closed = UNKNOWN_LENGTH, "", False
@@ -202,10 +205,7 @@ class ForwardDecoder:
         for _, alike in groupby(frames, lambda f: (f.sample_rate, f.layout.name, f.format.name)):
             resampler = av.AudioResampler("fltp", first.layout, first.sample_rate)
             for frame in alike:
-                is_timed = frame.time is not None and (
-                    container.format.name != "ogg" or frame.sample_rate == self.samplerate
-                )  # the clock of an OGG goes on counting samples of the first rate
-                time = frame.time - start if is_timed else end
+                time = end if frame.time is None else frame.time - start
                 if (gap := time - end) > _LONGEST_GAP:
                     raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
                 if gap >= SLACK:
@@ -229,8 +229,10 @@ class ForwardDecoder:
     def _behind_joints(self, file: IO[bytes]) -> Iterator[AudioFrame]:
         for number in range(1, len(self._begins)):
             with av.open(self._part(file, number), "r", metadata_errors="ignore") as container:
+                start = (container.start_time or 0) / av.time_base
                 for frame in self._frames(container):
-                    frame.pts = None  # its clock is another one
+                    if frame.pts is not None and frame.time_base is not None:
+                        frame.pts -= round(start / frame.time_base)
                     yield frame
 
     def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
@@ -341,11 +343,10 @@ def open_audio(audio: bytes | Path) -> Decoder:
         raise AudioError("empty file")
     if head.startswith(b"NIST_1A") and b",embedded-" in head:
         raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
-    if head.startswith((b"fLaC", b"ID3")) and len(begins := _begins_of_flacs(audio)) > 1:
+    if head.startswith((b"fLaC", b"ID3", b"OggS")) and len(begins := _begins(audio)) > 1:
         return ForwardDecoder(audio, begins)
-    if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
-        return ForwardDecoder(audio)
-    if head.startswith(b"fLaC") and _begins_late(audio):
+    is_late = head.startswith(b"fLaC") and _begins_late(audio)
+    if is_late or not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
         return ForwardDecoder(audio)
     try:
         file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
@@ -383,30 +384,30 @@ def _head_of(audio: bytes | Path) -> bytes:
         ) from error
 
 
-def _begins_of_flacs(audio: bytes | Path) -> list[int]:
-    """Where FLACs begin in a FLAC; libsndfile ends where the second one does."""
-    begins = list[int]()
+def _begins(audio: bytes | Path) -> list[int]:
+    """Where FLACs begin in a FLAC, or OGGs in an OGG; libsndfile ends where the second one does."""
+    begins = [-_OGG_FIRST_PAGE - 1]
     with _stream(audio) as stream:
         place, before = _behind_tag(stream), b""
         stream.seek(place)
-        is_flac = stream.read(4) == b"fLaC"
+        pattern = {b"fLaC": _FLAC, b"OggS": _OGG}.get(stream.read(4))
         stream.seek(place)
-        while is_flac and (block := stream.read(1 << 20)):
+        while pattern and (block := stream.read(1 << 20)):
             part = before + block
-            begins += [place - len(before) + match.start() for match in _FLAC.finditer(part)]
+            begins += [place - len(before) + match.start() for match in pattern.finditer(part)]
             place, before = place + len(block), part[-7:]
-    return begins
+    least = _OGG_FIRST_PAGE if pattern is _OGG else 0
+    return [begin for last, begin in pairwise(begins) if begin - last > least]
 
 
 def _begins_late(audio: bytes | Path) -> bool:
-    """Whether the number of a FLAC's first frame is not 0; libsndfile would seek by it.
+    """Whether a FLAC was cut out of another one: its first frame is not number 0.
 
-    Such a file was cut out of another one, whose length its header may still have. The number is
-    behind four bytes of the frame, which is behind blocks with their size (RFC 9639, section 9).
+    libsndfile would seek by the numbers. Where they are: RFC 9639, sections 8 and 9.
     """
     with _stream(audio) as stream:
         block = stream.read(4)
-        while len(block) == 4 and not block[0] & 0x80:  # the last one
+        while len(block) == 4 and not block[0] & 0x80:  # which the last block has
             block = stream.read(4)
             stream.seek(int.from_bytes(block[1:]), os.SEEK_CUR)
         return stream.read(5)[4:] > b"\0"
