@@ -289,6 +289,21 @@ def test_random_parts_of_a_long_file_are_where_they_are(tmp_path: Path, cell: Ce
     assert max(map(abs, found)) <= max(1, cell.lag * cell.rate / 1_000)
 
 
+@pytest.mark.parametrize("codec", ["MP3", "GSM610"])
+def test_parts_of_a_wav_with_a_codec_that_does_not_seek_are_those_of_the_whole(codec: str) -> None:
+    if codec == "MP3":
+        file = recording("wav", "libmp3lame", (0, noise(6, 16_000)), rate=16_000)
+    else:
+        file = encode(noise(6, 16_000), 16_000, subtype=codec)
+    whole, rate = decode(file)
+    assert len(whole) / rate == pytest.approx(6, abs=0.2)
+    for first in np.random.default_rng(1).integers(0, 5 * rate, 10):
+        part, _ = decode(file, start=first / rate, seconds=0.5)
+        assert np.allclose(part, whole[first : first + len(part)], atol=1e-4)
+    with pytest.raises(AudioError, match="truncated"):
+        decode(file[: len(file) // 2])
+
+
 def test_parts_behind_the_end_open_a_file_once_and_each_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,13 +2,13 @@
 
 libsndfile reads WAV, AIFF, CAF, AU and FLAC, where a seek is exact. FFmpeg, through PyAV, reads the
 rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLACs that were joined or cut
-out of others, a WAV whose header has no length. It reads forwards, to the end, a block at a time.
-Seconds are the container's: 0 is where its first stream begins. Where timestamps leave a gap of
-`SLACK` or more there is silence, which ``filled`` counts; where they go back, the sound goes on. A
-codec's delay is left out. A frame with another rate or other channels than the first is brought to
-those. miniaudio reads a whole FLAC of one channel, for conversion and training, in half of the
-time. Refused are files that none of them reads, one that is shorter than its header says, a WAV
-that is longer, and a gap of more than a minute.
+out of others, a WAV of MP3 or GSM or whose header has no length. It reads forwards, to the end, a
+block at a time. Seconds are the container's: 0 is where its first stream begins. Where timestamps
+leave a gap of `SLACK` or more there is silence, which ``filled`` counts; where they go back, the
+sound goes on. A codec's delay is left out. A frame with another rate or other channels than the
+first is brought to those. miniaudio reads a whole FLAC of one channel, for conversion and training,
+in half of the time. Refused are files that none of them reads, one that is shorter than its header
+says, a WAV that is longer, and a gap of more than a minute.
 """
 
 import io
@@ -55,6 +55,8 @@ _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b
 """How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
 
 _WAV: Final = {"WAV", "WAVEX", "RF64"}
+_NOT_SOUGHT: Final = {"MPEG_LAYER_III", "GSM610"}
+"""Codecs in a WAV in which libsndfile does not find a sample, or refuses to seek."""
 _STREAMED: Final = 0x7F00_0000
 """Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
 _CORRECTED: Final = re.compile(
@@ -358,7 +360,8 @@ def open_audio(audio: bytes | Path) -> Decoder:
             if stream.read(4) == head[:4]:
                 raise AudioError("more audio than its header says") from None
         raise AudioError("undecodable audio") from None
-    if file.format in _WAV and not file.frames:
+    is_sought = file.subtype not in _NOT_SOUGHT or file.header_fault
+    if file.format in _WAV and not (file.frames and is_sought):
         file.close()
         return ForwardDecoder(audio)  # it reads on where a program left the length 0
     return file
@@ -401,16 +404,13 @@ def _begins(audio: bytes | Path) -> list[int]:
 
 
 def _begins_late(audio: bytes | Path) -> bool:
-    """Whether a FLAC was cut out of another one: its first frame is not number 0.
-
-    libsndfile would seek by the numbers. Where they are: RFC 9639, sections 8 and 9.
-    """
+    """Whether a FLAC was cut out of another one; libsndfile would seek by its frames' numbers."""
     with _stream(audio) as stream:
         block = stream.read(4)
         while len(block) == 4 and not block[0] & 0x80:  # which the last block has
             block = stream.read(4)
             stream.seek(int.from_bytes(block[1:]), os.SEEK_CUR)
-        return stream.read(5)[4:] > b"\0"
+        return stream.read(5)[4:] > b"\0"  # the first frame's number (RFC 9639, section 9)
 
 
 def _behind_tag(file: IO[bytes]) -> int:
