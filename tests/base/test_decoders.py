@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import av
 import numpy as np
 import pytest
 import soundfile
@@ -165,13 +167,17 @@ def test_two_files_that_were_joined_are_heard_to_the_end(cell: Cell) -> None:
         check(joined, cell, first, second, lag=float(cell.joined))
 
 
+ID3 = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + bytes(128)
+
+
+@pytest.mark.parametrize("tag", [b"", ID3])
 @pytest.mark.parametrize("lengths", [(6_000, 6_345, 500), (16_000, 100), (8_192, 5_000)])
 def test_flacs_of_any_length_that_were_joined_have_all_their_samples(
-    tmp_path: Path, lengths: tuple[int, ...]
+    tmp_path: Path, lengths: tuple[int, ...], tag: bytes
 ) -> None:
     """The blocks of other encoders than FFmpeg's are lost before a joint unless it is opened."""
     parts = [noise(length / 16_000, 16_000, length) for length in lengths]
-    file = b"".join(encode(part, 16_000, format="FLAC", subtype="PCM_24") for part in parts)
+    file = b"".join(tag + encode(part, 16_000, format="FLAC", subtype="PCM_24") for part in parts)
     path = tmp_path / "joined.flac"
     path.write_bytes(file)
     for audio in (file, path):
@@ -184,6 +190,59 @@ def test_flacs_of_any_length_that_were_joined_have_all_their_samples(
             assert np.allclose(heard, np.concatenate(parts)[start : start + 40], atol=1e-6)
     slower = encode(noise(1, 8_000), 8_000, format="FLAC", subtype="PCM_24")
     assert len(decode(file + slower)[0]) == pytest.approx(sum(lengths) + 16_000, abs=20)
+
+
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_flac_that_was_cut_out_of_another_has_its_own_seconds(channels: int) -> None:
+    """Its frames keep their numbers and its header the length, as those of ``ffmpeg -c copy``."""
+    wave = noise(4, 16_000)
+    both = np.stack([wave] * channels, axis=1)
+    file = encode(both, 16_000, format="FLAC", subtype="PCM_24")
+    with av.open(io.BytesIO(file), "r") as container:
+        frames = [bytes(packet) for packet in container.demux()]
+    head, later = file[: file.index(frames[0])], 3 * 4_096
+    cut = head + b"".join(frames[3:])
+    short = encode(both[:1_600], 16_000, format="FLAC", subtype="PCM_24")
+    for audio, before in ((cut, 0), (short + cut, 1_600)):
+        heard, _ = decode(audio)
+        expected = np.concatenate([wave[:before], wave[later:]])
+        assert np.allclose(heard, expected, atol=1e-6)
+    part, _ = decode(cut, start=1.5, seconds=0.5)
+    assert np.allclose(part, wave[later + 24_000 :][: len(part)], atol=1e-6)
+    with pytest.raises(AudioError, match="truncated"):
+        decode(head + b"".join(frames[3:-3]))
+
+
+@pytest.mark.parametrize("subtype", ["FLAC", "VORBIS"])
+@pytest.mark.parametrize("rates", [(8_000, 16_000), (16_000, 22_050)])
+def test_oggs_with_two_rates_that_were_joined_have_all_their_samples(
+    subtype: str, rates: tuple[int, int]
+) -> None:
+    """A decoder of the first one would leave out the longer frames of the second in silence."""
+    joined = b"".join(
+        recording("ogg", "flac", (0, noise(2, rate, seed)), rate=rate)
+        if subtype == "FLAC"
+        else encode(noise(2, rate, seed), rate, format="OGG", subtype=subtype)
+        for seed, rate in enumerate(rates, 1)
+    )
+    heard, rate = decode(joined)
+    assert rate == rates[0]
+    assert len(heard) == pytest.approx(4 * rate, abs=0.02 * rate)
+    expected = np.concatenate([noise(2, rate), noise(2, rate, 2)])
+    assert max(map(abs, lags(heard, expected, rate))) <= 0.01 * rate
+
+
+def test_the_streams_of_one_ogg_are_no_oggs_that_were_joined() -> None:
+    file, wave = io.BytesIO(), noise(2, 16_000)
+    with av.open(file, "w", format="ogg") as out:
+        streams = [out.add_stream("flac", rate=16_000, layout="mono") for _ in range(2)]
+        for stream in streams:
+            frame = av.AudioFrame.from_ndarray(wave[None], "fltp", "mono")
+            frame.sample_rate, frame.pts, frame.time_base = 16_000, 0, Fraction(1, 16_000)
+            out.mux(stream.encode(frame))
+            out.mux(stream.encode(None))
+    heard, _ = decode(file.getvalue())
+    assert np.allclose(heard, wave, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -230,6 +289,21 @@ def test_random_parts_of_a_long_file_are_where_they_are(tmp_path: Path, cell: Ce
     assert max(map(abs, found)) <= max(1, cell.lag * cell.rate / 1_000)
 
 
+@pytest.mark.parametrize("codec", ["MP3", "GSM610"])
+def test_parts_of_a_wav_with_a_codec_that_does_not_seek_are_those_of_the_whole(codec: str) -> None:
+    if codec == "MP3":
+        file = recording("wav", "libmp3lame", (0, noise(6, 16_000)), rate=16_000)
+    else:
+        file = encode(noise(6, 16_000), 16_000, subtype=codec)
+    whole, rate = decode(file)
+    assert len(whole) / rate == pytest.approx(6, abs=0.2)
+    for first in np.random.default_rng(1).integers(0, 5 * rate, 10):
+        part, _ = decode(file, start=first / rate, seconds=0.5)
+        assert np.allclose(part, whole[first : first + len(part)], atol=1e-4)
+    with pytest.raises(AudioError, match="truncated"):
+        decode(file[: len(file) // 2])
+
+
 def test_parts_behind_the_end_open_a_file_once_and_each_has_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,8 +331,7 @@ def test_sphere_is_read_and_its_compressed_form_refused_by_name() -> None:
 
 def test_flac_behind_an_id3_tag_is_read() -> None:
     wave = noise(1, 16_000)
-    tag = b"ID3\x04\0\0" + bytes([0, 0, 1, 0]) + bytes(128)
-    heard, _ = decode(tag + encode(wave, 16_000, format="FLAC", subtype="PCM_16"))
+    heard, _ = decode(ID3 + encode(wave, 16_000, format="FLAC", subtype="PCM_16"))
     np.testing.assert_allclose(heard, wave, atol=1e-4)
 
 

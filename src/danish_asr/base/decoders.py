@@ -1,21 +1,21 @@
 """Open audio: which of two decoders reads a file, and in which clock its seconds count.
 
 libsndfile reads WAV, AIFF, CAF, AU and FLAC, where a seek is exact. FFmpeg, through PyAV, reads the
-rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLAC files that were joined, a
-WAV whose header has no length. It reads forwards, to the end, a block at a time. Seconds are the
-container's: 0 is where its first stream begins. Where timestamps leave a gap of `SLACK` or more
-there is silence, which ``filled`` counts; where they go back, the sound goes on. A codec's delay is
-left out. A frame with another rate or other channels than the first is brought to those. miniaudio
-reads a whole FLAC of one channel, for conversion and training, in half of the time. Refused are
-files that none of them reads, one that is shorter than its header says, a WAV that is longer, and a
-gap of more than a minute.
+rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLACs that were joined or cut
+out of others, a WAV of MP3 or GSM or whose header has no length. It reads forwards, to the end, a
+block at a time. Seconds are the container's: 0 is where its first stream begins. Where timestamps
+leave a gap of `SLACK` or more there is silence, which ``filled`` counts; where they go back, the
+sound goes on. A codec's delay is left out. A frame with another rate or other channels than the
+first is brought to those. miniaudio reads a whole FLAC of one channel, for conversion and training,
+in half of the time. Refused are files that none of them reads, one that is shorter than its header
+says, a WAV that is longer, and a gap of more than a minute.
 """
 
 import io
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias, cast
 
@@ -47,11 +47,16 @@ _KBITS: Final = (
 
 _FLAC: Final = re.compile(rb"fLaC[\x00\x80]\x00\x00\x22")
 """How a FLAC begins: with a block of 34 bytes (RFC 9639, section 8)."""
+_OGG: Final = re.compile(rb"OggS\0\x02\0\0")
+"""How each stream of an OGG begins, all of them one behind the other (RFC 3533, section 6)."""
+_OGG_FIRST_PAGE: Final = 282  # bytes, at most
 
 _OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
 """How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
 
 _WAV: Final = {"WAV", "WAVEX", "RF64"}
+_NOT_SOUGHT: Final = {"MPEG_LAYER_III", "GSM610"}
+"""Codecs in a WAV in which libsndfile does not find a sample, or refuses to seek."""
 _STREAMED: Final = 0x7F00_0000
 """Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
 _CORRECTED: Final = re.compile(
@@ -117,7 +122,7 @@ class ForwardDecoder:
 
     It seeks by decoding, because FFmpeg's own way is not exact. Opening and reading raise
     `AudioError` for a file that cannot be decoded or is refused. ``begins`` are the places of the
-    FLACs in a joined one: FFmpeg would lose what is before a joint.
+    FLACs or OGGs in a joined one: FFmpeg would lose what is before or behind a joint.
     """
 
     frames, header_fault, closed = UNKNOWN_LENGTH, "", False
@@ -226,7 +231,11 @@ class ForwardDecoder:
     def _behind_joints(self, file: IO[bytes]) -> Iterator[AudioFrame]:
         for number in range(1, len(self._begins)):
             with av.open(self._part(file, number), "r", metadata_errors="ignore") as container:
-                yield from self._frames(container)
+                start = (container.start_time or 0) / av.time_base
+                for frame in self._frames(container):
+                    if frame.pts is not None and frame.time_base is not None:
+                        frame.pts -= round(start / frame.time_base)
+                    yield frame
 
     def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
         """Yield the frames of the first audio stream, also after a packet that is none.
@@ -234,7 +243,7 @@ class ForwardDecoder:
         Such packets stand where files were joined. One at the end is the rest of a frame that was
         cut.
         """
-        stream, error = container.streams.audio[0], None
+        stream, error, ends = container.streams.audio[0], None, 0.0
         for packet in container.demux():
             if packet.pts is not None:
                 ends = float((packet.pts + (packet.duration or 0)) * packet.time_base)
@@ -252,6 +261,9 @@ class ForwardDecoder:
                 yield from cast("list[AudioFrame]", frames)
         if error is not None:
             raise error
+        is_flac = container.format.name == "flac"
+        if is_flac and (container.duration or 0) / av.time_base - ends > SLACK:
+            raise AudioError("truncated audio")
 
 
 class _Part:
@@ -289,13 +301,9 @@ def _missing_seconds(
 def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
     """The seconds in an MP3's header less a codec's delay; FFmpeg does not tell them from a guess.
 
-    They stand in the first frame, behind an ID3 tag, whose size is four times 7 bits:
-    http://gabriel.mp3-tech.org/mp3infotag.html
+    They stand in the first frame: http://gabriel.mp3-tech.org/mp3infotag.html
     """
-    file.seek(0)
-    head = file.read(10)
-    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
-    file.seek(10 + size if head.startswith(b"ID3") else 0)
+    file.seek(_behind_tag(file))
     found = re.search(rb"(?:Xing|Info)\0\0\0[\1-\xff](.{4})", file.read(200), re.DOTALL)
     frames = int.from_bytes(found[1]) if found else 0
     return max(0, frames - 3) * (1_152 if rate >= 32_000 else 576) / rate
@@ -337,10 +345,11 @@ def open_audio(audio: bytes | Path) -> Decoder:
         raise AudioError("empty file")
     if head.startswith(b"NIST_1A") and b",embedded-" in head:
         raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
-    if not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
-        return ForwardDecoder(audio)
-    if len(begins := _begins_of_flacs(audio, head)) > 1:
+    if head.startswith((b"fLaC", b"ID3", b"OggS")) and len(begins := _begins(audio)) > 1:
         return ForwardDecoder(audio, begins)
+    is_late = head.startswith(b"fLaC") and _begins_late(audio)
+    if is_late or not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
+        return ForwardDecoder(audio)
     try:
         file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     except soundfile.LibsndfileError:
@@ -351,7 +360,8 @@ def open_audio(audio: bytes | Path) -> Decoder:
             if stream.read(4) == head[:4]:
                 raise AudioError("more audio than its header says") from None
         raise AudioError("undecodable audio") from None
-    if file.format in _WAV and not file.frames:
+    is_sought = file.subtype not in _NOT_SOUGHT or file.header_fault
+    if file.format in _WAV and not (file.frames and is_sought):
         file.close()
         return ForwardDecoder(audio)  # it reads on where a program left the length 0
     return file
@@ -377,17 +387,38 @@ def _head_of(audio: bytes | Path) -> bytes:
         ) from error
 
 
-def _begins_of_flacs(audio: bytes | Path, head: bytes) -> list[int]:
-    """Where FLACs begin in a FLAC; libsndfile ends where the second one does."""
-    begins = list[int]()
-    if head.startswith(b"fLaC"):
-        with _stream(audio) as stream:
-            place, before = 0, b""
-            while block := stream.read(1 << 20):
-                part = before + block
-                begins += [place - len(before) + match.start() for match in _FLAC.finditer(part)]
-                place, before = place + len(block), part[-7:]
-    return begins
+def _begins(audio: bytes | Path) -> list[int]:
+    """Where FLACs begin in a FLAC, or OGGs in an OGG; libsndfile ends where the second one does."""
+    begins = [-_OGG_FIRST_PAGE - 1]
+    with _stream(audio) as stream:
+        place, before = _behind_tag(stream), b""
+        stream.seek(place)
+        pattern = {b"fLaC": _FLAC, b"OggS": _OGG}.get(stream.read(4))
+        stream.seek(place)
+        while pattern and (block := stream.read(1 << 20)):
+            part = before + block
+            begins += [place - len(before) + match.start() for match in pattern.finditer(part)]
+            place, before = place + len(block), part[-7:]
+    least = _OGG_FIRST_PAGE if pattern is _OGG else 0
+    return [begin for last, begin in pairwise(begins) if begin - last > least]
+
+
+def _begins_late(audio: bytes | Path) -> bool:
+    """Whether a FLAC was cut out of another one; libsndfile would seek by its frames' numbers."""
+    with _stream(audio) as stream:
+        block = stream.read(4)
+        while len(block) == 4 and not block[0] & 0x80:  # which the last block has
+            block = stream.read(4)
+            stream.seek(int.from_bytes(block[1:]), os.SEEK_CUR)
+        return stream.read(5)[4:] > b"\0"  # the first frame's number (RFC 9639, section 9)
+
+
+def _behind_tag(file: IO[bytes]) -> int:
+    """Where a file begins behind an ID3 tag, whose size is four times 7 bits."""
+    file.seek(0)
+    head = file.read(10)
+    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
+    return 10 + size if head.startswith(b"ID3") else 0
 
 
 def decode_flac(
