@@ -109,7 +109,7 @@ def test_a_duration_is_a_number_or_unknown(value: Any, seconds: float) -> None:
     ("rows", "message"),
     [
         ([ROW, {"id": "b"}], "row 2: missing reference, hypothesis; .* --columns reference=NAME$"),
-        ([{"id": "a", "hypothesis": ""}], "row 1: missing reference; .* --dataset"),
+        ([{"id": "a", "hypothesis": ""}], "row 1: missing reference; .*`score` .* --dataset"),
         ([{"id;reference;hypothesis": "a;b;c"}], "row 1: missing .* separator"),
         ([ROW, ROW], "row 2: duplicate id 'a', first seen in row 1"),
         ([{**ROW, "id": "a\u030a"}, {**ROW, "id": "å"}], "row 2: duplicate id 'å'"),

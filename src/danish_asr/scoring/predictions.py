@@ -292,7 +292,7 @@ def _completed(
             for row, labels in enumerate(zip(values, of_dataset, strict=True)):
                 if _differ(*labels):
                     here, there = map(_label, labels)
-                    unlike.setdefault(row, f"{name} {here!r:.40}, there {there!r:.40}")
+                    unlike.setdefault(row, f"{name} {here!r:.40}, in the dataset {there!r:.40}")
         completed[name] = values.where(is_known, of_dataset)
     if unlike:
         completed[UNLIKE_DATASET] = [unlike.get(row) for row in range(len(table))]

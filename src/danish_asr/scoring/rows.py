@@ -54,15 +54,14 @@ class RowsUsed:
     ) -> RowsUsed:
         """Return what a score table says of its rows, and ``evaluation.json`` if there is one."""
         scored, about = table[table["left_out"].isna()], about or {}
-        trained: dict[str, int] = {}
+        known: dict[str, Any] = {}
         if TRAINED_ROW in scored:
             speakers = scored[PERSON][scored[TRAINED_SPEAKER]].nunique()
-            trained = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
-        unlike: dict[str, Any] = {}
+            known = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
         if UNLIKE_DATASET in scored and scored[UNLIKE_DATASET].notna().any():
             rows = scored[scored[UNLIKE_DATASET].notna()]
             example = f"{rows['id'].iloc[0]}: {rows[UNLIKE_DATASET].iloc[0]}"
-            unlike = {"unlike_dataset": len(rows), "unlike_example": example}
+            known |= {"unlike_dataset": len(rows), "unlike_example": example}
         no_hypothesis = scored["hypothesis_normalised"] == ""
         no_reference = scored["reference_normalised"] == ""
         return cls(
@@ -75,8 +74,7 @@ class RowsUsed:
             empty_references=int((no_reference & ~no_hypothesis).sum()),
             without_speaker=int(scored[PERSON].isna().sum()),
             where=about.get("where"),
-            **trained,
-            **unlike,
+            **known,
         )
 
     @property
