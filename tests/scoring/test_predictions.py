@@ -246,7 +246,7 @@ def test_a_named_column_that_no_file_has_is_refused_also_if_a_dataset_has_it(dat
     [
         ({"dialect": "Sted"}, ("dialect", "Sted")),
         ({"age": 40}, ("age", "40")),
-        ({"age": 41.0}, ()),
+        ({"age": "41.0"}, ()),  # as pandas writes a column with gaps
         ({"age": "41"}, ()),
         ({"dialect": None, "gender": "", "age_group": "  ", "age": nan}, ()),
         ({"duration": 9.5, "accent": "x", "split": "dev"}, ()),
