@@ -99,6 +99,41 @@ def test_a_language_model_without_held_out_sentences_is_named(
     assert (NOTHING_HELD_OUT in capsys.readouterr().out) is warned
 
 
+@pytest.mark.usefixtures("_sure")
+@pytest.mark.parametrize(
+    ("alpha", "beta", "warned"),
+    [
+        (0.0, 0.0, []),
+        (0.5, -1.0, ["beta"]),
+        (0.5, 1.0, ["beta"]),
+        (1.0, 0.0, ["alpha"]),
+        (1.0, 1.0, ["alpha", "beta"]),
+    ],
+)
+def test_a_value_at_an_end_of_what_was_tried_is_named(
+    finished_run: Path,
+    lm: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    alpha: float,
+    beta: float,
+    warned: list[str],
+) -> None:
+    monkeypatch.setattr(tune, "ALPHAS", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(tune, "BETAS", (-1.0, 0.0, 1.0))
+
+    def from_wanted(trial: tune.Trial) -> tuple[float, ...]:
+        return (abs(trial.settings.alpha - alpha) + abs(trial.settings.beta - beta),)
+
+    monkeypatch.setattr(tune, "_merit", from_wanted)
+    chosen = run_tune(finished_run, lm)
+    assert (chosen.settings.alpha, chosen.settings.beta) == (alpha, beta)
+    lines = capsys.readouterr().out.splitlines()
+    ends = [line for line in lines if "decoder.config." in line]
+    assert [line.split()[1] for line in ends] == warned
+
+
 def test_the_model_hears_in_rows_what_an_evaluation_writes(
     tmp_path: Path, dataset: Path, finished_run: Path
 ) -> None:

@@ -67,6 +67,14 @@ def test_a_forest_has_a_dot_per_group_and_run_at_its_difference_and_the_same_byt
         assert b"of &lt;model&gt; x" in written or b"/Subject (of <model> x)" in written
 
 
+def test_one_speaker_is_no_speakers() -> None:
+    rows = [*random_rows(100), prediction("few", "et to", "et", dialect="alone")]
+    (axes,) = forest_plot(compared({"A": {"a": rows}, "B": {"b": rows}}, by=["dialect"])).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert "dialect: alone (1 speaker)" in labels
+    assert "dialect: Fynsk (12 speakers)" in labels
+
+
 def test_pooled_intervals_have_hollow_dots() -> None:
     rows = [*random_rows(400, speakers=5 * len(DIALECTS))]
     better = [changed(row, hypothesis=row["reference"]) for row in rows[::2]] + rows[1::2]

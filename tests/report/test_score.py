@@ -120,6 +120,25 @@ def test_a_dataset_gives_references_and_groups_and_says_which_corpora_share_peop
         score(frame, split="test")
 
 
+def test_a_column_that_was_named_is_in_some_file_and_its_labels_are_used_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    build_part(data := tmp_path / "data", rows={"test": 3}, people="012")
+    rows = read_references(data)[["id"]].assign(hypothesis="ja")
+    has, lacks = tmp_path / "has.csv", tmp_path / "lacks.csv"
+    rows.assign(sted="Fyn").to_csv(has, index=False)
+    rows.to_csv(lacks, index=False)
+    columns = {"dialect": "sted"}
+    options: dict[str, Any] = {"dataset": data, "columns": columns, "by": ["dialect"]}
+    scores, shown = _shown(has, **options)
+    assert [group.label for group in scores.groupings["dialect"].groups] == ["Fyn"]
+    assert (scores.rows.unlike_dataset, shown.count("'Fyn'")) == (3, 1)
+    compare(lacks, has, **options)
+    for refused in (lambda: score(lacks, **options), lambda: compare(lacks, lacks, **options)):
+        with pytest.raises(PredictionsError, match=r"lacks\.csv:2: no column sted"):
+            refused()
+
+
 def test_our_own_trn_is_read_back_with_its_dataset(tmp_path: Path) -> None:
     build_part(tmp_path / "data", rows={"test": 3}, people="012")
     rows = read_references(tmp_path / "data")
@@ -271,18 +290,30 @@ def test_every_file_says_what_its_numbers_are_of(
 
 
 def test_a_table_for_latex_has_rates_with_intervals_and_escaped_labels(tmp_path: Path) -> None:
-    rows = [changed(row, dialect=f"A&{row['dialect']}") for row in random_rows(600)]
+    rows = [changed(row, dialect=f'A&"{row["dialect"]}') for row in random_rows(600)]
     file = _file(tmp_path, rows)
     scores, _ = _shown(file, by=["dialect"], outputs=[tmp_path / "s.tex"])
     text = (tmp_path / "s.tex").read_text("utf-8")
     group = scores.groupings["dialect"].groups[0]
     assert group.wer.interval
-    assert (
-        rf"dialect: A\&Bornholmsk & {100 * group.wer.value:.2f} & {bounds(group.wer.interval)}"
-        in text
-    )
+    numbers = f"{100 * group.wer.value:.2f} & {bounds(group.wer.interval)}"
+    assert rf"dialect: A\&\char34{{}}Bornholmsk & {numbers}" in text
     assert r"\toprule" in text
     assert "duration" not in text
+    body = [line for line in text.splitlines() if not line.startswith("%")]
+    assert '"' not in "".join(body)  # a command of babel's Danish
+
+
+def test_a_grouping_without_a_value_has_no_table_and_is_named(tmp_path: Path) -> None:
+    rows = [changed(row, age=None, sub_dialect="") for row in four_rows()]
+    outputs = [tmp_path / f"s.{end}" for end in ("tex", "html")]
+    by = ["age,sub_dialect", "dialect", "gender"]
+    _, shown = _shown(_file(tmp_path, rows), by=by, outputs=outputs)
+    for text in (shown, *(output.read_text("utf-8") for output in outputs)):
+        assert text.count("age,sub_dialect, gender") == 1
+    assert "by dialect" in shown
+    assert not re.search("by (age|gender)", shown)
+    assert shown.count("unknown") == 1
 
 
 def test_files_are_written_before_anything_is_printed(tmp_path: Path, predictions: Path) -> None:

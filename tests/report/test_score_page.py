@@ -71,6 +71,26 @@ def test_a_phone_shows_the_beginning_of_long_sections_until_all_is_asked_for(pag
     assert in_browser(page, CUT)[1] == 0
 
 
+HALVES = """
+const box = (one) => one.getBoundingClientRect();
+return [...document.querySelectorAll("section.cut")].flatMap((section) => {
+  const { bottom } = box(section);
+  const rows = [...section.querySelectorAll("tbody tr")]
+    .filter((row) => box(row).bottom <= box(row.closest(".scroll")).bottom + 1)
+    .filter((row) => box(row).top < bottom - 1 && box(row).bottom > bottom + 1);
+  const titles = [...section.querySelectorAll(".card:has(tbody) > h3")]
+    .filter((title) => box(title).top < bottom)
+    .filter((title) => box(title.closest(".card").querySelector("tbody tr")).top >= bottom - 1);
+  return [...rows, ...titles].map((one) => one.textContent);
+});
+"""
+
+
+@needs_browser
+def test_a_phone_shows_no_half_of_a_row_and_no_title_without_one(page: Path) -> None:
+    assert in_browser(page, HALVES, width=390) == []
+
+
 @needs_browser
 def test_the_page_is_whole_on_a_phone_and_shows_hostile_texts_as_text(page: Path) -> None:
     assert faults_of(page) == []

@@ -15,8 +15,10 @@ from danish_asr.scoring.predictions import (
     read_predictions,
     read_references,
     refuse,
+    refuse_absent,
     write_predictions,
 )
+from danish_asr.scoring.rows import UNLIKE_DATASET
 from tests.shards import utterance, write_shard
 
 ROW: dict[str, Any] = {
@@ -107,11 +109,13 @@ def test_a_duration_is_a_number_or_unknown(value: Any, seconds: float) -> None:
     ("rows", "message"),
     [
         ([ROW, {"id": "b"}], "row 2: missing reference, hypothesis; .* --columns reference=NAME$"),
-        ([{"id": "a", "hypothesis": ""}], "row 1: missing reference; .* --dataset"),
+        ([{"id": "a", "hypothesis": ""}], "row 1: missing reference; .*`score` .* --dataset"),
         ([{"id;reference;hypothesis": "a;b;c"}], "row 1: missing .* separator"),
         ([ROW, ROW], "row 2: duplicate id 'a', first seen in row 1"),
         ([{**ROW, "id": "a\u030a"}, {**ROW, "id": "å"}], "row 2: duplicate id 'å'"),
         ([{**ROW, "hypothesis": None}], 'row 1: hypothesis .* null; write ""'),
+        ([{**ROW, "hypothesis": nan}, ROW], 'row 1: hypothesis .* null; write ""'),
+        *(([{**ROW, name: "x\0y"}], f"row 1: {name} has a NUL") for name in TEXTS),
         ([{**ROW, "reference": 5}], "row 1: reference .* 5; write a text"),
         ([{**ROW, "id": True}], "row 1: id .* True"),
         ([{**ROW, "id": " "}], "row 1: the id is empty"),
@@ -210,7 +214,7 @@ def test_a_dataset_gives_what_a_row_lacks_and_wins_over_a_guess(
     assert (one.split, one.age) == ("test", "41")
     assert one.duration == read_references(dataset)["duration"].iloc[0] > 0.2
     row = {"id": "q-1", "hypothesis": "", "speaker_id": "own", "dialect": "", "corpus": ""}
-    (own,) = read_predictions([row], dataset=dataset, columns={"gender": "absent"}).itertuples()
+    (own,) = read_predictions([row], dataset=dataset).itertuples()
     assert (own.corpus, own.hypothesis, own.speaker_id) == ("b", "", "own")
     assert own.dialect == other.dialect
     assert load([[row]], dataset=dataset, split="test").in_dataset == 4
@@ -219,6 +223,47 @@ def test_a_dataset_gives_what_a_row_lacks_and_wins_over_a_guess(
     assert espnets[["id", "speaker_id"]].to_numpy().tolist() == [["å", "s-0"], ["q-1", "s-1"]]
     dev = [{"id": "d", "hypothesis": "ja", "split": "dev"}]
     assert load([dev, [row | {"split": "test"}]], dataset=dataset).in_dataset == 5
+
+
+def test_a_named_column_that_no_file_has_is_refused_also_if_a_dataset_has_it(dataset: Path) -> None:
+    """A typo in ``dialect=dialekt`` scored the dialects of the dataset instead."""
+    one, other = {"id": "å", "pred": "", "sted": "Fyn"}, {"id": "q-1", "pred": ""}
+    columns = {"dialect": "sted"}
+    loaded = load([[other], [one]], columns=columns, dataset=dataset)
+    lacks, has = (load([[row]], columns=columns, dataset=dataset) for row in (other, one))
+    assert loaded.rows["dialect"].tolist()[1] == has.rows["dialect"][0] == "Fyn"
+    for complete in ([loaded], [lacks, has], [has, lacks]):
+        refuse_absent(complete)
+    for fault in ([lacks], [lacks, lacks]):
+        with pytest.raises(PredictionsError, match="no column sted; found 'id', 'pred'"):
+            refuse_absent(fault)
+    with pytest.raises(PredictionsError, match="row 1: no column sted"):
+        read_predictions([other], columns=columns, dataset=dataset)
+
+
+@pytest.mark.parametrize(
+    ("labels", "unlike"),
+    [
+        ({"dialect": "Sted"}, ("dialect", "Sted")),
+        ({"age": 40}, ("age", "40")),
+        ({"age": "41.0"}, ()),  # as pandas writes a column with gaps
+        ({"age": "41"}, ()),
+        ({"dialect": None, "gender": "", "age_group": "  ", "age": nan}, ()),
+        ({"duration": 9.5, "accent": "x", "split": "dev"}, ()),
+    ],
+)
+def test_a_label_of_the_file_is_used_and_another_one_of_the_dataset_is_said(
+    dataset: Path, labels: dict[str, Any], unlike: tuple[str, ...]
+) -> None:
+    rows: list[dict[str, Any]] = [{"id": own, "hypothesis": ""} for own in ("å", "q-1")]
+    known = read_predictions(rows, dataset=dataset).iloc[1]
+    table = read_predictions([rows[0], rows[1] | labels], dataset=dataset, split="test")
+    said = [*table.get(UNLIKE_DATASET, [None, None])]
+    assert said[0] is None
+    assert (said[1] is not None) == bool(unlike)
+    for name, own in [unlike] if unlike else []:
+        assert table[name][1] == own
+        assert all(repr(text) in said[1] for text in (own, known[name]))
 
 
 @pytest.mark.parametrize("split", ["test", "test_b"])
@@ -235,6 +280,8 @@ def test_rows_are_of_the_split_in_which_they_were_looked_up(dataset: Path, split
     [
         ({"id": "x", "pred": ""}, {}, "row 1: id 'x' is in a, b; add a column corpus"),
         ({"id": "z", "pred": ""}, {}, "1 ids are not in .*\n  row 1: id 'z'"),
+        ({"id": "wav/q-1.wav", "pred": ""}, {}, "1 ids are not in .* without .*'q-1':\n"),
+        ({"id": "z.wav", "pred": ""}, {}, "1 ids are not in this split of the dataset:\n"),
         ({"id": "å", "pred": "", "corpus": "b"}, {}, "1 ids are not in"),
         ({"id": "å", "pred": ""}, {"split": "dev"}, "1 ids are not in"),
         ({"id": "å", "pred": ""}, {"split": "train"}, "train"),

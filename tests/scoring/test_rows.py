@@ -2,10 +2,11 @@
 
 import re
 
+import pandas as pd
 import pytest
 
 from danish_asr.scoring.predictions import read_predictions
-from danish_asr.scoring.rows import TRAINED_ROW, TRAINED_SPEAKER
+from danish_asr.scoring.rows import TRAINED_ROW, TRAINED_SPEAKER, UNLIKE_DATASET
 from danish_asr.scoring.scores import score_predictions
 from danish_asr.scoring.settings import Settings
 from tests.score_rows import prediction, scored
@@ -66,6 +67,21 @@ def test_empty_references_and_rows_without_a_speaker_are_counted() -> None:
         assert counts == [[number, total], [number, total]]
     unknown = scored(rows[2:3]).rows
     assert (unknown.without_speaker, unknown.warnings()) == (1, [])  # there are no intervals
+
+
+def test_scored_rows_with_other_labels_than_the_dataset_are_counted_with_an_example() -> None:
+    """A file's own dialect took the place of the dataset's without a word."""
+    lengths = (11.0, 2.0, 2.0, 2.0)
+    rows = [prediction(f"r{n}\x1b", "ja", "ja", duration=own) for n, own in enumerate(lengths)]
+    table = read_predictions(rows)
+    said = pd.Series(["zero", None, "one", "two"], dtype=object)
+    marked = table.assign(**{UNLIKE_DATASET: said})
+    used = score_predictions(marked, settings=Settings(row_filter="coral")).rows
+    (warning,) = used.warnings()
+    assert (used.unlike_dataset, used.unlike_example) == (2, "r2\x1b: one")
+    assert warning.startswith("2 of 3 rows ")
+    assert "r2\\x1b: one" in warning
+    assert score_predictions(table).rows.unlike_dataset == 0
 
 
 def test_rows_and_speakers_of_the_training_are_counted_among_the_scored_ones() -> None:

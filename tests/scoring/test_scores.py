@@ -51,6 +51,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     of_rows |= {"empty_hypotheses": 1, "splits": ["x"], "where": "age > 9"}
     of_rows |= {"empty_references": 0, "without_speaker": 0}
     of_rows |= {"trained_rows": None, "trained_speakers": None}
+    of_rows |= {"unlike_dataset": 0, "unlike_example": None}
     assert document["rows"] == of_rows
     of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
     of_line |= {"splits": "x", "where": "age > 9"}

@@ -112,6 +112,11 @@ def tune_language_model(
     for name, errors in (("greedy", errors_of(greedy)), ("beam", chosen.errors)):
         table.add_row(name, f"{100 * errors.wer():.2f}", f"{100 * errors.cer():.2f}")
     console.print(table)
+    # There is no alpha below 0.
+    for name, ends in (("alpha", ALPHAS[-1:]), ("beta", (BETAS[0], BETAS[-1]))):
+        if values[name] in ends:
+            fix = f"compare others on dev: decoder.config.{name}=VALUE"
+            console.print(f"warning: {name} {values[name]:g} is an end of what was tried; {fix}")
     if files.settings.get(HELD_OUT) == 0:
         console.print(f"warning: {NOTHING_HELD_OUT}")
     console.print(f"wrote {path}")

@@ -52,7 +52,7 @@ from danish_asr.report.tables import (
 from danish_asr.report.trained import marked
 from danish_asr.scoring.compare import Comparison, compare_runs
 from danish_asr.scoring.intervals import ALPHA, RATES, Interval
-from danish_asr.scoring.predictions import Source
+from danish_asr.scoring.predictions import Source, refuse_absent
 from danish_asr.scoring.settings import DEFAULT_BY
 
 HEADINGS: Final = {
@@ -126,12 +126,16 @@ def compared(runs: Mapping[str, Source], request: Request) -> Comparison:
     predictions: dict[str, dict[str, Any]] = {run: {} for run in sources}
     sizes: dict[str, int | None] = {}
     tested: dict[str, Mapping[str, Any]] = {}
-    for run, own in sources.items():
-        loaded = {name: request.load([source], settings) for name, source in own.items()}
+    of_runs = {
+        run: {name: request.load([source], settings) for name, source in own.items()}
+        for run, own in sources.items()
+    }
+    refuse_absent([loaded for own in of_runs.values() for loaded in own.values()])
+    for run, loaded in of_runs.items():
         keys = pd.concat([one.rows[["corpus", "id"]] for one in loaded.values()])
-        parts = [[name] for name in own]
-        if len(own) > 1 and not keys.duplicated().any():  # folds
-            parts = [[*own]]
+        parts = [[name] for name in loaded]
+        if len(loaded) > 1 and not keys.duplicated().any():  # folds
+            parts = [[*loaded]]
         for names in parts:
             name = ", ".join(names)
             own_abouts = [abouts[one] for one in names]

@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 
 from danish_asr import __version__
 from danish_asr.base.errors import ConfigError
-from danish_asr.report.tables import count, grouping_title, in_grouping, sentence, short, summary
+from danish_asr.report.tables import (
+    count,
+    grouping_title,
+    in_grouping,
+    sentence,
+    short,
+    speakers,
+    summary,
+)
 from danish_asr.scoring.compare import Comparison
 from danish_asr.scoring.intervals import Interval
 from danish_asr.scoring.scores import Scores
@@ -75,7 +83,7 @@ def forest_plot(comparison: Comparison) -> Figure:
     for line in comparison.table[comparison.table["run"] != baseline].to_dict("records"):
         grouping = "" if line["grouping"] == "all" else line["grouping"]
         label = in_grouping(grouping, short(line["group"], 30))
-        label = f"{label} ({count(line['speakers'])} speakers)"
+        label = f"{label} ({speakers(line['speakers'])})"
         if len(comparison.runs) > 2:
             label = f"{label}: {short(line['run'], 20)} − {short(baseline, 20)}"
         interval = None if isnan(line["wer_low"]) else Interval(line["wer_low"], line["wer_high"])

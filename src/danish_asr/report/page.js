@@ -18,6 +18,16 @@ function sort(table, column, order) {
   table.tBodies[0].append(...rows.map(({ row }) => row));
 }
 
+/* The height of the beginning of a section that ends with a row or a card, not with a title. */
+function whole(section, most) {
+  const bottom = (one) => one.getBoundingClientRect().bottom;
+  const { top } = section.getBoundingClientRect();
+  const heights = [...section.querySelectorAll("tbody tr, li, .card")]
+    .filter((one) => bottom(one) <= bottom(one.closest(".scroll") ?? section))
+    .map((one) => bottom(one) - top);
+  return Math.max(...heights.filter((height) => height <= most), 0) || most;
+}
+
 /* On a phone the sections of a page have 5,000 pixels in all, until their buttons are pressed. */
 if (matchMedia("(max-width: 40rem)").matches) {
   const sections = all("main > section[id]");
@@ -27,7 +37,7 @@ if (matchMedia("(max-width: 40rem)").matches) {
     button.textContent = "Show all";
     button.className = "more";
     section.className = "cut";
-    section.style.maxHeight = `${most}px`;
+    section.style.maxHeight = `${whole(section, most)}px`;
     section.after(button);
     button.addEventListener("click", () => {
       section.style.maxHeight = "none";

@@ -46,10 +46,11 @@ from danish_asr.report.tables import (
     say,
     summary,
     warn,
+    without_values,
 )
 from danish_asr.report.trained import marked
 from danish_asr.report.utterances import trn_text, utterance_table
-from danish_asr.scoring.predictions import COLUMNS, Source
+from danish_asr.scoring.predictions import COLUMNS, Source, refuse_absent
 from danish_asr.scoring.scores import BANDS, GroupScore, Scores, score_predictions
 from danish_asr.scoring.settings import DEFAULT_BY, DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
@@ -110,6 +111,7 @@ def scored(sources: Sequence[Source], request: Request) -> Scores:
     abouts = [about_of(source, request.dataset) for source in sources]
     settings = request.settings(request.profile or profile_of(sources, abouts))
     loaded = request.load(sources, settings)
+    refuse_absent([loaded])
     return score_predictions(
         marked(loaded, abouts),
         by=request.by,
@@ -263,11 +265,12 @@ def scores_latex(scores: Scores, origins: Sequence[str] = ()) -> str:
     """Return a table for LaTeX, which needs the package booktabs; ``origins`` are comments."""
     lines = [_cells(scores.overall)]
     for name, part in scores.groupings.items():
-        for group in part.groups:
+        for group in part.groups if part.has_values else ():
             _, *cells = _cells(group)
             lines.append([in_grouping(name, group.label), *cells])
     gaps = [gap_sentence(name, part.gap) for name, part in scores.groupings.items()]
     notes = [summary(scores), *origins, *filter(None, gaps), INTERVAL_NOTE, POOLED_NOTE]
+    notes += filter(None, [without_values(scores)])
     return latex(_HEADINGS, lines, notes, texts=1)
 
 
@@ -277,8 +280,14 @@ def print_scores(scores: Scores, console: Console) -> None:
         warn(warning, console)
     say(summary(scores), console)
     lines = {"": [_cells(scores.overall)]}
-    lines |= {name: [*map(_cells, part.groups)] for name, part in scores.groupings.items()}
+    lines |= {
+        name: [*map(_cells, part.groups)]
+        for name, part in scores.groupings.items()
+        if part.has_values
+    }
     print_table(Table(*_HEADINGS), lines, console)
+    if without := without_values(scores):
+        say(without, console)
     if any(group.wer_pooled for part in scores.groupings.values() for group in part.groups):
         say(POOLED_NOTE, console)
     for name, part in scores.groupings.items():

@@ -42,18 +42,14 @@ def score_page(
     clips = _Clips({}, 0, [])
     if audio and root and analysis.worst:
         clips = _clips(Path(root), analysis.worst[:_PLAYERS])
-    groupings = {
-        name: part
-        for name, part in scores.groupings.items()
-        if any({*group.group.values()} != {None} for group in part.groups)
-    }
     html = render_template(
         "score_page.html",
         about=about,
         name=_name(about, len(files)),
         scores=scores,
-        groupings={name: _ordered(name, part) for name, part in groupings.items()},
-        absent=[name for name in scores.groupings if name not in groupings],
+        groupings={
+            name: _ordered(name, part) for name, part in scores.groupings.items() if part.has_values
+        },
         bands=BANDS,
         axis=RateAxis(scores),
         analysis=analysis,

@@ -32,9 +32,10 @@ POOLED_NOTE: Final = (
     "wider"
 )
 
-# In text, LaTeX's usual fonts have other characters in place of the last three.
-_IN_MATHS: Final = str.maketrans(
-    {POOLED: r"$\approx$", "±": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
+# In text, LaTeX's usual fonts have other characters in place of these three; babel's Danish takes a
+# quote for a command.
+_IN_LATEX: Final = str.maketrans(
+    {POOLED: r"$\approx$", "±": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$", '"': r"\char34{}"}
 )
 _LISTED: Final = 10  # groups of one reason
 _LOG: Final = 100  # characters of a list of runs that is no terminal's
@@ -131,6 +132,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def speakers(number: int) -> str:
+    """A number of speakers, e.g. 1 speaker."""
+    return f"{count(number)} speaker{'' if number == 1 else 's'}"
+
+
 def sentence(text: str) -> str:
     """The same text with a capital first letter; names inside keep theirs."""
     return text[:1].upper() + text[1:]
@@ -164,13 +170,19 @@ def latex(
     alignment = "l" * texts + "r" * (len(headings) - texts)
     escaped = table.to_latex(index=False, escape=True, column_format=alignment)
     with_minus = re.sub(r"(?<![\w-])-(?=\d)", "$-$", escaped)
-    return comments + with_minus.translate(_IN_MATHS)
+    return comments + with_minus.translate(_IN_LATEX)
 
 
 def summary(scores: Scores) -> str:
     """What the scores are based on."""
     rows = scores.rows
     return f"{scores.settings.in_words()}, {count(rows.scored)} rows scored{rows.of_split()}"
+
+
+def without_values(scores: Scores) -> str:
+    """Which groupings have no table, as no row has a value of them; empty if all have one."""
+    names = [name for name, part in scores.groupings.items() if not part.has_values]
+    return f"no scored row has a value of {', '.join(names)}: no table by it" if names else ""
 
 
 def gap_sentence(name: str, gap: Gap | None) -> str:

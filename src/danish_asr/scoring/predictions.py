@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf, isinf, isnan, nan
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize as unicode_form
@@ -25,7 +25,7 @@ from danish_asr.base.files import AnyPath, publish
 from danish_asr.base.schema import METADATA_COLUMNS, SAMPLE_RATE
 from danish_asr.base.tables import TRN, Row, read_valid_rows, suffix_of
 from danish_asr.corpus.inventory import shards_of_split
-from danish_asr.scoring.rows import HIDDEN
+from danish_asr.scoring.rows import HIDDEN, UNLIKE_DATASET
 
 Source: TypeAlias = Any
 """A path, a DataFrame, or an iterable of dicts."""
@@ -55,6 +55,8 @@ class Loaded(NamedTuple):
     rows: pd.DataFrame
     sizes: Sequence[int]  # of the sources, whose rows are in order
     in_dataset: int | None  # rows of the dataset's split; None without a dataset
+    absent: Mapping[str, str]
+    """Columns that were named and that no source has, each with what the first source has."""
 
 
 def read_predictions(
@@ -69,7 +71,16 @@ def read_predictions(
     Ids, references and hypotheses are strings, duration and measures floats, NaN if unknown, and
     all else labels: strings, None if unknown.
     """
-    return load([source], columns=columns, dataset=dataset, split=split).rows
+    loaded = load([source], columns=columns, dataset=dataset, split=split)
+    refuse_absent([loaded])
+    return loaded.rows
+
+
+def refuse_absent(every: Sequence[Loaded]) -> None:
+    """Raise `PredictionsError` if a column was named that no source of any has."""
+    for name, fault in every[0].absent.items():
+        if all(name in loaded.absent for loaded in every):
+            raise PredictionsError(fault)
 
 
 def load(
@@ -85,7 +96,7 @@ def load(
     Args:
         sources: Each a path, a DataFrame, or an iterable of dicts.
         columns: The names of columns in the source by the names that they have here, such as
-            ``{"reference": "sentence"}``.
+            ``{"reference": "sentence"}``. With a dataset, a source may lack them.
         dataset: The root of a built dataset. Its rows give what a row lacks; a reference of the
             row's own must be the same text after ``normalize``.
         split: The split of the dataset; None takes that of the rows, or ``test``.
@@ -104,7 +115,11 @@ def load(
     if split and dataset is None:
         fault = "split: it is one of a dataset; name that too (--dataset ROOT)"
         raise ConfigError([fault], where="the call")
-    tables = [_read(source, columns, dataset) for source in sources]
+    read = [_read(source, columns, dataset) for source in sources]
+    tables, lacks = [table for table, _ in read], [absent for _, absent in read]
+    absent = {
+        name: lacks[0][name] for name in columns.values() if all(name in own for own in lacks)
+    }
     table = pd.concat(tables)
     in_dataset = None
     if dataset is not None:
@@ -113,26 +128,39 @@ def load(
         references = pd.concat([read_references(dataset, name) for name in names])
         table = _completed(table, references, normalize)
         in_dataset = len(references)
-    return Loaded(_checked(table), [*map(len, tables)], in_dataset)
+    return Loaded(_checked(table), [*map(len, tables)], in_dataset, absent)
 
 
-def _read(source: Source, columns: Mapping[str, str], dataset: AnyPath | None) -> pd.DataFrame:
-    """Return the rows of a source as they are. The index is their places; NaN is a missing key."""
+def _read(
+    source: Source, columns: Mapping[str, str], dataset: AnyPath | None
+) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the rows of a source as they are, and of ``columns`` those that it may and does lack.
+
+    The index is the places of the rows; NaN is a missing key.
+    """
     is_file = isinstance(source, str | PathLike)
     rows = [*(_file_rows(Path(source)) if is_file else _object_rows(source))]
     if is_file and not rows:
         raise PredictionsError(f"{source}: the file has no rows; expected one per utterance")
-    table = pd.DataFrame([row for _, row in rows], [place for place, _ in rows], dtype=object)
+    of_rows = [{key: _none_for_nan(value) for key, value in row.items()} for _, row in rows]
+    table = pd.DataFrame(of_rows, [place for place, _ in rows], dtype=object)
     table = table.drop(columns=[*HIDDEN, _UTTERANCE], errors="ignore")  # ours, of a scored table
     names = dict(columns)
-    if dataset is not None:  # which may have the other columns, and knows the speaker
+    absent: dict[str, str] = {}
+    if dataset is not None and len(table):
+        # The dataset may have the other columns, and knows the speaker.
         names = {key: name for key, name in names.items() if key == "hypothesis" or name in table}
+        absent = {name: _no_column(table, name) for name in {*columns.values()} - {*names.values()}}
         if is_file and suffix_of(Path(source)) == TRN:
             table[_UTTERANCE] = [
                 row["id"].removeprefix(row.get("speaker_id", ""))[1:] for _, row in rows
             ]
             table = table.drop(columns="speaker_id", errors="ignore")
-    return _renamed(table, names) if len(table) else table
+    return (_renamed(table, names) if len(table) else table), absent
+
+
+def _none_for_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and isnan(value) else value
 
 
 def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
@@ -164,19 +192,22 @@ def _with_none(table: pd.DataFrame) -> pd.DataFrame:
 
 def _renamed(table: pd.DataFrame, columns: Mapping[str, str]) -> pd.DataFrame:
     """Give the columns their names here: the requested ones, and those that other tools write."""
-    place = table.index[0]
-    absent = [name for name in columns.values() if name not in table]
-    if absent:
-        present = ", ".join(map(repr, table.columns))
-        raise PredictionsError(f"{place}: no column {', '.join(absent)}; found {present}")
+    for name in columns.values():
+        if name not in table:
+            raise PredictionsError(_no_column(table, name))
     table = table.assign(**{key: table.pop(name) for key, name in columns.items()})
     names = [name for name in _HYPOTHESIS if name in table]
     if len(names) > 1 and "hypothesis" not in columns:
         fault = f"found {' and '.join(names)}; name the one to score: --columns hypothesis=NAME"
-        raise PredictionsError(f"{place}: {fault}")
+        raise PredictionsError(f"{table.index[0]}: {fault}")
     others = {"hypothesis": names[0], **_OTHER_NAMES} if names else {}
     renames = {name: key for key, name in others.items() if key not in table}
     return table.rename(columns=renames)
+
+
+def _no_column(table: pd.DataFrame, name: str) -> str:
+    """Return that a source lacks a column, and which it has."""
+    return f"{table.index[0]}: no column {name}; found {', '.join(map(repr, table.columns))}"
 
 
 def read_references(dataset: AnyPath, split: str = "test") -> pd.DataFrame:
@@ -237,7 +268,12 @@ def _completed(
         corpora = ", ".join(pairs["corpus"][pairs["row"] == row])
         raise PredictionsError(f"{named[row]} is in {corpora}; add a column corpus to the file")
     absent = sorted({*range(len(table))} - {*pairs["row"]})
-    refuse("ids are not in this split of the dataset:", [named[row] for row in absent])
+    known = {*of_references["key"]}
+    stems = [stem for key in keys.to_numpy()[absent] if (stem := PurePath(key).stem) in known]
+    fault = "ids are not in this split of the dataset"
+    if stems:
+        fault += f"; without folder and ending, {len(stems)} are, such as {stems[0]!r:.80}"
+    refuse(f"{fault}:", [named[row] for row in absent])
     completed = references.iloc[pairs["number"]].set_axis(table.index)
     if "reference" in table:
         texts = table.pop("reference").fillna("")
@@ -248,11 +284,30 @@ def _completed(
             if text and text != expected and normalize(str(text)) != normalize(expected)
         ]
         refuse("references differ from the dataset's; leave out the column:", different)
+    unlike: dict[int, str] = {}  # the first other label of each row
     for name, values in table.drop(columns=["id", "split"], errors="ignore").items():
         is_known = values.notna() & (values != "") | (name == "hypothesis")
         of_dataset: Any = completed.get(name)
+        if of_dataset is not None and name != "duration":
+            for row, labels in enumerate(zip(values, of_dataset, strict=True)):
+                if _differ(*labels):
+                    here, there = map(_label, labels)
+                    unlike.setdefault(row, f"{name} {here!r:.40}, in the dataset {there!r:.40}")
         completed[name] = values.where(is_known, of_dataset)
+    if unlike:
+        completed[UNLIKE_DATASET] = [unlike.get(row) for row in range(len(table))]
     return completed
+
+
+def _differ(own: Any, of_dataset: Any) -> bool:
+    """Whether both are labels, and not the same one or the same number."""
+    if own == of_dataset:
+        return False
+    labels = [_label(own), _label(of_dataset)]
+    if None in labels or labels[0] == labels[1]:
+        return False
+    number, other = map(_number, labels)
+    return number is None or number != other
 
 
 def _keys(ids: "pd.Series[Any]") -> "pd.Series[str]":
@@ -280,11 +335,11 @@ def _require(table: pd.DataFrame, names: Sequence[str]) -> None:
     present = row[~_is_missing(row)].index.astype(str)
     hint = f"found {', '.join(map(repr, present))}"
     if missing == ["reference"]:
-        hint += "; name the dataset that has the references: --dataset ROOT"
+        hint += "; `score` and `compare` take references from a dataset: --dataset ROOT"
     elif set(",;\t").intersection("".join(present)):
         hint += "; is the separator wrong? A CSV has commas or semicolons, a TSV tabs"
     else:
-        hint += f"; give its name in the file: --columns {missing[0]}=NAME"
+        hint += f"; `score` and `compare` take its name in the file: --columns {missing[0]}=NAME"
     raise PredictionsError(f"{table.index[number]}: missing {', '.join(missing)}; {hint}")
 
 
@@ -329,6 +384,9 @@ def _texts(values: "pd.Series[Any]") -> "pd.Series[Any]":
         if not isinstance(text, str):
             shown = "null" if text is None else f"{text!r:.40}"
             raise PredictionsError(f"{place}: {name} must be a string, found {shown}; {fix}")
+        if "\0" in text:
+            fault = "the file is damaged, or is not UTF-8"
+            raise PredictionsError(f"{place}: {name} has a NUL character, {text!r:.40}: {fault}")
         if name == "id" and not text.strip():
             raise PredictionsError(f"{place}: the id is empty")
     return pd.Series([*map(str, values)], dtype=object)

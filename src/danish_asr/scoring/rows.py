@@ -20,7 +20,10 @@ TRAINED_ROW: Final = "_trained_row"
 TRAINED_SPEAKER: Final = "_trained_speaker"
 """Columns of predictions that say whether the model was trained on the row, or on its speaker."""
 
-HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER)
+UNLIKE_DATASET: Final = "_unlike_dataset"
+"""The column of predictions that has a row's own label and the other one of the dataset."""
+
+HIDDEN: Final = ("left_out", PERSON, TRAINED_ROW, TRAINED_SPEAKER, UNLIKE_DATASET)
 """Columns of `score_table` that no file has."""
 
 
@@ -39,6 +42,8 @@ class RowsUsed:
     where: str | None = None  # the condition of an evaluation of some rows of the split
     trained_rows: int | None = None  # of the scored ones that the model was trained on, if known
     trained_speakers: int | None = None
+    unlike_dataset: int = 0  # of the scored rows, whose labels the dataset has otherwise
+    unlike_example: str | None = None
 
     @classmethod
     def of(
@@ -49,10 +54,14 @@ class RowsUsed:
     ) -> RowsUsed:
         """Return what a score table says of its rows, and ``evaluation.json`` if there is one."""
         scored, about = table[table["left_out"].isna()], about or {}
-        trained: dict[str, int] = {}
+        known: dict[str, Any] = {}
         if TRAINED_ROW in scored:
             speakers = scored[PERSON][scored[TRAINED_SPEAKER]].nunique()
-            trained = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
+            known = {"trained_rows": int(scored[TRAINED_ROW].sum()), "trained_speakers": speakers}
+        if UNLIKE_DATASET in scored and scored[UNLIKE_DATASET].notna().any():
+            rows = scored[scored[UNLIKE_DATASET].notna()]
+            example = f"{rows['id'].iloc[0]}: {rows[UNLIKE_DATASET].iloc[0]}"
+            known |= {"unlike_dataset": len(rows), "unlike_example": example}
         no_hypothesis = scored["hypothesis_normalised"] == ""
         no_reference = scored["reference_normalised"] == ""
         return cls(
@@ -65,7 +74,7 @@ class RowsUsed:
             empty_references=int((no_reference & ~no_hypothesis).sum()),
             without_speaker=int(scored[PERSON].isna().sum()),
             where=about.get("where"),
-            **trained,
+            **known,
         )
 
     @property
@@ -108,7 +117,13 @@ class RowsUsed:
             lines.append(f"{prefix}{rows} are empty: {fault}")
         if 0 < self.without_speaker < self.scored:
             rows = f"{self.without_speaker:,} of {self.scored:,} rows"
-            lines.append(f"{prefix}{rows} have no speaker: they count as one person")
+            lines.append(f"{prefix}{rows} have no speaker: they count as one person in each group")
+        if self.unlike_dataset:
+            rows = f"{self.unlike_dataset:,} of {self.scored:,} rows"
+            lines.append(
+                f"{prefix}{rows} have other labels than the dataset, and their own are used: "
+                f"{printable(str(self.unlike_example))}"
+            )
         if self.trained_rows or self.trained_speakers:
             rows = f"{self.trained_rows:,} of {self.scored:,} rows"
             fault = "the rates are not those of new speech"

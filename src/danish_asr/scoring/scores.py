@@ -82,6 +82,11 @@ class Grouping:
     groups: tuple[GroupScore, ...]
     gap: Gap | None  # of WER; None below two named groups that can be compared
 
+    @property
+    def has_values(self) -> bool:
+        """Whether a scored row has a value of the grouping's columns."""
+        return any({*group.group.values()} != {None} for group in self.groups)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
