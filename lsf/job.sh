@@ -24,7 +24,7 @@ main() { # as a function it is read whole, so that the file may change while a j
     sweep)
       split "$ASR_SWEEP"
       run "${launcher[@]}" danish_asr sweep "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
-        "${values[@]}" "${arguments[@]}" --only "$index"
+        "${values[@]}" "${arguments[@]}" --only "$index/$2"
       ;;
   esac
   end

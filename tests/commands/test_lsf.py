@@ -217,7 +217,7 @@ def test_arguments_pass_as_written(
         asked = (tmp_path / "asked").read_text().split("\0")[:-1]
         if what == "sweep 2":  # of whose elements this is the last one
             assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}
-            assert asked[-2:] == ["--only", "2"]
+            assert asked[-2:] == ["--only", "2/2"]
             asked = asked[:-2]
         assert asked[len(asked) - len(words) :] == words
         assert "" not in asked
