@@ -90,6 +90,4 @@ def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> No
     if received or status == EXIT_STOPPED:  # somebody has stopped the recipe, perhaps alone
         raise KeyboardInterrupt
     if status:
-        raise RunError(
-            f"`{' '.join(command[1:])}` {how_it_failed(status)}; see the output above"
-        )
+        raise RunError(f"`{' '.join(command[1:])}` {how_it_failed(status)}; see the output above")

@@ -62,6 +62,13 @@ def no_word_right(validations: Rows, wer: str) -> str | None:
     )
 
 
+def of_values(config: Mapping[str, Any]) -> Iterator[str]:
+    """Say what in the values of a configuration, by dotted key, is of no use to its run."""
+    for judge in (long_warmup, unsaved_validations, idle_patience):
+        if line := judge(config):
+            yield line
+
+
 def long_warmup(config: Mapping[str, Any]) -> str | None:
     """Whether the learning rate rises for more than a tenth of a run."""
     steps, key = config.get("regime.num_steps"), "lr_scheduler.config.stage_ratio"
