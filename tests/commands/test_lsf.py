@@ -406,7 +406,9 @@ def test_a_signal_to_the_shell_of_a_job_reaches_what_it_runs_which_may_finish(
     cluster: Cluster, tmp_path: Path, number: signal.Signals, ends: int
 ) -> None:
     """``scancel --batch`` signals only this shell."""
-    text = f"trap 'exit {ends}' TERM; touch '{tmp_path}/begun'; while :; do sleep 0.1; done"
+    text = (
+        f"trap 'exit {ends}' TERM; touch '{tmp_path}/begun'; for _ in {{1..99}}; do sleep 0.1; done"
+    )
     process = start_in_slurm(cluster, tmp_path, text)
     wait_until((tmp_path / "begun").is_file)
     process.send_signal(number)
