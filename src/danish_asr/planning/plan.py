@@ -311,11 +311,11 @@ def _notes(plan: Plan) -> Iterator[str]:
     if card and not card.bfloat16 and half_precision(plan.config) == "bfloat16":
         values = "trainer.mixed_precision.dtype=float16 evaluator.amp_dtype=float16"
         yield f"{card.name} has no bfloat16: set {values}"
-    values = dict(flatten(unstructure(plan.config)))
-    yield from of_values(values)
+    config = dict(flatten(unstructure(plan.config)))
+    yield from of_values(config)
     if epoch and epoch.steps:
         stages = {*plan.config.trainer.stages, *Freezing(plan.config, epoch.steps).stages}
-        yield from never_reached(values, epoch.steps, stages)
+        yield from never_reached(config, epoch.steps, stages)
     if epoch and plan.epochs > 200:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "
