@@ -24,7 +24,7 @@ main() { # as a function it is read whole, so that the file may change while a j
     sweep)
       split "$ASR_SWEEP"
       run "${launcher[@]}" danish_asr sweep "$ASR_RUN" --config "$ASR_CONFIG" --dataset "$ASR_DATA" \
-        "${values[@]}" "${arguments[@]}" --only "$index"
+        "${values[@]}" "${arguments[@]}" --only "$index/$2"
       ;;
   esac
   end
@@ -75,8 +75,9 @@ run() {
   local child='' ended='' output
   status=1
   trap 'pkill -USR2 -P $child' USR2
-  trap 'ended=130' INT # bkill and scancel signal each process
-  trap 'ended=143' TERM
+  # bkill and scancel signal each process, or this shell only. A second INT would not let it save.
+  trap 'ended=130; pkill -TERM -P $child' INT
+  trap 'ended=143; pkill -TERM -P $child' TERM
   # The command's status comes through a pipe. Not `wait`, which loses it if a signal comes as the
   # process ends; `read` ends above 128 at each signal, and is called again.
   exec {output}< <(trap : USR2 INT TERM; "$@" >&2; echo $?)
@@ -84,8 +85,8 @@ run() {
   until read -r -u "$output" status || [ $? -lt 128 ]; do :; done
   # Without a handler, as in its last moments, the warning kills it. What was saved is kept.
   if [ "$status" = 140 ]; then status=75; fi
-  # It was ended, and is not started again.
-  [ -z "$ended" ] || { say "ended by a signal"; exit "$ended"; }
+  # It was ended, unless it has finished, and is not started again.
+  if [ -n "$ended" ] && [ "$status" != 0 ]; then say "ended by a signal" && exit "$ended"; fi
 }
 
 # end: end the job with `status`. One that ends with 75 is started again: by bsub -Q 75, or here.

@@ -19,7 +19,7 @@ for word; do
   if [ "$word" = --dry-run ]; then dry_run=yes; else words+=("$word"); fi
 done
 set -- "${words[@]}"
-what=${1:-} after=
+what=${1:-} after='' submitted=()
 shift
 set -a # the settings go to the jobs
 # shellcheck source=lsf/site.env
@@ -33,7 +33,12 @@ if [ "$what" = demo ]; then
 fi
 set +a
 
-refuse() { echo "lsf/submit.sh: $*" >&2; exit 2; }
+# refuse TEXT: submit nothing more, and cancel the jobs before it, which would be of no use.
+refuse() {
+  if [ ${#submitted[@]} -gt 0 ]; then "$cancel" "${submitted[@]}" && echo "cancelled: ${submitted[*]}"; fi
+  echo "lsf/submit.sh: $*" >&2
+  exit 2
+}
 
 # submit TASK ELEMENTS OPTION...: submit lsf/job.sh, an array if there are ELEMENTS, to start when the
 # job `after` has succeeded. `after` becomes the new job's number.
@@ -63,7 +68,7 @@ submit() {
     if [ -n "$ASR_ACCOUNT" ]; then options+=(-P "$ASR_ACCOUNT"); fi
     if [ "$gpus" -gt 0 ]; then options+=(-gpu "num=$gpus:mode=exclusive_process"); fi
     if [ -n "$after" ]; then options+=(-w "done($after)" -ti); fi
-    command=bsub number='s/.*Job <\([0-9][0-9]*\)>.*/\1/p'
+    command=bsub cancel=bkill number='s/.*Job <\([0-9][0-9]*\)>.*/\1/p'
   else
     options=(--parsable --job-name="$task" --open-mode=append --requeue --time="$minutes"
       --output="$log$([ -n "$elements" ] && echo A_%a || echo j).log"
@@ -77,7 +82,7 @@ submit() {
     if [ -n "$after" ]; then
       options+=(--dependency="afterok:$after" --kill-on-invalid-dep=yes)
     fi
-    command=sbatch number='s/^\([0-9][0-9]*\).*/\1/p'
+    command=sbatch cancel=scancel number='s/^\([0-9][0-9]*\).*/\1/p'
   fi
   # shellcheck disable=SC2206 # options are words
   options=($command "${options[@]}" $ASR_OPTIONS "$@" lsf/job.sh $task $count)
@@ -88,7 +93,8 @@ submit() {
     return
   fi
   after=$(env -u BSUB_QUIET "${options[@]}" | sed -n "$number")
-  [ -n "$after" ] || refuse "$task was refused, see above; jobs before it stay in the queue"
+  [ -n "$after" ] || refuse "$task was refused, see above"
+  submitted+=("$after")
   echo "job $after: $task${elements:+, $elements elements}"
 }
 

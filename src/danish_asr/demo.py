@@ -20,7 +20,7 @@ from rich.console import Console
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.config_tree import merge
 from danish_asr.base.errors import EXIT_STOPPED, RunError
-from danish_asr.base.stops import run_passing_on
+from danish_asr.base.stops import how_it_failed, run_passing_on
 from danish_asr.corpus import ConvertOptions
 from danish_asr.corpus.convert import convert
 from danish_asr.corpus.sources.synthetic import SIZES, synthesise
@@ -90,6 +90,4 @@ def _recipe(name: str, run: Path, dataset: Path, overrides: Sequence[str]) -> No
     if received or status == EXIT_STOPPED:  # somebody has stopped the recipe, perhaps alone
         raise KeyboardInterrupt
     if status:
-        raise RunError(
-            f"`{' '.join(command[1:])}` failed with status {status}; see the output above"
-        )
+        raise RunError(f"`{' '.join(command[1:])}` {how_it_failed(status)}; see the output above")

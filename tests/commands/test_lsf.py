@@ -30,7 +30,7 @@ from tests.running import metrics, same_weights
 
 ROOT = Path(__file__).parents[2]
 
-SCRIPTS = sorted((ROOT / "lsf").iterdir())
+SCRIPTS = sorted(file for file in (ROOT / "lsf").iterdir() if file.name != "site.local.env")
 
 STEPS = 4
 
@@ -74,17 +74,28 @@ def write_program(file: Path, text: str) -> None:
     file.chmod(0o755)
 
 
+def check_out(folder: Path) -> Path:
+    """Make a checkout with the scripts, without this one's ``site.local.env``."""
+    (folder / "lsf").mkdir(parents=True)
+    for script in SCRIPTS:
+        shutil.copy(script, folder / "lsf")
+    (folder / "configs").symlink_to(ROOT / "configs")
+    return folder
+
+
 class Cluster:
     """A login node with ``bsub`` and ``bjobs``, a source and the configuration of a tiny model."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._checkout = check_out(root / "checkout")
         self._bin = root / "bin"
         self._bin.mkdir()
         code = Path(stand_in.__file__).read_text(encoding="utf-8")
         for name, text in {
             "bsub": f"#!{sys.executable}\n{code}",
             "bjobs": "#!/bin/bash\necho 1440.0/node\n",
+            "bkill": f"#!/bin/bash\necho \"$*\" >>'{root}/cancelled'\n",
             "scontrol": SCONTROL,
         }.items():
             write_program(self._bin / name, text)
@@ -92,9 +103,10 @@ class Cluster:
 
     def start(self, *command: str, **settings: Any) -> subprocess.Popen[str]:
         """Start a command as the user would type it in the checkout, or in ``cwd``."""
-        cwd = settings.pop("cwd", ROOT)
+        cwd = settings.pop("cwd", self._checkout)
+        own = ("ASR_", "LSB_", "SLURM_")  # of whoever runs the tests, perhaps in a job
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if not name.startswith(own)},
             "PATH": f"{self._bin}:{os.environ['PATH']}",
             **self._settings,
             **settings,
@@ -217,7 +229,7 @@ def test_arguments_pass_as_written(
         asked = (tmp_path / "asked").read_text().split("\0")[:-1]
         if what == "sweep 2":  # of whose elements this is the last one
             assert cluster.jobs()[-1]["statuses"] == {"1": [0], "2": [0]}
-            assert asked[-2:] == ["--only", "2"]
+            assert asked[-2:] == ["--only", "2/2"]
             asked = asked[:-2]
         assert asked[len(asked) - len(words) :] == words
         assert "" not in asked
@@ -295,7 +307,7 @@ def test_settings_mean_the_same_to_both_schedulers(
     cluster: Cluster, tmp_path: Path, scheduler: str
 ) -> None:
     """The environment wins over site.local.env, which wins over site.env."""
-    shutil.copytree(ROOT / "lsf", tmp_path / "lsf")
+    check_out(tmp_path)
     local = "ASR_ACCOUNT=mine\nASR_QUEUE=mine\nASR_TIME=7:00\nASR_GPUS=2\n"
     (tmp_path / "lsf" / "site.local.env").write_text(local)
     program = tmp_path / ("bsub" if scheduler == "lsf" else "sbatch")
@@ -342,9 +354,27 @@ def test_what_cannot_be_submitted_is_refused(
     assert len(cluster.jobs()) == before
 
 
-def run_in_slurm(cluster: Cluster, folder: Path, text: str, **settings: Any) -> int:
-    """The status of a training in a job of Slurm, of which there is only ``scontrol``."""
-    process = cluster.start(
+@pytest.mark.parametrize(
+    ("options", "settings"), [(["--unknown"], {}), ([], {"ASR_EVALUATE_TIME": "2h"})]
+)
+def test_a_pipeline_of_which_a_job_is_refused_leaves_none_in_the_queue(
+    cluster: Cluster, tmp_path: Path, options: list[str], settings: dict[str, str]
+) -> None:
+    before = len(cluster.jobs())
+    folders = {"ASR_VENV": programs(tmp_path, ""), "ASR_DATA": tmp_path, "ASR_RUN": tmp_path}
+    cluster.run("pipeline", *options, status=EXIT_REFUSED, **folders, **settings)
+    submitted = range(before + 1, len(cluster.jobs()) + 1)
+    assert submitted
+    assert (cluster.root / "cancelled").read_text().splitlines()[-1] == " ".join(
+        map(str, submitted)
+    )
+
+
+def start_in_slurm(
+    cluster: Cluster, folder: Path, text: str, **settings: Any
+) -> subprocess.Popen[str]:
+    """Start a training in a job of Slurm, of which there is only ``scontrol``."""
+    return cluster.start(
         *("bash", "-c", "set -a; . lsf/site.env; exec lsf/job.sh train"),
         ASR_VENV=programs(folder, text),
         ASR_RUN=folder / "run",
@@ -352,6 +382,11 @@ def run_in_slurm(cluster: Cluster, folder: Path, text: str, **settings: Any) -> 
         SLURM_JOB_ID=7,
         **settings,
     )
+
+
+def run_in_slurm(cluster: Cluster, folder: Path, text: str, **settings: Any) -> int:
+    """The status of a training in a job of Slurm."""
+    process = start_in_slurm(cluster, folder, text, **settings)
     process.communicate(timeout=60)
     return process.returncode
 
@@ -363,6 +398,22 @@ def test_slurm_gives_the_time_limit_and_its_early_warning_kills_nothing(
     end = int(time.time()) + 60 * 60 + 30
     assert run_in_slurm(cluster, tmp_path, text, SLURM_JOB_END_TIME=end) == 0
     assert "trainer.max_wall_minutes=45." in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("ends", [EXIT_STOPPED, 0])
+def test_a_signal_to_the_shell_of_a_job_reaches_what_it_runs_which_may_finish(
+    cluster: Cluster, tmp_path: Path, number: signal.Signals, ends: int
+) -> None:
+    """``scancel --batch`` signals only this shell."""
+    text = (
+        f"trap 'exit {ends}' TERM; touch '{tmp_path}/begun'; for _ in {{1..99}}; do sleep 0.1; done"
+    )
+    process = start_in_slurm(cluster, tmp_path, text)
+    wait_until((tmp_path / "begun").is_file)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (128 + number if ends else 0)
 
 
 @pytest.mark.parametrize(("requeue", "status"), [("yes", -signal.SIGTERM), ("", 76)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from danish_asr.base.config_tree import merge, parse_override, read_yaml
+from danish_asr.base.config_tree import merge, nested, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, DatasetError
 from danish_asr.planning import plan as plan_module
 from danish_asr.planning.gpus import Card, card_of
@@ -139,6 +139,23 @@ def test_a_card_without_bfloat16_and_a_long_warm_up_are_noted(
 ) -> None:
     notes = planned({"lr_scheduler": {"config": {"stage_ratio": ratio}}}, card=card).notes
     assert any(word in note for note in notes) is is_noted
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("regime.checkpoint_every_n_steps", 600),  # validations come every 300 steps
+        ("regime.num_data_epochs", 1),
+        ("trainer.stages", {2000: {"lr": 1e-5}}),
+    ],
+)
+def test_what_a_training_would_say_at_its_start_is_noted(
+    dataset: Path, key: str, value: object
+) -> None:
+    assets = {"extra_paths": [str(dataset / "cards")]}
+    own = {"dataset": {"name": "tiny"}, "common": {"assets": assets}, "regime": {"num_steps": 900}}
+    tree = merge(preset("demo"), own, nested(key, value))
+    assert any(key in note for note in make_plan(tree, where="x").notes)
 
 
 def test_a_dataset_that_lost_a_shard_is_refused(dataset: Path, tmp_path: Path) -> None:

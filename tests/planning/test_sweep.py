@@ -1,5 +1,6 @@
 """Sweeps: what is refused, and the names of the runs."""
 
+import signal
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -31,8 +32,8 @@ def test_a_fault_of_the_values_is_found_before_a_run_starts(
     request = Request(output_dir=tmp_path / "out", config_files=DEMO)
     with pytest.raises(ConfigError, match=key.replace("[", r"\[")):
         run_sweep(request, [over])
-    for only in (0, 3):
-        with pytest.raises(ConfigError, match="1 to 2"):
+    for only in ("0", "3", "-1", "x", "1/1", "1/3", "/2"):  # the array is too short, or too long
+        with pytest.raises(ConfigError, match=f"--only {only}: the sweep has 2 runs"):
             run_sweep(request, [RATES], only=only)
     assert not (tmp_path / "out").exists()
 
@@ -53,8 +54,8 @@ def test_a_run_is_named_by_its_values() -> None:
     [
         ([2, 0], None, ["0.001", "0.002"]),
         ([2, 2], None, ["0.001", "0.002"]),
-        ([0], 1, ["0.001"]),
-        ([0], 2, ["0.002"]),
+        ([0], "1", ["0.001"]),
+        ([0], "2/2", ["0.002"]),
     ],
 )
 def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_enough(
@@ -63,7 +64,7 @@ def test_each_run_gets_the_common_values_and_its_own_and_one_that_succeeds_is_en
     monkeypatch: pytest.MonkeyPatch,
     *,
     statuses: list[int],
-    only: int | None,
+    only: str | None,
     rates: list[str],
 ) -> None:
     commands: list[list[str]] = []
@@ -98,6 +99,17 @@ def test_a_sweep_that_is_stopped_starts_no_other_run(
         run_sweep(request, [RATES])
     assert stop.value.code == EXIT_STOPPED
     assert len([*(tmp_path / "out").glob("*.log")]) == 1
+
+
+def test_a_sweep_says_by_which_signal_a_run_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/bash\nkill -9 $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program))
+    assert not run_sweep(Request(output_dir=tmp_path / "out", config_files=DEMO), [RATES])
+    assert capsys.readouterr().out.count(f"signal {signal.SIGKILL} (Killed), often") == 2
 
 
 @pytest.mark.slow

@@ -198,3 +198,11 @@ def run_passing_on(command: Sequence[str], output: Any = None) -> tuple[int, sig
             process.send_signal(number)
         status = process.wait()
     return status, received[0] if received else None
+
+
+def how_it_failed(status: int) -> str:
+    """Say how a command failed: with its status, or by the signal that killed it, if negative."""
+    if status >= 0:
+        return f"failed with status {status}"
+    memory = ", often for lack of memory" if -status == signal.SIGKILL else ""
+    return f"was killed by signal {-status} ({signal.strsignal(-status)}){memory}"

@@ -278,7 +278,8 @@ def sweep(
         Option(metavar="KEY=V1,V2", help="Values of a key. Repeatable: all combinations."),
     ],
     only: Annotated[
-        int | None, Option(metavar="N", help="Only the Nth run, for an array of jobs.")
+        str | None,
+        Option(metavar="N[/M]", help="Only the Nth run (of M), for an array of jobs."),
     ] = None,
 ) -> None:
     """Train a run for each combination of values, or continue it (docs/howto/improve.md).

@@ -45,7 +45,8 @@ from danish_asr.recipe.models.cards import (
     tokenizer_of,
     with_named_model,
 )
-from danish_asr.recipe.run.advice import long_warmup
+from danish_asr.recipe.run.advice import never_reached, of_values
+from danish_asr.recipe.train.learning import Freezing
 from danish_asr.recipe.train.preflight import resolve, with_accumulation
 from danish_asr.recipe.train.readers import model_frames
 from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
@@ -310,8 +311,11 @@ def _notes(plan: Plan) -> Iterator[str]:
     if card and not card.bfloat16 and half_precision(plan.config) == "bfloat16":
         values = "trainer.mixed_precision.dtype=float16 evaluator.amp_dtype=float16"
         yield f"{card.name} has no bfloat16: set {values}"
-    if warmup := long_warmup(dict(flatten(unstructure(plan.config)))):
-        yield warmup
+    config = dict(flatten(unstructure(plan.config)))
+    yield from of_values(config)
+    if epoch and epoch.steps:
+        stages = {*plan.config.trainer.stages, *Freezing(plan.config, epoch.steps).stages}
+        yield from never_reached(config, epoch.steps, stages)
     if epoch and plan.epochs > 200:
         yield (
             f"each utterance would be read {plan.epochs:,.0f} times, and the model overfits; "

@@ -18,20 +18,20 @@ from ruamel.yaml.error import YAMLError
 from danish_asr.base.config_tree import merge, parse_override, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
 from danish_asr.base.files import from_yaml
-from danish_asr.base.stops import run_passing_on
+from danish_asr.base.stops import how_it_failed, run_passing_on
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
 
 _WHERE: Final = "the sweep"
 
 
-def run_sweep(request: Request, over: Sequence[str], *, only: int | None = None) -> bool:
+def run_sweep(request: Request, over: Sequence[str], *, only: str | None = None) -> bool:
     """Train the runs of a sweep, or continue them; return whether one has not failed.
 
     Args:
         request: The directory of the sweep, and the configuration of all runs.
         over: ``KEY=V1,V2`` for each key with several values.
-        only: Train the run of this number alone, from 1.
+        only: Train the run of this number alone, from 1; with ``/M`` if the sweep has M runs.
 
     Raises:
         ConfigError: A value or a key cannot be used; nothing was written.
@@ -44,9 +44,11 @@ def run_sweep(request: Request, over: Sequence[str], *, only: int | None = None)
         load(merge(*files, *overrides, *map(parse_override, values)), where=f"the run {name}")
     names = [*runs]
     if only is not None:
-        if not 1 <= only <= len(names):
-            raise ConfigError([f"--only must be 1 to {len(names)}, but is {only}"], where=_WHERE)
-        names = [names[only - 1]]
+        number, _, total = only.partition("/")
+        numbers = [str(n) for n in range(1, len(names) + 1)]
+        if number not in numbers or total not in {"", numbers[-1]}:
+            raise ConfigError([f"--only {only}: the sweep has {len(names)} runs"], where=_WHERE)
+        names = [names[numbers.index(number)]]
     options = [word for file in request.config_files for word in ("--config", str(file))]
     if request.dataset is not None:
         options += ["--dataset", str(request.dataset)]
@@ -97,5 +99,5 @@ def _train(run: Path, options: Sequence[str]) -> bool:
         console.print("stopped before the end; the same command continues")
         sys.exit(EXIT_STOPPED)
     if status:
-        console.print(f"{run.name}: failed with status {status}; the log has the reason")
+        console.print(f"{run.name}: {how_it_failed(status)}; see the log")
     return not status

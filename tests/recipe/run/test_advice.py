@@ -71,9 +71,10 @@ def test_five_validations_without_a_word_are_named_once(rates: list[float], *, w
         (WER, [50, 40, 41, 39, 41, 40, 10], 6),
         (WER, [50, 40, 41, 40, 41, 42], 6),  # an equal one is the best one, as in the log
         (WER, [120, 100, 100, 100, 90, 95], None),
-        (WER, [90, 100, 120, 95, 96], 5),  # nor do they count later
+        (WER, [120, 100, 90, 100, 120, 95], 5),  # it has diverged
         (LOSS, [120, 130, 110, 115, 116], 5),
-        (LOSS, [3, math.nan, math.inf, 4, 2], None),
+        (LOSS, [3, math.nan, 2, math.inf, math.nan], 5),
+        ("cer", [math.nan] * 4, None),
     ],
 )
 def test_a_run_ends_after_two_validations_in_a_row_without_a_new_best(

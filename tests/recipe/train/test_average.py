@@ -80,6 +80,15 @@ def test_an_average_that_cannot_be_made_leaves_nothing_and_names_why(
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
 
+def test_an_average_of_a_run_that_is_not_complete_says_so(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    average(run, 1)
+    assert not capsys.readouterr().err
+    average(copy_until(2, run, tmp_path / "begun"), 1)
+    assert f"{tmp_path / 'begun'} is not complete" in capsys.readouterr().err
+
+
 def fill_disk(*_: object) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -303,7 +303,7 @@ class RegimeSection(Section):
 
     early_stopping_patience: AtLeastOne | None = None
     """Stop after this many validations in a row without a new best score; an equal one is new, and
-    rates of 100 % or more do not count. Null: never."""
+    a rate of 100 % or more is never the best. Null: never."""
 
     checkpoint_after_n_steps: Count = 0
     """No checkpoint up to this step."""

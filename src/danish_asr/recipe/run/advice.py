@@ -62,6 +62,13 @@ def no_word_right(validations: Rows, wer: str) -> str | None:
     )
 
 
+def of_values(config: Mapping[str, Any]) -> Iterator[str]:
+    """Say what in the values of a configuration, by dotted key, is of no use to its run."""
+    for judge in (long_warmup, unsaved_validations, idle_patience):
+        if line := judge(config):
+            yield line
+
+
 def long_warmup(config: Mapping[str, Any]) -> str | None:
     """Whether the learning rate rises for more than a tenth of a run."""
     steps, key = config.get("regime.num_steps"), "lr_scheduler.config.stage_ratio"
@@ -128,15 +135,16 @@ def early_stop(validations: Rows, score: str, patience: int | None) -> str | Non
     """Say why a run ends after its last validation; None: it does not.
 
     It ends after ``patience`` validations since the best one, which is that of `best_validation`.
-    A rate of 100 % or more does not count, as a model first learns to write nothing; nor does a
-    loss that is not finite.
+    A rate of 100 % or more is none, as a model first learns to write nothing; nor is a loss that is
+    not finite. After the best one they count: such a run has diverged.
     """
     limit = math.inf if score == LOSS else 100
-    counted = [row for row in validations if row.get(score, math.nan) < limit]
-    if patience is None or not counted:
+    scored = [row for row in validations if score in row]
+    below = [row for row in scored if row[score] < limit]
+    if patience is None or not below:
         return None
-    best = best_validation(counted, score)
-    waited = sum(row["Step"] > best["Step"] for row in counted)
+    best = best_validation(below, score)
+    waited = sum(row["Step"] > best["Step"] for row in scored)
     if waited < patience:
         return None
     return (

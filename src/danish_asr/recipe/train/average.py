@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from danish_asr.base.errors import RunError
+from danish_asr.base.config_tree import flatten
+from danish_asr.base.errors import RunError, note
 from danish_asr.base.files import publish
 from danish_asr.recipe.run.run import (
     CHECKPOINTS,
@@ -55,6 +56,9 @@ def average(folder: Path, last: int) -> Average:
     new = run.folder.with_name(f"{run.folder.name}-last-{last}")
     if new.exists():
         raise RunError(f"{new} exists; delete it to average again")
+    if not run.completion(dict(flatten(run.config))):
+        fix = f"when it is, delete {new} and average again"
+        note(f"{folder} is not complete, but at step {run.last:,}; {fix}")
     steps = run.steps[-last:]
     files = [_weights_file(run.at(step)) for step in steps]
     mean = _mean(files)

@@ -112,10 +112,8 @@ class RunReport(MetricRecorder):
         self._run, self._end = Run(output_dir), config.regime.num_steps
         self._score = score_title(config.regime.score_metric)
         self._step = max(self._run.resumable_steps, default=0)
-        values = dict(flatten(unstructure(config)))
-        for judge in (advice.long_warmup, advice.unsaved_validations, advice.idle_patience):
-            if warning := judge(values):
-                log.warning("{}", warning)
+        for warning in advice.of_values(dict(flatten(unstructure(config)))):
+            log.warning("{}", warning)
 
     @override
     def record_metric_values(
