@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import add
@@ -167,7 +168,7 @@ def _counts(predictions: Iterable[str], references: Iterable[str]) -> list[Error
     for texts in (predictions, references):
         if isinstance(texts, str):
             raise TypeError("expected lists of texts, found a single text")
-        if isinstance(texts, Mapping | Set) or getattr(texts, "ndim", 1) != 1:
+        if isinstance(texts, Mapping | AbstractSet) or getattr(texts, "ndim", 1) != 1:
             raise TypeError(f"expected lists of texts, found a {type(texts).__name__}")
     hypotheses, expected = list(predictions), list(references)
     if len(hypotheses) != len(expected):

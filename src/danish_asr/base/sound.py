@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -94,7 +93,11 @@ def open_sound(
 
 
 def _of_arrays(audio: Any, rate: int | None, channel: int | None) -> Sound:
-    if not isinstance(rate, Real) or not 1 <= rate <= _HIGHEST_RATE or rate != int(rate):
+    if (
+        not isinstance(rate, int | float | np.number)
+        or not 1 <= rate <= _HIGHEST_RATE
+        or rate != int(rate)
+    ):
         raise AudioError(f"an array needs rate=, its samples per second, and not {rate!r}")
     rate, seconds = int(rate), None
     if isinstance(audio, Iterator):
