@@ -102,6 +102,9 @@ def test_rates_by_group_are_those_of_the_groups_pairs() -> None:
     [
         (["a"], ["a", "b"], "1 predictions for 2 references"),
         ("abc", ["abc"], "expected lists of texts"),
+        (pd.DataFrame({"text": ["a"]}), ["a"], "DataFrame"),
+        (["a"], {"text": "a"}, "dict"),
+        ({"a"}, ["a"], "set"),
         (["a"], pd.Series([float("nan")]), r"pair 0: expected two strings, found \(nan, 'a'\)"),
     ],
 )

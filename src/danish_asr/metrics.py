@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from operator import add
@@ -139,7 +140,8 @@ def compute_metrics(predictions: Iterable[str], references: Iterable[str]) -> di
     Mind that jiwer takes the references first. Use `danish_asr.normalize` on the texts before.
 
     Raises:
-        TypeError: A single text, or an entry that is not a string, such as None or NaN.
+        TypeError: A single text, a table, a mapping or a set; an entry that is not a string,
+            such as None or NaN.
         ValueError: The numbers of predictions and references differ.
     """
     total = sum(_counts(predictions, references), ErrorCounts())
@@ -163,8 +165,11 @@ def metrics_by_group(
 
 
 def _counts(predictions: Iterable[str], references: Iterable[str]) -> list[ErrorCounts]:
-    if isinstance(predictions, str) or isinstance(references, str):
-        raise TypeError("expected lists of texts, found a single text")
+    for texts in (predictions, references):
+        if isinstance(texts, str):
+            raise TypeError("expected lists of texts, found a single text")
+        if isinstance(texts, Mapping | AbstractSet) or getattr(texts, "ndim", 1) != 1:
+            raise TypeError(f"expected lists of texts, found a {type(texts).__name__}")
     hypotheses, expected = list(predictions), list(references)
     if len(hypotheses) != len(expected):
         raise ValueError(f"{len(hypotheses)} predictions for {len(expected)} references")

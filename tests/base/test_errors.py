@@ -56,6 +56,9 @@ def test_a_name_is_one_of_a_table_or_of_code() -> None:
     for name, reason in (("json", "no such name"), ("json:none", "none"), ("no.json:x", "'no'")):
         with pytest.raises(ConfigError, match=rf"decoder\.name .* beam, greedy, .*{reason}"):
             find_named(name, table, "decoder.name")
+    for other in (None, 5, str.lower):
+        with pytest.raises(ConfigError, match=r"decoder\.name"):
+            find_named(other, table, "decoder.name")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="did you mean greedy"):
         find_named("greedie", table, "decoder.name")
 

@@ -122,7 +122,7 @@ def find_named(name: str, table: Mapping[str, Any], key: str) -> Any:
             raise ImportError("there is no such name")  # noqa: TRY301
         return resolve_name(name)
     except Exception as error:  # whatever the import of a user's module raises
-        close = get_close_matches(name, table, n=1)
+        close = get_close_matches(str(name), table, n=1)
         hint = f"; did you mean {close[0]}?" if close else ""
         expected = f"{key} must be one of {', '.join(sorted(table))}, or 'package.module:name'"
         reason = f"{type(error).__name__}: {error}{hint}"

@@ -93,8 +93,12 @@ def open_sound(
 
 
 def _of_arrays(audio: Any, rate: int | None, channel: int | None) -> Sound:
-    if rate is None or not 1 <= rate <= _HIGHEST_RATE or rate != int(rate):
-        raise AudioError(f"an array needs rate=, its samples per second, and not {rate}")
+    if (
+        not isinstance(rate, int | float | np.number)
+        or not 1 <= rate <= _HIGHEST_RATE
+        or rate != int(rate)
+    ):
+        raise AudioError(f"an array needs rate=, its samples per second, and not {rate!r}")
     rate, seconds = int(rate), None
     if isinstance(audio, Iterator):
         parts: Iterator[Samples] = map(_samples, audio)

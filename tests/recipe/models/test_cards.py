@@ -213,6 +213,12 @@ def test_a_finished_run_and_each_of_its_checkpoints_is_a_model_path(
     assert weights(run, 2)[head].shape == weights(finished_run, 2)[head].shape
 
 
+def test_a_dataset_is_refused_as_a_model_path(dataset: Path) -> None:
+    config = AsrConfig(model=ModelSection(path=dataset))
+    with pytest.raises(ConfigError, match=re.escape(str(dataset))):
+        with_named_model(config)
+
+
 def test_a_tokenizer_that_does_not_fit_the_head_is_refused(
     tmp_path: Path, dataset: Path, finished_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

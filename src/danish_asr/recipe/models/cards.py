@@ -346,7 +346,9 @@ def _placed_card(path: Path) -> Tree:
     is_hugging_face = (path / "config.json").is_file()
     folder = import_model(path) if is_hugging_face else path / CARDS_DIR
     for file in sorted(folder.glob("*.yaml")):
-        return _placed(file, name=path.resolve().name)
+        card = _placed(file, name=path.resolve().name)
+        if "model_family" in card:  # a dataset has cards too, of itself and of its tokenizer
+            return card
     raise ConfigError([f"model.path {path} must be {MODELS}"])
 
 
