@@ -124,6 +124,7 @@ def test_a_duration_is_a_number_or_unknown(value: Any, seconds: float) -> None:
             for value in (-0.1, inf, 10**400, "x", b"x")
         ),
         ([ROW, 5], "row 2: expected a dict, found int"),
+        (pd.DataFrame([["a", "b", "c"]], columns=["id", "text", "text"]), "'text'"),
         ({"id": ["a"]}, "found dict"),
         (None, "found NoneType"),
     ],

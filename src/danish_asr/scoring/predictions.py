@@ -174,6 +174,8 @@ def _file_rows(path: Path) -> Iterator[tuple[str, Row]]:
 
 def _object_rows(source: Source) -> Iterator[tuple[str, Row]]:
     if isinstance(source, pd.DataFrame):  # whose missing values are NaN
+        if len(twice := source.columns[source.columns.duplicated()]):
+            raise PredictionsError(f"the DataFrame has two columns '{twice[0]}'; drop one")
         source = _with_none(source).to_dict("records")
     if not isinstance(source, Iterable) or isinstance(source, Mapping):
         kinds = "a file, a DataFrame, or a list of dicts"

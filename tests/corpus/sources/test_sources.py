@@ -236,6 +236,9 @@ def test_a_place_is_on_the_hub_a_file_of_known_ending_or_refused(tmp_path: Path)
         kind, colon, path = name.rpartition(":")
         with pytest.raises(SourceError, match=way):
             resolve_source(f"{kind}{colon}{tmp_path}/{path}")
+    for nothing in ("", "table:", "hf:", "synthetic:"):  # not the current folder
+        with pytest.raises(SourceError, match=f"'{nothing}' names no"):
+            resolve_source(nothing)
 
 
 def test_a_recording_that_has_come_is_found(tmp_path: Path) -> None:

@@ -191,6 +191,8 @@ def resolve_source(spec: str) -> NamedSource:
     check_name(Path(spec))
     kind, colon, location = spec.partition(":")
     path = Path(spec)
+    if not spec or (colon and not location and kind in {"hf", *SOURCES}):
+        raise SourceError(f"{spec!r} names no file, folder or corpus")
     if kind == "hf":
         return _named("parquet", spec)
     if colon and (kind in SOURCES or not path.exists()):
