@@ -104,7 +104,10 @@ def test_what_is_no_audio_is_refused(tmp_path: Path) -> None:
         (tone(1, rate=RATE)[:20_000], None, "truncated audio"),
         (np.zeros(0), RATE, "zero samples"),
         (np.array([0, np.nan]), RATE, "non-finite"),
-        *((np.zeros(100), rate, "rate=") for rate in (None, 0, -8_000, 22_050.5, np.nan, "16000")),
+        *(
+            (np.zeros(100), rate, "rate=")
+            for rate in (None, 0, -8_000, 22_050.5, np.nan, True, "16000")
+        ),
         (np.zeros(100, bool), RATE, "bool"),
         (np.zeros((1, 1, 100)), RATE, "(1, 1, 100)"),
         (np.zeros((40, 50)), RATE, "(50, 40)"),

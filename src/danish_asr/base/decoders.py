@@ -360,10 +360,10 @@ def open_audio(audio: bytes | Path) -> Decoder:
             if stream.read(4) == head[:4]:
                 raise AudioError("more audio than its header says") from None
         raise AudioError("undecodable audio") from None
-    is_sought = file.subtype not in _NOT_SOUGHT or file.header_fault
-    if file.format in _WAV and not (file.frames and is_sought):
+    is_not_sought = file.subtype in _NOT_SOUGHT and not file.header_fault
+    if file.format in _WAV and (is_not_sought or not file.frames):  # a program left the length 0
         file.close()
-        return ForwardDecoder(audio)  # it reads on where a program left the length 0
+        return ForwardDecoder(audio)
     return file
 
 
@@ -426,9 +426,9 @@ def decode_flac(
 ) -> tuple[Samples, int] | None:
     """Return the samples and the rate of a FLAC file of one channel.
 
-    They are in ``out``, if it has as many places. None if the file is something else, damaged, too
-    long, or has no length in its header; or if it was joined of several, which is not looked for
-    where ``out`` has as many places.
+    They are in ``out``, if that is as long as the header says; then a second file behind the first
+    is not looked for. None if the file is something else, damaged, too long, or joined of several,
+    or has no length in its header.
     """
     if not encoded.startswith(b"fLaC"):
         return None

@@ -94,7 +94,8 @@ def open_sound(
 
 def _of_arrays(audio: Any, rate: int | None, channel: int | None) -> Sound:
     if (
-        not isinstance(rate, int | float | np.number)
+        isinstance(rate, bool)
+        or not isinstance(rate, int | float | np.number)
         or not 1 <= rate <= _HIGHEST_RATE
         or rate != int(rate)
     ):

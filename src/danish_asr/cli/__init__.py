@@ -59,7 +59,7 @@ def main(command: Callable[[], object] = app) -> None:
 def _refuse_empty(words: Sequence[str]) -> None:
     """Refuse an empty word, such as that of an empty variable of the shell.
 
-    As a path it would be the present folder. Raises DanishAsrError.
+    As a path it would be the current folder. Raises DanishAsrError.
     """
     if any(not word or (word.startswith("--") and word.endswith("=")) for word in words):
         line = shlex.join(["danish-asr", *words])
