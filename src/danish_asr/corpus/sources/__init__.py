@@ -140,14 +140,17 @@ def open_source(named: AnyPath | NamedSource, options: ConvertOptions) -> Source
 
 def _in_several_files(rows: pa.Table) -> dict[str, int]:
     """Recordings of which several files have rows, counted: their texts may be there twice."""
-    used = rows.filter(pc.and_(pc.is_valid(rows["recording"]), pc.is_null(rows["refused"])))
+    if len(rows["file"].unique()) < 2:  # as one table of a million rows
+        return {}
+    names = rows.select(["recording", "file"])
+    used = names.filter(pc.and_(pc.is_valid(rows["recording"]), pc.is_null(rows["refused"])))
     files = used.group_by("recording", use_threads=False).aggregate([("file", "distinct")])
     several = files.filter(pc.greater(pc.list_value_length(files["file_distinct"]), 1))
     if not len(several):
         return {}
-    recording, names = several["recording"][0], sorted(several["file_distinct"][0].as_py())
+    recording, texts = several["recording"][0], sorted(several["file_distinct"][0].as_py())
     what = "recordings whose texts are in several files, perhaps twice"
-    return {f"{what}, such as {recording} ({_listed(names)})": len(several)}
+    return {f"{what}, such as {recording} ({_listed(texts)})": len(several)}
 
 
 def _unused(named: NamedSource, rows: pa.Table) -> dict[str, int]:
