@@ -42,8 +42,8 @@ _RISING: Final = np.hanning(2 * _HOP)[:_HOP].astype(np.float32)
 _LEAST_LEVEL: Final = 1e-12
 _LEAST_BLOCK: Final = 1 << 12
 _SAMPLES_AT_ONCE: Final = 1 << 16  # which stay in a processor's cache
-_LEAST_AT_ONCE: Final = 4  # blocks, which scipy transforms in one vector
-_RESPONSES: Final = 256  # with a second of echo each, 40 MB
+_VECTOR: Final = 4  # blocks, which scipy transforms in the time of one and a half
+_RESPONSES: Final = 256  # with a second of echo each, 70 MB
 _LEAST_FREQUENCY_MASK: Final = 20
 _MOST_TIME_MASK: Final = 120
 
@@ -132,7 +132,7 @@ class SpecAugment(Transform):
         width = int(rng.integers(min(_LEAST_FREQUENCY_MASK, most), most + 1))
         low = int(rng.integers(0, bins - width + 1))
         if width:
-            _band_stop(low, low + width).apply(waveform)
+            waveform = _band_stop(low, low + width).applied(waveform)
         width = int(rng.integers(0, min(self.max_time, _MOST_TIME_MASK, frames // 4) + 1))
         first = int(rng.integers(0, frames - width + 1))
         if width:
@@ -231,9 +231,10 @@ class Reverb(_FromFolder):
     def _change(
         self, waveform: Waveform, level: float, file: Path, rng: np.random.Generator
     ) -> Waveform:
-        _response(file).apply(waveform)
-        waveform *= np.float32(level / max(_level(waveform), _LEAST_LEVEL))
-        return waveform
+        size = _size_of_block(len(waveform), len(_echo(file)))
+        wet = _room(file, size).applied(waveform)
+        wet *= np.float32(level / max(_level(wet), _LEAST_LEVEL))
+        return wet
 
 
 class _Filter(NamedTuple):
@@ -243,33 +244,48 @@ class _Filter(NamedTuple):
     before: int  # samples of a block before those of its output
     step: int  # samples of its output
 
-    def apply(self, waveform: Waveform) -> None:
-        """Filter a waveform in place; what follows its end is lost."""
-        size, count = 2 * (len(self.spectrum) - 1), -(-len(waveform) // self.step)
+    def applied(self, waveform: Waveform) -> Waveform:
+        """Return the filtered waveform; what would follow its end is lost."""
+        size, count = 2 * (len(self.spectrum) - 1), _blocks(len(waveform), self.step)
         padded = np.zeros((count - 1) * self.step + size, np.float32)
         padded[self.before : self.before + len(waveform)] = waveform
         strides = (self.step * padded.itemsize, padded.itemsize)
         blocks: Waveform = np.ndarray((count, size), np.float32, padded, strides=strides)
-        at_once = max(_LEAST_AT_ONCE, _SAMPLES_AT_ONCE // size)
+        outputs = np.empty((count, self.step), np.float32)
+        at_once = max(_VECTOR, _SAMPLES_AT_ONCE // size)
         for first in range(0, count, at_once):
             spectra = scipy.fft.rfft(blocks[first : first + at_once])
             spectra *= self.spectrum
             filtered = scipy.fft.irfft(spectra, size, overwrite_x=True)
-            outputs = filtered[:, self.before : self.before + self.step].reshape(-1)
-            target = waveform[first * self.step :][: len(outputs)]
-            target[:] = outputs[: len(target)]
+            outputs[first : first + at_once] = filtered[:, self.before :][:, : self.step]
+        return outputs.reshape(-1)[: len(waveform)]
+
+
+def _blocks(samples: int, step: int) -> int:
+    """Blocks of a waveform, in full vectors."""
+    return -(-samples // (step * _VECTOR)) * _VECTOR
+
+
+def _size_of_block(samples: int, echo: int) -> int:
+    """The size of the blocks that are soonest transformed; long ones suit long waveforms."""
+    size = max(1 << (2 * echo - 1).bit_length(), _LEAST_BLOCK)
+    return min(size, size * 3 // 2, key=lambda one: _blocks(samples, one - echo + 1) * one)
 
 
 @lru_cache(_RESPONSES)
-def _response(file: Path) -> _Filter:
+def _room(file: Path, size: int) -> _Filter:
+    echo = _echo(file)
+    return _Filter(scipy.fft.rfft(echo, size), before=len(echo) - 1, step=size - len(echo) + 1)
+
+
+@lru_cache(_RESPONSES)
+def _echo(file: Path) -> Waveform:
     """Read the response of a room from its direct sound on; a silent one has no echo."""
     with _opened(file) as sound:
         recording = _mono_at_16_khz(sound)
     if not _level_in(file, recording):
         recording = np.ones(1, np.float32)
-    echo = recording[int(np.abs(recording).argmax()) :]
-    size = max(1 << (2 * len(echo) - 1).bit_length(), _LEAST_BLOCK)
-    return _Filter(scipy.fft.rfft(echo, size), before=len(echo) - 1, step=size - len(echo) + 1)
+    return recording[int(np.abs(recording).argmax()) :]
 
 
 def _part(file: Path, place: float, samples: int) -> Waveform:
