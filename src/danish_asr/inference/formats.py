@@ -33,7 +33,8 @@ def to_txt(transcript: Transcript) -> str:
 def to_srt(transcript: Transcript) -> str:
     """Return SubRip subtitles; the first line of a cue begins with its speaker, if known.
 
-    The format has no escapes: a ``<`` or ``{`` in the text stays as it is.
+    The name does not count among the 42 characters. The format has no escapes: a ``<`` or ``{`` in
+    the text stays as it is.
     """
     blocks = []
     for number, cue in enumerate(make_cues(transcript), start=1):
