@@ -31,10 +31,14 @@ def recording(
     rate: int,
     layout: str = "mono",
     picture: bool = False,
+    options: dict[str, str] | None = None,
 ) -> bytes:
-    """A file with pieces of sound, each with its first second, after a picture at second 0."""
+    """A file with pieces of sound, each with its first second, after a picture at second 0.
+
+    ``options`` are those of FFmpeg for the container.
+    """
     file = io.BytesIO()
-    with av.open(file, "w", format=container) as out:
+    with av.open(file, "w", format=container, options=options) as out:
         pictures: Any = (
             out.add_stream(PICTURES.get(container, "mpeg4"), rate=25) if picture else None
         )
@@ -64,6 +68,19 @@ def recording(
         if pictures is not None:
             out.mux(pictures.encode(None))
         out.mux(stream.encode(None))
+    return file.getvalue()
+
+
+def several_streams(container: str, count: int) -> bytes:
+    """A file with so many streams of sound: two seconds of 16 kHz, of another seed in each."""
+    file = io.BytesIO()
+    with av.open(file, "w", format=container) as out:
+        streams = [out.add_stream("flac", rate=16_000, layout="mono") for _ in range(count)]
+        for seed, stream in enumerate(streams, 1):
+            frame = av.AudioFrame.from_ndarray(noise(2, 16_000, seed)[None], "fltp", "mono")
+            frame.sample_rate, frame.pts, frame.time_base = 16_000, 0, Fraction(1, 16_000)
+            out.mux(stream.encode(frame))
+            out.mux(stream.encode(None))
     return file.getvalue()
 
 

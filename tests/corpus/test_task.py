@@ -20,6 +20,7 @@ from danish_asr.corpus.rows import Audio, table_of, understood
 from danish_asr.corpus.task import (
     CUT,
     FILLED,
+    STREAMS,
     Record,
     Task,
     convert_task,
@@ -31,7 +32,7 @@ from danish_asr.corpus.task import (
 )
 from tests.builders import coral_row, encode, tone, write_parquet
 from tests.corpora import options, shards, table_in, write_lines
-from tests.media import noise, openings, recording
+from tests.media import noise, openings, recording, several_streams
 from tests.spoiled import read_rows
 
 
@@ -204,6 +205,15 @@ def test_a_whole_recording_without_a_mark_of_its_end_is_suspected(tmp_path: Path
     table = pq.ParquetFile(shards(tmp_path / "out")[0]).read()
     assert found["id"] == table["id"][1].as_py()
     assert found["value"] == pytest.approx(table["audio_size"][1].as_py() / SECOND, abs=1e-3)
+
+
+def test_a_recording_with_several_audio_streams_is_suspected(tmp_path: Path) -> None:
+    for count in (1, 2):
+        (tmp_path / f"{count}.mka").write_bytes(several_streams("matroska", count))
+    (tmp_path / "rows.csv").write_text("path,text\n1.mka,ja tak\n2.mka,nej tak")
+    convert(tmp_path / "rows.csv", tmp_path / "out", options(split="train", workers=1))
+    suspects = table_in(tmp_path / "out", "suspects")
+    assert [one["value"] for one in suspects if one["reason"] == STREAMS] == [2]
 
 
 SECOND = 16_000

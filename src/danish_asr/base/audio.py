@@ -59,6 +59,7 @@ class Recording(AbstractContextManager["Recording"]):
         self._file: Decoder | None = None
         self.filled = 0.0  # seconds of silence in the last part, for a gap in the file
         self.may_be_cut = False  # the last part is the whole file, which has no mark of its end
+        self.streams = 1  # of sound in the file, of which the first is read
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -117,6 +118,7 @@ class Recording(AbstractContextManager["Recording"]):
         inside = (min(s + n, first + len(mono)) - max(s, first) for s, n in file.filled)
         self.filled = sum(frames for frames in inside if frames > 0) / rate
         self.may_be_cut = seconds is None and file.may_be_cut
+        self.streams = file.streams
         return mono, rate
 
     def rest(self, start: float, channel: int | None = None) -> Iterator[tuple[Samples, int]]:

@@ -3,19 +3,19 @@
 libsndfile reads WAV, AIFF, CAF, AU and FLAC, where a seek is exact. FFmpeg, through PyAV, reads the
 rest: MP3, OGG, MP4, WebM, transport streams, NIST SPHERE and others, FLACs that were joined or cut
 out of others, a WAV of MP3 or GSM or whose header has no length. It reads forwards, to the end, a
-block at a time. Seconds are the container's: 0 is where its first stream begins. Where timestamps
-leave a gap of `SLACK` or more there is silence, which ``filled`` counts; where they go back, the
-sound goes on. A codec's delay is left out. A frame with another rate or other channels than the
-first is brought to those. miniaudio reads a whole FLAC of one channel, for conversion and training,
-in half of the time. Refused are files that none of them reads, one that is shorter than its header
-says, a WAV that is longer, and a gap of more than a minute.
+block at a time: the first of several audio streams, which ``streams`` counts, and files that were
+joined one after the other. Seconds are the container's: 0 is where its first stream begins. Where
+timestamps leave a gap of `SLACK` or more there is silence, which ``filled`` counts; where they go
+back, the sound goes on. A codec's delay is left out. A frame with another rate or other channels
+than the first is brought to those. miniaudio reads a whole FLAC of one channel, for conversion and
+training, in half of the time. Refused are files that none of them reads, one that is shorter or
+longer than its header says, and a gap of more than a minute.
 """
 
-import io
 import os
 import re
 from collections.abc import Generator, Iterator, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import chain, groupby
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias, cast
 
@@ -27,7 +27,22 @@ from av.container import InputContainer
 from miniaudio import ffi, lib
 from numpy.typing import NDArray
 
-from danish_asr.base.errors import AudioError, SourceError
+from danish_asr.base.containers import (
+    MORE_AUDIO,
+    STREAMED,
+    begins_late,
+    has_no_end,
+    head_of,
+    is_compressed_caf,
+    is_followed_by_another,
+    is_half_a_frame,
+    is_of_libsndfile,
+    joints,
+    missing_share,
+    stated_in_mp3,
+    stream_of,
+)
+from danish_asr.base.errors import AudioError
 
 SLACK: Final = 0.1
 """Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part.
@@ -38,27 +53,12 @@ UNKNOWN_LENGTH: Final = 1 << 62
 
 _LONGEST_GAP: Final = 60  # seconds
 _LAST_PICTURE: Final = 1  # seconds that it may be shown for
-_OGG_PAGE: Final = 65_307  # bytes, at most
-_KBITS: Final = (
-    (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
-    (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
-)
-"""Of MP3, at rates from 32 kHz on and below, by four bits in a frame's third byte."""
-
-_FLAC: Final = re.compile(rb"fLaC[\x00\x80]\x00\x00\x22")
-"""How a FLAC begins: with a block of 34 bytes (RFC 9639, section 8)."""
-_OGG: Final = re.compile(rb"OggS\0\x02\0\0")
-"""How each stream of an OGG begins, all of them one behind the other (RFC 3533, section 6)."""
-_OGG_FIRST_PAGE: Final = 282  # bytes, at most
-
-_OF_LIBSNDFILE: Final = (b"RIFF", b"RF64", b"riff", b"FORM", b"caff", b".snd", b"fLaC")
-"""How WAV (three kinds), AIFF, CAF, AU and FLAC begin."""
 
 _WAV: Final = {"WAV", "WAVEX", "RF64"}
+_ENDS: Final = _WAV | {"W64", "AU"}
+"""Formats of which libsndfile's log says where the samples end."""
 _NOT_SOUGHT: Final = {"MPEG_LAYER_III", "GSM610"}
 """Codecs in a WAV in which libsndfile does not find a sample, or refuses to seek."""
-_STREAMED: Final = 0x7F00_0000
-"""Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
 _CORRECTED: Final = re.compile(
     r"(?:data|Data Size|SSND|riff|Riff size) *: (\d+) \(should be (\d+)\)"
 )
@@ -74,7 +74,7 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
     """A file that libsndfile reads, used as a `ForwardDecoder`."""
 
     filled: Sequence[tuple[int, int]] = ()
-    may_be_cut = False
+    may_be_cut, streams = False, 1
 
     @property
     def expected(self) -> float | None:
@@ -100,20 +100,22 @@ class _SoundFile(soundfile.SoundFile):  # type: ignore[misc]  # untyped
 
         libsndfile reads the samples that are there, and refuses a FLAC or CAF that is cut itself.
         Its log has the length in the header, that which it should be, and where something begins
-        behind the samples that is no chunk of a WAV.
+        behind the samples that is no chunk of a WAV or W64.
         """
         length = self._noted("Length", 0)
         slack = SLACK * self.samplerate * length / max(1, self.frames)
         for stated, there in _CORRECTED.findall(self.extra_info):
-            if int(there) + slack < int(stated) < _STREAMED:
+            if int(there) + slack < int(stated) < STREAMED:
                 return "truncated audio"
-        if self.format in _WAV and self._noted("position", length) + slack < length:
-            return "more audio than its header says"
-        return ""
+        end = self._noted("data :(?s:.*?)position", length)
+        if self.format == "AU" and (size := self._noted("Data Size", 0)):  # -1 if it is unknown
+            end = self._noted("Data Offset", 0) + size
+        is_known = self.format != "W64" or self._noted("riff", 0)  # 0 if written into a pipe
+        return MORE_AUDIO if self.format in _ENDS and is_known and end + slack < length else ""
 
     def _noted(self, name: str, default: int) -> int:
         """A number in libsndfile's log, such as those of ``data : 64000 (should be 32000)``."""
-        match = re.search(rf"{name}\W+(\d+)", self.extra_info)
+        match = re.search(rf"{name}[ :]+(\d+)\b", self.extra_info)
         return int(match[1]) if match else default
 
 
@@ -122,7 +124,7 @@ class ForwardDecoder:
 
     It seeks by decoding, because FFmpeg's own way is not exact. Opening and reading raise
     `AudioError` for a file that cannot be decoded or is refused. ``begins`` are the places of the
-    FLACs or OGGs in a joined one: FFmpeg would lose what is before or behind a joint.
+    files in a joined one: FFmpeg would lose what is before or behind a joint.
     """
 
     frames, header_fault, closed = UNKNOWN_LENGTH, "", False
@@ -130,13 +132,14 @@ class ForwardDecoder:
     def __init__(self, audio: bytes | Path, begins: Sequence[int] = (0,)) -> None:
         self._audio, self._begins = audio, begins
         self.samplerate, self.channels = 1, 1  # of the first frame
+        self.streams = 1  # of sound, that there are
         self.expected: float | None = None  # seconds; FFmpeg's estimate, if it has one
         self._open()
 
     def _open(self) -> None:
         self.filled: list[tuple[int, int]] = []  # first frames and lengths of silence put in
         self._decoded = 0  # frames
-        self._last = 0.0  # second at which the last packet of all streams ends
+        self._origin, self._end = 0.0, 0.0  # second 0 of its timestamps, and where its sound ends
         self._packet = b""  # the last one of the sound
         self.may_be_cut = False  # known at the end: no mark of it, or half a frame before it
         self._blocks = self._decode()
@@ -185,7 +188,7 @@ class ForwardDecoder:
         """Yield the blocks of the file; its rate and channels are known with the first one."""
         try:
             with (
-                _stream(self._audio) as file,
+                stream_of(self._audio) as file,
                 av.open(self._part(file, 0), "r", metadata_errors="ignore") as container,
             ):
                 if not container.streams.audio:
@@ -197,9 +200,8 @@ class ForwardDecoder:
             raise AudioError("undecodable audio") from None
 
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
-        start, end = (container.start_time or 0) / av.time_base, 0.0
         self.expected = (container.duration or 0) / av.time_base or None
-        frames = chain(self._frames(container), self._behind_joints(file))
+        frames = self._all_frames(container, file)
         for first in frames:  # whose rate that in a header may be half of, in HE-AAC
             self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels
             frames = chain([first], frames)
@@ -207,19 +209,17 @@ class ForwardDecoder:
         for _, alike in groupby(frames, lambda f: (f.sample_rate, f.layout.name, f.format.name)):
             resampler = av.AudioResampler("fltp", first.layout, first.sample_rate)
             for frame in alike:
-                time = end if frame.time is None else frame.time - start
-                if (gap := time - end) > _LONGEST_GAP:
+                time = self._end if frame.time is None else frame.time - self._origin
+                if (gap := time - self._end) > _LONGEST_GAP:
                     raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
                 if gap >= SLACK:
                     silence = np.zeros((round(gap * self.samplerate), self.channels), np.float32)
                     self.filled.append((self._decoded, len(silence)))
                     yield silence
-                end = time + frame.samples / frame.sample_rate
+                self._end = time + frame.samples / frame.sample_rate
                 frame.pts = None  # a resampler of its own clock would warn
                 yield from _arrays(resampler.resample(frame))
             yield from _arrays(resampler.resample(None))
-        if _missing_seconds(container, file, end, self._last - start) > SLACK:
-            raise AudioError("truncated audio")
         self.may_be_cut = _may_be_cut(container, file, self._packet)
 
     def _part(self, file: IO[bytes], number: int) -> Any:
@@ -228,26 +228,26 @@ class ForwardDecoder:
         file.seek(self._begins[number])
         return _Part(file, [*self._begins[1:], None][number])
 
-    def _behind_joints(self, file: IO[bytes]) -> Iterator[AudioFrame]:
+    def _all_frames(self, container: InputContainer, file: IO[bytes]) -> Iterator[AudioFrame]:
+        yield from self._frames(container, file)
         for number in range(1, len(self._begins)):
-            with av.open(self._part(file, number), "r", metadata_errors="ignore") as container:
-                start = (container.start_time or 0) / av.time_base
-                for frame in self._frames(container):
-                    if frame.pts is not None and frame.time_base is not None:
-                        frame.pts -= round(start / frame.time_base)
-                    yield frame
+            with av.open(self._part(file, number), "r", metadata_errors="ignore") as behind:
+                yield from self._frames(behind, file)
 
-    def _frames(self, container: InputContainer) -> Iterator[AudioFrame]:
+    def _frames(self, container: InputContainer, file: IO[bytes]) -> Iterator[AudioFrame]:
         """Yield the frames of the first audio stream, also after a packet that is none.
 
         Such packets stand where files were joined. One at the end is the rest of a frame that was
-        cut.
+        cut. The sound goes on where that of the container before ended.
         """
-        stream, error, ends = container.streams.audio[0], None, 0.0
+        stream, error = container.streams.audio[0], None
+        self.streams = max(self.streams, len(container.streams.audio))
+        start, begin = (container.start_time or 0) / av.time_base, self._end
+        self._origin, ends, last = start - begin, 0.0, 0.0
         for packet in container.demux():
             if packet.pts is not None:
                 ends = float((packet.pts + (packet.duration or 0)) * packet.time_base)
-                self._last = max(self._last, ends)
+                last = max(last, ends)
             if packet.stream_index != stream.index:
                 continue
             if packet.size:
@@ -262,7 +262,8 @@ class ForwardDecoder:
         if error is not None:
             raise error
         is_flac = container.format.name == "flac"
-        if is_flac and (container.duration or 0) / av.time_base - ends > SLACK:
+        missing = (container.duration or 0) / av.time_base - ends if is_flac else 0.0
+        if max(missing, _missing_seconds(container, file, self._end - begin, last - start)) > SLACK:
             raise AudioError("truncated audio")
 
 
@@ -290,44 +291,23 @@ def _missing_seconds(
     0 or less if it is not, or does not say.
     """
     name, stream = container.format.name, container.streams.audio[0]
+    if name in {"iff", "asf"}:
+        return missing_share(file) * sound
     if name.startswith(("mov,mp4", "nistsphere")):
         return float((stream.duration or 0) * (stream.time_base or 0)) - sound
-    if name.startswith(("matroska", "flv")):  # the end of the last stream, perhaps of the picture
+    if name.startswith(("matroska", "flv", "caf")):  # end of the last stream, perhaps a picture
         picture = _LAST_PICTURE * (len(container.streams) > 1)
         return (container.duration or 0) / av.time_base - max(sound, last) - picture
-    return _stated_in_mp3(file, stream.rate) - sound if name == "mp3" else 0.0
-
-
-def _stated_in_mp3(file: IO[bytes], rate: int) -> float:
-    """The seconds in an MP3's header less a codec's delay; FFmpeg does not tell them from a guess.
-
-    They stand in the first frame: http://gabriel.mp3-tech.org/mp3infotag.html
-    """
-    file.seek(_behind_tag(file))
-    found = re.search(rb"(?:Xing|Info)\0\0\0[\1-\xff](.{4})", file.read(200), re.DOTALL)
-    frames = int.from_bytes(found[1]) if found else 0
-    return max(0, frames - 3) * (1_152 if rate >= 32_000 else 576) / rate
+    return stated_in_mp3(file, stream.rate) - sound if name == "mp3" else 0.0
 
 
 def _may_be_cut(container: InputContainer, file: IO[bytes], last: bytes) -> bool:
-    """Whether an OGG has no mark of its end, or the ``last`` packet of an MP3 is half a frame.
-
-    Streams and recorders of Android leave the mark out too. It is a bit of the last page (RFC 3533,
-    section 6); a frame of MP3 has its size in its first bytes (ISO 11172-3, 2.4.1.3).
-    """
+    """Whether an OGG has no mark of its end, or the ``last`` packet of an MP3 is half a frame."""
     if container.format.name == "ogg":
-        file.seek(max(0, file.seek(0, os.SEEK_END) - _OGG_PAGE))
-        tail = file.read()
-        page = tail[tail.rfind(b"OggS") :]
-        if len(page) < 27 or not page[5] & 4:
-            return True
-        return len(page) < 27 + page[26] + sum(page[27 : 27 + page[26]])
+        return has_no_end(file)
     stream = container.streams.audio[0]
-    if container.format.name != "mp3" or not stream.codec.name.startswith("mp3"):
-        return False
-    is_low = stream.rate < 32_000
-    size = (72_000 if is_low else 144_000) * _KBITS[is_low][last[2] >> 4] // stream.rate
-    return len(last) < size + (last[2] >> 1 & 1)
+    is_mp3 = container.format.name == "mp3" and stream.codec.name.startswith("mp3")
+    return is_mp3 and is_half_a_frame(last, stream.rate)
 
 
 Decoder = _SoundFile | ForwardDecoder
@@ -340,85 +320,26 @@ def open_audio(audio: bytes | Path) -> Decoder:
         AudioError: There is no such file, or it is empty or refused, or cannot be decoded.
         SourceError: The file exists and cannot be read.
     """
-    head = _head_of(audio)
-    if not head:
-        raise AudioError("empty file")
+    head = head_of(audio)
     if head.startswith(b"NIST_1A") and b",embedded-" in head:
         raise AudioError("compressed NIST SPHERE; decompress it with sph2pipe")
-    if head.startswith((b"fLaC", b"ID3", b"OggS")) and len(begins := _begins(audio)) > 1:
+    if begins := joints(audio, head):
         return ForwardDecoder(audio, begins)
-    is_late = head.startswith(b"fLaC") and _begins_late(audio)
-    if is_late or not head.startswith(_OF_LIBSNDFILE) or head[8:12] == b"AVI ":
+    if not is_of_libsndfile(head) or (head.startswith(b"fLaC") and begins_late(audio)):
         return ForwardDecoder(audio)
     try:
-        file = _SoundFile(_stream(audio) if isinstance(audio, bytes) else os.fsencode(audio))
+        file = _SoundFile(stream_of(audio) if isinstance(audio, bytes) else os.fsencode(audio))
     except soundfile.LibsndfileError:
-        # It refuses a WAV or an AIFF behind which another one begins.
-        size = int.from_bytes(head[4:8], "big" if head.startswith(b"FORM") else "little")
-        with _stream(audio) as stream:
-            stream.seek(8 + size)
-            if stream.read(4) == head[:4]:
-                raise AudioError("more audio than its header says") from None
-        raise AudioError("undecodable audio") from None
+        if is_compressed_caf(head):
+            return ForwardDecoder(audio)
+        with stream_of(audio) as stream:  # it refuses a WAV or an AIFF behind which is another one
+            is_joined = is_followed_by_another(stream)
+        raise AudioError(MORE_AUDIO if is_joined else "undecodable audio") from None
     is_not_sought = file.subtype in _NOT_SOUGHT and not file.header_fault
     if file.format in _WAV and (is_not_sought or not file.frames):  # a program left the length 0
         file.close()
         return ForwardDecoder(audio)
     return file
-
-
-def _stream(audio: bytes | Path) -> IO[bytes]:
-    return io.BytesIO(audio) if isinstance(audio, bytes) else audio.open("rb")
-
-
-def _head_of(audio: bytes | Path) -> bytes:
-    """The first bytes of a file."""
-    if isinstance(audio, bytes):
-        return audio[:1_024]
-    try:
-        if not audio.is_file():  # a pipe would never end
-            raise AudioError("audio file missing")
-        with audio.open("rb") as stream:
-            return stream.read(1_024)
-    except OSError as error:
-        # A disk that fails for a moment must not remove the row from the dataset.
-        raise SourceError(
-            f"{audio}: cannot be read ({error.strerror}); fix this and run the same command again"
-        ) from error
-
-
-def _begins(audio: bytes | Path) -> list[int]:
-    """Where FLACs begin in a FLAC, or OGGs in an OGG; libsndfile ends where the second one does."""
-    begins = [-_OGG_FIRST_PAGE - 1]
-    with _stream(audio) as stream:
-        place, before = _behind_tag(stream), b""
-        stream.seek(place)
-        pattern = {b"fLaC": _FLAC, b"OggS": _OGG}.get(stream.read(4))
-        stream.seek(place)
-        while pattern and (block := stream.read(1 << 20)):
-            part = before + block
-            begins += [place - len(before) + match.start() for match in pattern.finditer(part)]
-            place, before = place + len(block), part[-7:]
-    least = _OGG_FIRST_PAGE if pattern is _OGG else 0
-    return [begin for last, begin in pairwise(begins) if begin - last > least]
-
-
-def _begins_late(audio: bytes | Path) -> bool:
-    """Whether a FLAC was cut out of another one; libsndfile would seek by its frames' numbers."""
-    with _stream(audio) as stream:
-        block = stream.read(4)
-        while len(block) == 4 and not block[0] & 0x80:  # which the last block has
-            block = stream.read(4)
-            stream.seek(int.from_bytes(block[1:]), os.SEEK_CUR)
-        return stream.read(5)[4:] > b"\0"  # the first frame's number (RFC 9639, section 9)
-
-
-def _behind_tag(file: IO[bytes]) -> int:
-    """Where a file begins behind an ID3 tag, whose size is four times 7 bits."""
-    file.seek(0)
-    head = file.read(10)
-    size = sum(byte << 7 * place for place, byte in enumerate(reversed(head[6:])))
-    return 10 + size if head.startswith(b"ID3") else 0
 
 
 def decode_flac(

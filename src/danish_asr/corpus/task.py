@@ -70,6 +70,9 @@ FILLED: Final = "seconds of silence in a gap of the file"
 CUT: Final = "seconds of a recording that may be cut"
 """A reason to suspect an utterance: an OGG has no mark of its end, or an MP3 ends in a frame."""
 
+STREAMS: Final = "audio streams in the recording"
+"""A reason to suspect an utterance: there are several, and the first is read."""
+
 _LAST: Final[dict[tuple[Path, str | None], Recording]] = {}
 """The one recording that is open in this process, by its path and version. A long one has rows of
 many tasks, and to find a place in an MP3 means to decode it up to there."""
@@ -274,6 +277,8 @@ def to_row(
             findings[FILLED] = audio.filled
         if audio.may_be_cut:
             findings[CUT] = len(mono) / SAMPLE_RATE
+        if audio.streams > 1:
+            findings[STREAMS] = audio.streams
         if row["alone"] and seconds is not None:
             findings.update(examine_rest(audio.rest(start + seconds, channel), mono))
         flac = encode_flac(mono)
