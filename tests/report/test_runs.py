@@ -66,6 +66,7 @@ def test_runs_are_listed_with_state_scores_and_the_keys_in_which_they_differ(swe
     speeds = (rows[0]["hours"], rows[0]["audio_hours_per_hour"], rows[1]["hours"])
     assert speeds == ("1.0", "40.0", "")
     assert (rows[1]["test_wer"], rows[2]["reason"]) == ("0.5", "the disk is full")
+    assert [row["dev_step"] for row in rows] == ["4", "4", "2", "", ""]
 
 
 def test_runs_with_other_dev_rows_are_not_ranked_and_fit_a_log(tmp_path: Path) -> None:

@@ -282,7 +282,8 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
 def _table(runs: Sequence[ListedRun]) -> Content:
     keys = _different_keys(runs)
     lines = [run.line() | _values(run, keys) for run in runs]
-    return Content.of_text(to_csv(pd.DataFrame(lines)))
+    # As objects: beside a run without one, a step would become a float.
+    return Content.of_text(to_csv(pd.DataFrame(lines, dtype=object)))
 
 
 def _different_keys(runs: Sequence[ListedRun]) -> list[str]:
