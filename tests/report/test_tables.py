@@ -94,7 +94,7 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
 ) -> None:
     pair = PairTest("Bornholmsk", "Fynsk", 0.125, Interval(-0.01, 0.25), p)
     absent = [NotCompared(f"{number}", "1 speaker, 2 needed") for number in range(11)]
-    said = gap_sentence("dialect", Gap("0", 0.9, groups, absent, pair, None))
+    said = gap_sentence("dialect", Gap("0", 0.9, groups, absent, pair, None, 0))
     assert said.startswith("by dialect: 0 has the highest WER, 90.00 %")
     assert f"{verdict} (p {p:.4f}, permutation" in said
     assert "Bornholmsk is 12.50 points above Fynsk (95 % interval -1.00 to 25.00" in said
@@ -102,9 +102,9 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
     assert "8, 9 and 1 more (1 speaker, 2 needed)" in said
     assert "nothing is compared" not in said
     nothing = gap_sentence(
-        "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed")
+        "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed", 0)
     )
     assert "nothing is compared: 1 group can be" in nothing
     assert not gap_sentence("dialect", None)
-    alike = gap_sentence("dialect", replace(Gap("0", 0.9, 0, (), None, ""), as_bad=2))
+    alike = gap_sentence("dialect", Gap("0", 0.9, 0, (), None, "", 2))
     assert "0 and 2 more have the highest WER, 90.00 %" in alike
