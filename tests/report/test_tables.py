@@ -15,6 +15,7 @@ from danish_asr.report.tables import (
     grouping_title,
     in_grouping,
     interval_of,
+    latex,
     light_table,
     p_value,
     percent,
@@ -22,6 +23,7 @@ from danish_asr.report.tables import (
     sentence,
     short,
     summary,
+    without_values,
 )
 from danish_asr.scoring.gap import Gap, NotCompared, PairTest
 from danish_asr.scoring.intervals import Estimate, Interval
@@ -78,8 +80,15 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
     assert in_grouping("", "all") == "all"
     assert sentence("by dialect of Fyn") == "By dialect of Fyn"
     assert (short("abc", 3), short("abcd", 3), short(None)) == ("abc", "abc…", "")
-    scores = scored(four_rows(), by=["dialect"], rows_in_split=9)
+    scores = scored(four_rows(), by=["dialect", "gender"], rows_in_split=9)
     assert "4 rows scored of 9" in summary(scores)
+    assert without_values(scores).startswith("no scored row has a value of gender: ")
+
+
+def test_a_table_for_latex_has_texts_at_the_left_its_signs_and_minus() -> None:
+    table = latex(["group", "WER"], [["a_b", "-1.5"]], ["one\ntwo"], 1)
+    assert table.startswith("% one\n% two\n\\begin{tabular}{lr}\n")
+    assert "a\\_b & $-$1.5 \\\\\n" in table
 
 
 @pytest.mark.parametrize(
