@@ -36,7 +36,7 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_groups_with_the_same_rate_as_the_worst_are_counted() -> None:
     same = {name: group([10, 20], [5, 10], [f"{name}1", f"{name}2"]) for name in "abc"}
-    lower = {"d": group([10, 20], [1, 2], ["d1", "d2"])}
+    lower = {"d": group([10, 20], [1, 2], ["d1", "d2"]), "e": group([1, 1], [0, 0], ["e1", "e2"])}
     for groups, others in ((same | lower, 2), (lower, 0), ({"a": same["a"]} | lower, 0)):
         gap = estimate_gap(groups.items(), "standard")
         assert gap
