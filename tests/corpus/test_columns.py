@@ -35,6 +35,7 @@ SIX = {"audio": 0, "text": 1, "speaker_id": 2, "dialect": 3, "gender": 4, "age":
         (["startMs", "ms"], {"start": "startMs", "end": "ms"}, {"start_ms": 0, "end": 1}),
         (["from_millis", "id_ms"], {"end": "from_millis", "id": "id_ms"}, {"end_ms": 0, "id": 1}),
         (["weekend", "restart", "Split", "channel"], {}, {"split": 2, "channel": 3}),
+        (["validated", "country_birth"], {}, {"validated": 0, "country_birth": 1}),
         (["text", "ord", "duration"], {"text": "ord", "seconds": ""}, {"text": 1}),
         (["text"], {"text": "ord"}, {}),
         (["id_recording", "id"], {}, {"id": 1}),
@@ -82,6 +83,7 @@ def test_columns_that_some_file_has_are_chosen_and_those_that_none_reads_are_ign
 @pytest.mark.parametrize(
     ("names", "chosen", "message"),
     [
+        (["å" * 61, *"abcdefghijklmnopqrstuvwxyz"], {}, f"no .*found {'å' * 60}, a, .*, s. Name"),
         (["path", "ord"], {}, "no column of text; found path, ord.*--column text="),
         (["text"], {}, "no column of audio; .*--column audio="),
         (["path", "text"], {"text": "ord"}, "no column ord; "),

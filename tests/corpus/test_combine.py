@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from danish_asr.base.errors import ConfigError, DanishAsrError, DatasetError
+from danish_asr.base.files import sha256_of
 from danish_asr.corpus.combine import combine
 from danish_asr.corpus.inventory import Inventory
 from danish_asr.corpus.verify import verify
@@ -23,10 +24,12 @@ TSV = "language_distribution_0.tsv"
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the datasets a, b and c."""
+    """A folder of the datasets a, b and c, of row groups of two."""
     folder = tmp_path_factory.mktemp("parts")
-    for name in ("a", "b", "c"):
-        build_part(folder / name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("danish_asr.corpus.task.ROW_GROUP_SIZE", 2)
+        for name in ("a", "b", "c"):
+            build_part(folder / name)
     return folder
 
 
@@ -78,13 +81,15 @@ def stop(*_: object, shards: Iterable[object], **__: object) -> None:
 
 def test_listed_rows_are_in_the_ledger_and_in_no_shard(parts: Path, tmp_path: Path) -> None:
     listed = tmp_path / "wrong.csv"
-    listed.write_text("corpus,id\na,a_train_1\nb,b_dev_0\nb,b_dev_1\nb,a_test_0\n")
+    listed.write_text(
+        "corpus,id\na,a_train_2\na,a_train_3\na,a_train_5\nb,b_dev_0\nb,b_dev_1\nb,a_test_0\n"
+    )
     inventory = combined(parts, "ab", tmp_path / "all", without=listed)
-    assert (inventory.rows, inventory.dropped_rows, inventory.source_rows) == (19, 3, 22)
+    assert (inventory.rows, inventory.dropped_rows, inventory.source_rows) == (17, 5, 22)
     ledger = table_in(tmp_path / "all", "ledger")
     names = "corpus", "id", "reason", "source", "row"
     assert [tuple(row[name] for name in names) for row in ledger] == [
-        ("a", "a_train_1", "listed in wrong.csv", "a/train.parquet", 1),
+        *(("a", f"a_train_{n}", "listed in wrong.csv", "a/train.parquet", n) for n in (2, 3, 5)),
         ("b", "b_dev_0", "listed in wrong.csv", "b/dev.parquet", 0),
         ("b", "b_dev_1", "listed in wrong.csv", "b/dev.parquet", 1),
     ]
@@ -92,10 +97,11 @@ def test_listed_rows_are_in_the_ledger_and_in_no_shard(parts: Path, tmp_path: Pa
         rows = read_rows(tmp_path / "all" / shard.path)
         assert shard.seconds == sum(row["audio_size"] for row in rows) / 16_000
         assert shard.rows == len(rows) > 0
+        assert shard.sha256 == sha256_of(tmp_path / "all" / shard.path)
     (line,) = inventory.summary
-    assert line.endswith(" 1 of 4 names are of no row: b a_test_0")
+    assert line.endswith(" 1 of 6 names are of no row: b a_test_0")
     ids = pq.read_table(tmp_path / "all" / "version=0" / "corpus=a" / "split=train")["id"]
-    assert ids.to_pylist() == [f"a_train_{number}" for number in (0, 2, 3, 4, 5)]
+    assert ids.to_pylist() == [f"a_train_{number}" for number in (0, 1, 4)]
 
 
 def test_the_ledgers_and_suspects_of_the_rows_that_stay_are_kept(tmp_path: Path) -> None:

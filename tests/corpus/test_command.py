@@ -24,13 +24,13 @@ from tests.corpora import options
 
 def test_the_kinds_of_sources_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     print_sources()
-    assert {*SOURCES} <= {*capsys.readouterr().out.split()}
+    assert {"kind", "WHERE", "what", *SOURCES} <= {*capsys.readouterr().out.split()}
 
 
 def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = {3: None, 4: "<p>"}
     rows = [coral_row(number, text=texts.get(number, "ja")) for number in range(10)]
-    write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="færøsk")])
+    write_parquet(tmp_path / "in" / "train.parquet", [*rows, coral_row(10, dialect="[b]færøsk")])
     out = tmp_path / "ds"
     for end in ("complete", "complete, as before"):
         convert_command(str(tmp_path / "in"), out, options(name="x", max_drop=0.1))
@@ -39,10 +39,12 @@ def test_commands_print_what_they_wrote(tmp_path: Path, capsys: pytest.CaptureFi
         assert "x: 10 rows, 0.00 hours; 1 of 11 source rows are in the ledger" in output
         assert "in the ledger: empty text (1 rows)" in output
         assert re.search(r"suspect, .*markup.* \(1 rows\)", output)
-        assert "dialect: færøsk is read as no known dialect" in output
+        assert "dialect: [b]færøsk is read as no known dialect" in output
         assert output.endswith(f"{out}: {end}\n")
-    combine_command([out], tmp_path / "all", name="all", without=None)
-    assert "all: 10 rows, 0.00 hours; 1 of 11 " in capsys.readouterr().out
+    (listed := tmp_path / "list.csv").write_text("id\nrec_train_0\nrec_train_99\n")
+    combine_command([out], tmp_path / "all", name="all", without=listed)
+    output = capsys.readouterr().out
+    assert "--without: 1 of 2 names are of no row: rec_train_99\nall: 9 rows, 0.00 hours;" in output
 
 
 def test_a_dataset_without_a_row_is_an_error(tmp_path: Path) -> None:
@@ -55,6 +57,8 @@ def test_a_dataset_without_a_row_is_an_error(tmp_path: Path) -> None:
     shutil.rmtree(out)
     with pytest.raises(DatasetError, match="out: no row was written"):
         convert_command(str(tmp_path / "in"), out, options(max_drop=1, without=without))
+    with pytest.raises(DatasetError, match="rows dropped: 4"):  # of a function of one's own
+        convert_command(f"tests.parts.two_corpora:{tmp_path}", tmp_path / "own", options())
 
 
 @pytest.mark.parametrize(
@@ -86,9 +90,12 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
     kept: dict[str, Any] = {"unchecked": [], "hours": hours, "suspects": 0, "is_combined": False}
     kept["contradictions"] = []
     found = Verification(**kept, damage=["a: is gone"], leaks=[leak], notes=["few", "allowed: x"])
-    monkeypatch.setattr(command, "verify", lambda *_, **__: found)
-    assert verify_command(Path("x"), workers=1, allow_shared=()) == found
+    asked = dict[str, Any]()
+    monkeypatch.setattr(command, "verify", lambda _, **own: (asked.update(own), found)[1])
+    assert verify_command(Path("x"), workers=9, allow_shared=["audio"]) == found
+    assert asked == {"workers": 9, "allow_shared": ["audio"]}
     output = capsys.readouterr().out
+    assert output.split()[0] == "Hours"
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines()]
     assert [row for row in cells if row] == [
         ["Fynsk", "1.000", "0.250"],
@@ -101,13 +108,14 @@ def test_a_check_shows_hours_of_dialects_and_splits_and_what_would_accept_a_leak
     ) as error:
         check_faults(Path("x"), found)
     lines = str(error.value).splitlines()
-    assert lines[:3] == ["x: faults: 2", "  - a: is gone", f"  - {leak}"]
+    assert lines[:-1] == ["x: faults: 2", "  - a: is gone", f"  - {leak}"]
     with pytest.raises(DatasetError, match=r"convert the dataset again$"):
         check_faults(Path("x"), Verification(**kept, damage=["a: is gone"], leaks=[], notes=[]))
     whole: dict[str, Any] = {"damage": [], "leaks": [], "notes": []}
+    many = Verification(**kept | {"contradictions": ["a"] * 29}, **whole)
     with pytest.raises(DatasetError, match=r"x: faults: 29\n") as error:
-        check_faults(Path("x"), Verification(**kept | {"contradictions": ["a"] * 29}, **whole))
-    assert str(error.value).count("\n  - ") == 21
+        check_faults(Path("x"), many, page=Path("p.html"))
+    assert str(error.value).count("\n  - ") == str(error.value).count("\n") - 1 == 21
     check_faults(Path("x"), Verification(**kept, **whole))
     assert capsys.readouterr().out == "x: no faults\n"
     for page, said in ((None, ["suspects.parquet has 1,200 rows"]), (Path("p.html"), [])):
@@ -125,7 +133,10 @@ def test_what_verify_advises_can_be_done(tmp_path: Path) -> None:
     columns = {"speaker_id": "id_speaker", "id": "id_recording"}
     convert_command(source, tmp_path / "ds", options(columns=columns))
     combine_command([tmp_path / "ds"], tmp_path / "all", name="all", without=None)
-    for root, advice in (("ds", "--split train --split-by-speaker 80/10/10"), ("all", "combine")):
+    for root, advice in (
+        ("ds", "--split train --split-by-speaker 80/10/10"),
+        ("all", "combine the parts again"),
+    ):
         (tmp_path / root / "ledger.parquet").unlink()
         result = verify_command(tmp_path / root, workers=1, allow_shared=())
         with pytest.raises(DatasetError, match=f"(?s)page.html: not written.*{advice}"):

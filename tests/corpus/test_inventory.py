@@ -9,9 +9,11 @@ import pytest
 from danish_asr.base.errors import DatasetError, IncompleteDatasetError
 from danish_asr.corpus.inventory import (
     KEY_FILE,
+    content_of,
     files_of,
     find_shards,
     missing_split,
+    name_of,
     read_inventory,
     shards_of_split,
     share_people_of,
@@ -45,6 +47,7 @@ def write_dataset(root: Path, places: list[str], **manifest: Any) -> Path:
 def test_an_inventory_counts_rows_hours_and_drops(tmp_path: Path) -> None:
     inventory = read_inventory(write_dataset(tmp_path, PLACES))
     assert (inventory.rows, inventory.hours, inventory.dropped_rows) == (12, 1.0, 3)
+    assert content_of(tmp_path)[0] == tmp_path / "manifest.json"
     shard = inventory.shards[3]
     keys = "corpus", "split", "language", "x"
     assert [shard.partition(key) for key in keys] == ["b", "test", "dan_Latn", ""]
@@ -81,6 +84,7 @@ def test_shards_are_found_by_keys_of_paths(tmp_path: Path, below: str, *, is_our
     test = {"test": [0, 3], "test_a": [0], "test_b": [3]}
     assert numbers == test | {"train": [1, 2], "train_a": [1, 2]}
     assert shards_of_split(tmp_path / below, "test_b") == [found[3]]
+    assert name_of(tmp_path / below) == ("x" if is_ours else tmp_path.name)
     assert share_people_of(tmp_path / below) == ([["a", "b"]] if is_ours else [])
 
 

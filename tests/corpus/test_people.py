@@ -11,6 +11,7 @@ from danish_asr.corpus.people import (
     alike,
     clean,
     dialect_of,
+    first_corpora,
     gender_of,
     known,
     persons_of,
@@ -130,3 +131,4 @@ def test_a_person_is_a_speaker_of_corpora_that_share_people(shared: list[list[st
     same = [[0, 1, 2]] * 3 + [[3]] + [[4, 5]] * 2 + [[6]] + [[7, 8]] * 2 + [[9]]
     assert groups[:10] == same
     assert persons[10:] == [None, None]
+    assert first_corpora(shared) == dict(zip("abcefx", "aaaeex", strict=True))

@@ -13,9 +13,11 @@ from danish_asr.corpus.rows import (
     NO_TIME,
     ROWS,
     UTTERANCE_SCHEMA,
+    Source,
     check_splits,
     is_alone,
     is_listed,
+    most_frequent,
     names_of_no_row,
     of_each,
     read_without,
@@ -158,6 +160,13 @@ def test_ages_that_nobody_understands_are_counted() -> None:
     assert count == 3
 
 
+def test_the_four_values_that_occur_most_are_named() -> None:
+    values = pa.chunked_array([["a"] * 5 + ["b"] * 4, ["c"] * 3 + ["d"] * 2 + ["e"], ["å" * 61]])
+    assert most_frequent(values) == "a (5), b (4), c (3), d (2)"
+    assert most_frequent(values, least=4) == "a (5), b (4)"
+    assert most_frequent(values.slice(15)) == f"{'å' * 60} (1)"
+
+
 def test_in_another_language_a_dialect_is_as_it_is() -> None:
     found = row(dialect="fynsk", country_birth="NO", options={"language": "nob_Latn"})
     assert (found["dialect"], found["sub_dialect"]) == ("fynsk", "fynsk")
@@ -253,6 +262,7 @@ def test_a_list_names_rows_of_a_corpus_or_of_any(tmp_path: Path) -> None:
     [
         ({("x", "01"), (None, "02")}, []),
         ({("x", "01"), ("x", "1"), (None, "02"), (None, "2")}, ["2 of 4 names ", ": 2, x 1"]),
+        ({("x", f"{n}") for n in range(20)} | {("x", "01")}, ["20 of 21 ", ", x 9"]),
         ({("x", f"{n}") for n in range(30)} | {("x", "01")}, ["30 of 31 ", "x 26, ..."]),
         ({(None, "01"), ("y", "01")}, None),
         ({("x", "01"), (None, "1")}, None),
@@ -268,7 +278,7 @@ def test_names_of_no_row_are_said_and_a_corpus_of_only_such_is_refused(
         return
     lines = names_of_no_row(rows, listed, Path("a.csv"))
     assert len(lines) == bool(said)
-    assert all(part in lines[0] for part in said)
+    assert all(said[0] in line and line.endswith(said[1]) for line in lines)
 
 
 def test_a_row_is_alone_if_no_other_is_of_its_recording() -> None:
@@ -334,6 +344,12 @@ def test_a_row_of_one_time_or_without_those_that_others_of_its_recording_have_is
     rows = table(cut, cut | {"start": 8, "end": 9}, {"audio": "a.wav", "text": "nej"} | values)
     assert rows["refused"].to_pylist() == [None, None, reason]
     assert rows["start"].null_count == 0
+
+
+def test_a_source_may_have_read_no_column_and_counted_nothing() -> None:
+    rows = ROWS.empty_table()
+    source = Source(name="x", rows=rows, fetch=lambda _: iter(()), versions=lambda own: own["id"])
+    assert (source.columns, source.ignored, source.counts) == ({}, (), {})
 
 
 def test_a_function_is_called_once_for_all_values_that_are_the_same() -> None:

@@ -3,10 +3,13 @@
 from itertools import groupby, product
 from math import exp, log
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from fairseq2.data.tokenizers import Tokenizer
+from torch import Tensor
 
 from danish_asr.corpus.cards import build_char_tokenizer
 from danish_asr.decoding.ctc import BLANK, GreedyDecoder, confidences, ctc_nats, per_token
@@ -33,6 +36,7 @@ def test_a_text_that_needs_more_frames_has_no_loss() -> None:
     (alone,) = ctc_nats([LOG_PROBS], texts[:1])
     nats = ctc_nats([LOG_PROBS, LOG_PROBS[:4], LOG_PROBS[:0]], texts)
     assert nats.tolist() == [alone, torch.inf, torch.inf]
+    assert ctc_nats([LOG_PROBS[:0]], [texts[0][:0]]).tolist() == [0]
     assert per_token(nats, texts)[1:] == [None, None]
     assert len(ctc_nats([], [])) == 0
 
@@ -42,6 +46,10 @@ def test_the_greedy_text_has_no_repeats_blanks_and_special_symbols(tokenizer: To
     rows[3][2, tokenizer.vocab_info.eos_idx] = 0.0
     assert GreedyDecoder(tokenizer)(rows) == ["hej", "alle", "", "abc"]
     assert GreedyDecoder(tokenizer)([]) == []
+    plain: Any = SimpleNamespace(create_decoder=lambda: Tensor.tolist)  # has no special symbols
+    path = torch.tensor([BLANK, 1, 1, BLANK, 1, 2, BLANK])
+    (text,) = map(str, GreedyDecoder(plain)([torch.eye(3)[path]]))
+    assert text == "[1, 1, 2]"
 
 
 def test_confidence_is_high_where_the_model_is_sure_of_its_text(tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ def test_all_formats_are_answered(address: str) -> None:
         "compression_ratio": 0.72,
         "no_speech_prob": 0.0,
     }
+    words = ("response_format", "verbose_json"), ("timestamp_granularities[]", "word")
+    assert {"words"} == {"words", "segments"} & json.loads(send(address, *words)).keys()
 
 
 def test_segments_come_as_events(address: str) -> None:

@@ -31,7 +31,9 @@ def test_a_card_that_is_too_small_for_every_preset_is_told_what_fits_it() -> Non
     [
         (None, ["demo"]),
         (23.0, ["standard", "lean"]),
-        (23.2, ["standard"]),
+        (9.8, ["standard", "lean"]),
+        (9.9, ["standard", "lean"]),
+        (23.1, ["standard"]),
         (37.9, ["standard"]),
         (38, ["standard", "a100"]),
         (69.9, ["standard", "a100"]),
@@ -42,32 +44,36 @@ def test_the_preset_is_that_of_the_memory(gib: float | None, names: list[str]) -
     files, reason = preset_for(None if gib is None else Card("a card", gib))
     assert [file.stem for file in files] == names
     assert gib is None or f"{gib:.1f}" in reason
+    assert ("exceeds" in reason) == (gib == 9.8)
 
 
 SOLD_WITH = {
-    "v100-32": 32,
-    "t4": 16,
-    "l4": 24,
-    "a10": 24,
-    "a40": 48,
-    "l40s": 48,
-    "a100-40": 40,
-    "a100-80": 80,
-    "h100": 80,
-    "h200": 141,
-    "b200": 192,
-    "rtx3060-12": 12,
-    "rtx3060ti": 8,
-    "rtx3090": 24,
-    "rtx4070": 12,
-    "rtx4090": 24,
-    "rtx5090": 32,
+    "v100-32": (32, 125, 900),
+    "t4": (16, 65, 320),
+    "l4": (24, 121, 300),
+    "a10": (24, 125, 600),
+    "a40": (48, 150, 696),
+    "l40s": (48, 362, 864),
+    "a100-40": (40, 312, 1_555),
+    "a100-80": (80, 312, 2_039),
+    "h100": (80, 989, 3_350),
+    "h200": (141, 989, 4_800),
+    "b200": (192, 2_250, 8_000),
+    "rtx3060-12": (12, 25, 360),
+    "rtx3060ti": (8, 32, 448),
+    "rtx3090": (24, 71, 936),
+    "rtx4070": (12, 58, 504),
+    "rtx4090": (24, 165, 1_008),
+    "rtx5090": (32, 210, 1_792),
 }
 
 
-def test_a_card_has_a_little_less_memory_than_it_is_sold_with() -> None:
-    shares = {name: CARDS[name].gib / size for name, size in SOLD_WITH.items()}
+def test_a_card_has_the_speed_that_it_is_sold_with_and_a_little_less_memory() -> None:
+    shares = {name: CARDS[name].gib / size for name, (size, *_) in SOLD_WITH.items()}
     assert shares.keys() == CARDS.keys()
+    assert [[own.tflops, own.bandwidth] for own in CARDS.values()] == [
+        speeds for _, *speeds in SOLD_WITH.values()
+    ]
     assert not {name: share for name, share in shares.items() if not 0.9 < share < 1}
 
 

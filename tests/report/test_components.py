@@ -78,14 +78,21 @@ def test_curves_have_names_and_colours_of_the_page_which_repeat_after_four(
     assert [line.get_label() for line in axes.lines] == [*"abcde"]
     colours = [line.get_color() for line in axes.lines]
     assert (len({*colours}), colours[4]) == (4, colours[0])
+    assert axes.figure.legends[0].get_window_extent().y0 > axes.get_window_extent().y1
+    boxes = [re.findall(r'viewBox="0 0 (\S+) ', one) for one in (chart, histogram_of([1.0, 2.0]))]
+    assert boxes[0] == boxes[1]  # they are equally wide
     assert "var(--accent)" in chart
     assert "#0102" not in chart
+
+
+def histogram_of(values: list[float]) -> str:
+    return histogram_chart("Length", np.array(values), "seconds")
 
 
 def test_a_histogram_has_the_extremes_in_its_outer_bars_and_names_them(drawn: list[Any]) -> None:
     values = np.append(np.arange(1_000) / 100, 500.0)
     chart = histogram_chart("Length", values, "seconds")
-    same = histogram_chart("Length", np.full(3, 2.0), "seconds")
+    same = histogram_of([2.0] * 3)
     assert _description(chart) == "1001 rows: lowest 0, median 5, highest 500 seconds"
     assert _description(same) == "3 rows: lowest 2, median 2, highest 2 seconds"
     labels = [axes.get_xlabel() for axes in drawn]
@@ -93,6 +100,7 @@ def test_a_histogram_has_the_extremes_in_its_outer_bars_and_names_them(drawn: li
     for axes, edges in zip(drawn, ([0.05, 9.95], [2, 3]), strict=True):
         (bars,) = axes.patches
         shares, places, _ = bars.get_data()
+        assert bars.get_fill()
         assert (len(shares), shares.sum()) == (40, pytest.approx(100))
         assert [*axes.get_xlim()] == pytest.approx([places[0], places[-1]])
         assert [*axes.get_xlim()] == pytest.approx(edges, abs=0.01)
@@ -103,7 +111,7 @@ def test_what_a_page_shows_is_escaped_and_what_it_lacks_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pages = {
-        "page": "{% if name %}\n  {{ name }}\n{% endif %}{{ 'a' | sha256 }}",
+        "page": "{% if name %}\n  {{ name }}\n  {% endif %}{{ 'a' | sha256 }}",
         "lacking": "{{ nobody }}",
     }
     monkeypatch.setattr(components, "PackageLoader", lambda *_: DictLoader(pages))

@@ -71,7 +71,8 @@ def test_one_speaker_is_no_speakers() -> None:
     rows = [*random_rows(100), prediction("few", "et to", "et", dialect="alone")]
     (axes,) = forest_plot(compared({"A": {"a": rows}, "B": {"b": rows}}, by=["dialect"])).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert "dialect: alone (1 speaker)" in labels
+    dots = [line.get_markerfacecolor() for line in axes.lines if line.get_marker() == "o"]
+    assert dots[labels.index("dialect: alone (1 speaker)")] == "white"  # it has no interval
     assert "dialect: Fynsk (12 speakers)" in labels
 
 

@@ -131,6 +131,7 @@ def test_the_axis_reaches_the_worst_group_and_intervals_up_to_four_times_the_rat
     worst = max(group.wer.value for group in scores.groupings["dialect"].groups)
     assert not axis.beyond(worst)
     assert (axis.ticks[-1] <= 100, axis.beyond(1.2)) == (True, True)
+    assert not axis.beyond(axis.ticks[-1] / 100)
     assert (axis.x(0), axis.x(axis.ticks[-1] / 100), axis.x(9)) == (10, 190, 190)
     near = RateAxis(scored([*_numbered("usual", 40, 4), *_numbered("b", 40, 8)], by=["dialect"]))
     assert near.ticks[-1] >= 21, "the interval of b ends there"
@@ -163,6 +164,11 @@ def test_a_page_of_scores_has_its_clips_counted_or_none_with_no_audio(predicted:
     assert "data:audio" not in page.read_text("utf-8")
     assert "--no-audio" not in page.read_text("utf-8")
     assert "warning" not in console.export_text()
+    rows = [prediction(row["id"], row["text"], "nej", corpus="a", split=None) for row in SPEECH]
+    write_rows(predicted, rows)
+    write_evaluation(predicted, dataset_root=str(predicted.parents[1] / "data"))
+    score_files([predicted], console=console)
+    assert page.read_text("utf-8").count("data:audio/flac") == 6
 
 
 def _rebuilt(**values: Any) -> Callable[[Path], object]:

@@ -15,6 +15,7 @@ from danish_asr.report.tables import (
     grouping_title,
     in_grouping,
     interval_of,
+    latex,
     light_table,
     p_value,
     percent,
@@ -22,6 +23,7 @@ from danish_asr.report.tables import (
     sentence,
     short,
     summary,
+    without_values,
 )
 from danish_asr.scoring.gap import Gap, NotCompared, PairTest
 from danish_asr.scoring.intervals import Estimate, Interval
@@ -78,8 +80,15 @@ def test_groups_and_groupings_have_names_of_a_bounded_length() -> None:
     assert in_grouping("", "all") == "all"
     assert sentence("by dialect of Fyn") == "By dialect of Fyn"
     assert (short("abc", 3), short("abcd", 3), short(None)) == ("abc", "abc…", "")
-    scores = scored(four_rows(), by=["dialect"], rows_in_split=9)
+    scores = scored(four_rows(), by=["dialect", "gender"], rows_in_split=9)
     assert "4 rows scored of 9" in summary(scores)
+    assert without_values(scores).startswith("no scored row has a value of gender: ")
+
+
+def test_a_table_for_latex_has_texts_at_the_left_its_signs_and_minus() -> None:
+    table = latex(["group", "WER"], [["a_b", "-1.5"]], ["one\ntwo"], 1)
+    assert table.startswith("% one\n% two\n\\begin{tabular}{lr}\n")
+    assert "a\\_b & $-$1.5 \\\\\n" in table
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,7 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
 ) -> None:
     pair = PairTest("Bornholmsk", "Fynsk", 0.125, Interval(-0.01, 0.25), p)
     absent = [NotCompared(f"{number}", "1 speaker, 2 needed") for number in range(11)]
-    said = gap_sentence("dialect", Gap("0", 0.9, groups, absent, pair, None))
+    said = gap_sentence("dialect", Gap("0", 0.9, groups, absent, pair, None, 0))
     assert said.startswith("by dialect: 0 has the highest WER, 90.00 %")
     assert f"{verdict} (p {p:.4f}, permutation" in said
     assert "Bornholmsk is 12.50 points above Fynsk (95 % interval -1.00 to 25.00" in said
@@ -102,9 +111,9 @@ def test_a_gap_names_the_worst_group_the_verdict_its_test_and_who_was_not_compar
     assert "8, 9 and 1 more (1 speaker, 2 needed)" in said
     assert "nothing is compared" not in said
     nothing = gap_sentence(
-        "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed")
+        "dialect", Gap("0", 0.9, 0, absent[:1], None, "1 group can be, 2 needed", 0)
     )
     assert "nothing is compared: 1 group can be" in nothing
     assert not gap_sentence("dialect", None)
-    alike = gap_sentence("dialect", replace(Gap("0", 0.9, 0, (), None, ""), as_bad=2))
+    alike = gap_sentence("dialect", Gap("0", 0.9, 0, (), None, "", 2))
     assert "0 and 2 more have the highest WER, 90.00 %" in alike

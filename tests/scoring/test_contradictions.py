@@ -36,7 +36,7 @@ def kinds(*rows: Row) -> dict[str, str]:
         (TOO_LONG, TEXT, "det er", None, 0.95),
         (NO_SPEECH, TEXT, "", 3.0, 0.0),
         (NO_SPEECH, TEXT, "det", 8.0, 0.9),
-        (OTHER_TEXT, TEXT, "detr", 8.0, 0.9),
+        (OTHER_TEXT, TEXT[:10], "de", 8.0, 0.9),
         (NO_SPEECH, "", TEXT, 90.0, 0.99),
     ],
 )
@@ -52,10 +52,13 @@ def test_a_text_without_targets_is_no_text_and_silence_does_not_contradict_it() 
     assert kinds(heard, silent) == {"heard": NO_SPEECH}
 
 
+SHORT = (("ja", 3.4), ("ja", 3.5), ("i", 6.9), ("i", 7.0))
+
+
 def test_a_difficult_voice_and_a_short_text_with_one_error_are_not_contradicted() -> None:
     unsure = row("unsure", TEXT, "den er kål i da", 1.9, exp(-0.8))
-    short = [row(f"short {loss}", "ja", "jo", loss) for loss in (3.4, 3.5)]
-    assert {*kinds(unsure, *short)} == {"short 3.5"}  # e^(2 * 3.5) is above 1000
+    short = [row(f"{text} {loss}", text, "jo", loss) for text, loss in SHORT]
+    assert {*kinds(unsure, *short)} == {"ja 3.5", "i 7.0"}  # e^(2 * 3.5) is above 1000
 
 
 @pytest.mark.parametrize(("of_others", "least"), [(0.0, 1.5), (1.0, 2.97)])

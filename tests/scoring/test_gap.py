@@ -36,11 +36,12 @@ def largest(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_groups_with_the_same_rate_as_the_worst_are_counted() -> None:
     same = {name: group([10, 20], [5, 10], [f"{name}1", f"{name}2"]) for name in "abc"}
-    lower = {"d": group([10, 20], [1, 2], ["d1", "d2"])}
+    lower = {"d": group([10, 20], [1, 2], ["d1", "d2"]), "e": group([1, 1], [0, 0], ["e1", "e2"])}
     for groups, others in ((same | lower, 2), (lower, 0), ({"a": same["a"]} | lower, 0)):
         gap = estimate_gap(groups.items(), "standard")
         assert gap
         assert gap.as_bad == others
+        assert gap.not_compared == []
 
 
 def test_a_gap_is_found_where_groups_differ_and_not_where_they_are_equal() -> None:
@@ -114,6 +115,7 @@ def test_the_interval_of_a_gap_is_that_of_two_rates_with_the_pooled_error(larges
     [
         ([3, 1], [0.1, 0.1], 1, None),  # that of the difference
         ([10, 1], [0.5, 0.1], 2, np.exp(-0.2) * (10 * np.exp(-2 * 0.26**0.5) - 1)),
+        ([1.1, 1], [0.1, 0.1], 2, None),  # which may be below zero
         ([2.5, 1], [0, 1], 1, 0),  # the ratio is not resolved, and the difference is
         ([2, 1], [0, 1], np.log(2), 0),  # the ratio is just not resolved
     ],
@@ -129,9 +131,10 @@ def test_limits_of_a_difference_are_above_zero_exactly_if_those_of_the_ratio_are
 
 def test_half_an_error_in_a_small_group_is_no_higher_rate_than_a_real_one(largest: Any) -> None:
     few, some, many = (np.full(3, 0), np.full(8, 1), np.arange(100, 180, 10))
+    numbers = ("a", 40, few), ("b", 1_000, some), ("c", 1_000, many), ("d", 90_000, few)
     groups = {
         name: group([words] * len(own), own, [f"{name}{n}" for n in range(len(own))])
-        for name, words, own in (("a", 40, few), ("b", 1_000, some), ("c", 1_000, many))
+        for name, words, own in numbers
     }
     values, starts = of_speakers([*groups.values()], "standard")
     (logs,), (errors,) = logs_and_errors(values[:, None, :], starts)
@@ -214,3 +217,4 @@ def test_groups_of_the_same_speakers_are_not_compared() -> None:
     assert gap
     assert gap.pair is None
     assert gap.why_none
+    assert gap.to_dict()["pair"] is None

@@ -56,6 +56,7 @@ def test_scores_and_every_line_carry_their_settings_and_rows() -> None:
     of_line = document["settings"] | {"rows_scored": 5, "rows_in_file": 7, "rows_in_split": 9}
     of_line |= {"splits": "x", "where": "age > 9"}
     of_line["left_out"] = "empty reference: 1; 10 s or longer: 1"
+    assert [*scores.only(["dialect"]).groupings] == ["dialect"]
     table = scores.to_pandas()
     assert list(table["group"])[:3] == ["all", "Bornholmsk", "Fynsk"]
     for line in table.to_dict("records"):
@@ -192,7 +193,7 @@ def test_a_grouping_that_cannot_be_made_is_refused(grouping: str, message: str) 
     extras = [{"age": "ung", "snr": str(n), "show_id": str(n)} for n in range(101)]
     rows = [prediction(str(n), "ja", "ja", **extra) for n, extra in enumerate(extras)]
     assert (len(_groups(rows[:100], "snr")), len(_groups(rows, "show_id"))) == (100, 101)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"^the call has .*\n.*{message}"):
         _groups(rows, grouping)
 
 

@@ -43,9 +43,7 @@ def _seconds_of_milliseconds(value: Any) -> float | None:
 
 def _number(value: Any) -> float | None:
     """A number, or its text with a comma, as in Danish tables; None for white space and NaN."""
-    number = value
-    if not isinstance(value, float):
-        number = float(str(value).strip().replace(",", ".") or math.nan)
+    number = float(str(value).strip().replace(",", ".") or math.nan)
     return None if math.isnan(number) else number
 
 

@@ -96,7 +96,7 @@ def assign_speakers(rows: pa.Table, shares: Sequence[float], seed: int) -> dict[
         room /= 2
     for split in wanted:
         if split not in assigned.values():  # it gets the lightest of the split with the most
-            fullest = Counter(assigned.values()).most_common(1)[0][0]
+            fullest = Counter(assigned.values()).most_common()[0][0]
             movable = [name for name, own in assigned.items() if own == fullest]
             assigned[str(speakers["weight"][movable].idxmin())] = split
     return assigned

@@ -96,14 +96,12 @@ def gender_of(gender: str | None) -> str | None:
 _OLDEST: Final = 130
 _AGE: Final = re.compile(r"(\d{1,3})(?:[.,]\d*)?(?: ?(?:år|years?))?", re.IGNORECASE)
 _AGES: Final = re.compile(r"(\d{1,3}) ?(?:[-–] ?(\d{1,3})|\+)(?: ?(?:år|years?))?", re.IGNORECASE)
-_DECADES: Final = {
-    "teens": (13, 19),
-    "twenties": (20, 29),
-    "thirties": (30, 39),
-    **dict.fromkeys(("fourties", "forties"), (40, 49)),
-    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), (50, 99)),
+_GROUP_OF_DECADE: Final = {
+    "teens": "0-24",
+    **dict.fromkeys(("thirties", "fourties", "forties"), "25-49"),
+    **dict.fromkeys(("fifties", "sixties", "seventies", "eighties", "nineties"), "50+"),
 }
-"""Ages of Common Voice."""
+"""Ages of Common Voice; those in their twenties are of two groups."""
 
 
 def age_of(text: str) -> int | None:
@@ -118,11 +116,12 @@ def age_group(text: str) -> str | None:
     None if it is none of these, or of several groups, as ``20-29`` is.
     """
     age, ages = age_of(text), _AGES.fullmatch(text)
-    bounds = _DECADES.get(text.lower(), ())
     if age is not None:
-        bounds = age, age
+        bounds = {age}
     elif ages:
-        bounds = int(ages[1]), int(ages[2] or _OLDEST)
+        bounds = {int(ages[1]), int(ages[2] or _OLDEST)}
+    else:
+        return _GROUP_OF_DECADE.get(text.lower())
     groups = {"0-24" if bound < 25 else "25-49" if bound < 50 else "50+" for bound in bounds}
     return groups.pop() if len(groups) == 1 else None
 

@@ -363,8 +363,8 @@ def _check_times(usable: pa.Table) -> None:
     several = counted.filter(pc.greater(counted["number_count"], 1))
     if not len(several):
         return
-    pair = several.slice(0, 1).to_pylist()[0]
-    one, other = usable.take([pair["number_min"], pair["number_max"]]).to_pylist()
+    first, last = (several[f"number_{end}"][0].as_py() for end in ("min", "max"))
+    one, other = usable.take([first, last]).to_pylist()
     raise SourceError(
         f"{len(several):,} recordings have several texts and no times, such as {one['audio']} "
         f"in {place_of(one)} and {place_of(other)}. Name both ends in seconds "

@@ -18,7 +18,7 @@ class GreedyDecoder:
     """Takes the best symbol of each frame, merges repeats and drops blanks."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._decode = tokenizer.create_decoder(skip_special_tokens=True)
+        self._decode = tokenizer.create_decoder()  # which leaves special symbols out
 
     def __call__(self, log_probs: Sequence[Tensor]) -> list[str]:
         """Return the text of each utterance, (S, V); one of blanks alone gives ''."""
@@ -31,9 +31,7 @@ class GreedyDecoder:
 
     def _text(self, symbols: Tensor) -> str:
         symbols = torch.unique_consecutive(symbols)
-        symbols = symbols[symbols != BLANK]
-        # The tokenizer's decoder does not take an empty sequence.
-        return self._decode(symbols) if len(symbols) else ""
+        return self._decode(symbols[symbols != BLANK])
 
 
 def ctc_nats(log_probs: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:

@@ -81,7 +81,7 @@ class Gap:
     not_compared: Sequence[NotCompared]
     pair: PairTest | None
     why_none: str | None  # of the groups are compared
-    as_bad: int = 0  # other groups with the same rate as the worst
+    as_bad: int  # other groups with the same rate as the worst
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -173,7 +173,7 @@ def _test(
     """Permute the speakers over the groups."""
     values, starts = of_speakers(sums, denominator)
     (logs,), (errors,) = logs_and_errors(values[:, None, :], starts)
-    totals = np.add.reduceat(values[:2], starts, axis=-1)
+    totals = np.add.reduceat(values, starts, axis=-1)
     rates_of_groups = totals[0] / totals[1]
     # Half an error in a small group is no higher rate than a real one.
     least = logs[rates_of_groups > 0].min()

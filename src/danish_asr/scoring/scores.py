@@ -225,7 +225,7 @@ def score_table(
     table[PERSON] = pd.Series(persons, dtype=object)
     for name in ("reference", "hypothesis"):
         table[f"{name}_normalised"] = [normalize(text) for text in table[name]]
-    table["left_out"] = pd.Series([None] * len(table), dtype=object)
+    table["left_out"] = None
     for reason, applies in reversed([*ROW_FILTERS[settings.row_filter](table).items()]):
         table.loc[applies, "left_out"] = reason  # the first reason stays
     texts = table[[*_NORMALISED]].to_numpy()

@@ -177,7 +177,7 @@ def _date(match: Match) -> str:
 
 def _month(match: Match) -> str:
     day = f"{ordinal(int(match['number']))} " if match["number"] else ""
-    return f"{day}{known.MONTHS[match['month'][:3].lower()]} " if match["month"] else day
+    return f"{day}{known.MONTHS[match['month'].lower()]} " if match["month"] else day
 
 
 def _weekday(match: Match) -> str:

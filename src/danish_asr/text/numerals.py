@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final
 
 # num2words 0.5.14 differs in 67 of the 103 official vectors with a numeral: "toogtreds" for 62.
-NUMERAL: Final = re.compile(r"\b(0|[1-9]\d{0,2}(?:(?:\.\d{3})*|\d*)(?:,\d+)?)\b")
+NUMERAL: Final = re.compile(r"\b(?:0|[1-9]\d{0,2}(?:(?:\.\d{3})*|\d*)(?:,\d+)?)\b")
 """A numeral without leading zeros; "." groups thousands, "," is the decimal sign. Source: CoRal's
 ``NUMERAL_REGEX``."""
 

@@ -10,6 +10,7 @@ import pytest
 
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
+from danish_asr.corpus.sources.parquet import source_of_dataset
 from tests.builders import conversation_row, coral_row, write_parquet
 from tests.corpora import options, read_rows
 from tests.datasets_files import FLOAT, STRING, dataset_of, write_with_datasets
@@ -116,6 +117,12 @@ def test_a_column_without_encoded_audio_is_refused_with_the_way_out(tmp_path: Pa
         pq.write_table(pa.table({"audio": [audio], "text": ["ja"]}), tmp_path / "train.parquet")
         with pytest.raises(SourceError, match=f"audio holds no encoded audio.*{way}"):
             rows_in(tmp_path)
+
+
+def test_a_dataset_that_is_named_after_coral_is_of_its_repository() -> None:
+    names = "coral_v2_danish", "coral_v3", "coral_v4"
+    sources = ["hf:CoRal-project/coral-v2", "hf:CoRal-project/coral-v3", None]
+    assert [*map(source_of_dataset, names)] == sources
 
 
 def test_a_folder_without_parquet_is_refused(tmp_path: Path) -> None:

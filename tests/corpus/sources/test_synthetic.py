@@ -1,17 +1,29 @@
 """The synthetic corpus, made by the real synthesiser once for all tests, and its parts."""
 
+import hashlib
+import io
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+from danish_asr.base.errors import SourceError
 from danish_asr.base.schema import SPLITS
+from danish_asr.corpus.sources import synthetic
 from danish_asr.corpus.sources.synthetic import (
     OPENERS,
+    _File,
+    _plan,
+    _row,
     draw_sentence,
     speak,
     split_of_sentence,
@@ -29,6 +41,45 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("synthetic")
     synthesise(folder, sizes=SIZES, workers=2)
     return folder
+
+
+def test_who_says_what_is_fixed() -> None:
+    """A model is measured on the same corpus, also after an update."""
+    said: list[Any] = [
+        draw_sentence(Random(seed), split, conversation=seed % 3 == 0)
+        for seed in range(200)
+        for split in SPLITS
+    ]
+    for path, *place, utterances in _plan(Path("x"), synthetic.SIZES | {"dev": 700}):
+        said += [path.as_posix(), place, utterances]
+    assert hashlib.sha256(str(said).encode()).hexdigest()[:16] == "cfbe7a9466923f10"
+
+
+def test_an_utterance_has_the_level_and_the_noise_of_its_speaker() -> None:
+    voice = replace(draw_speaker(Random(1), "1", "Fynsk", 0), noise_db=20.0, gain_db=6.0)
+    tone = np.sin(np.arange(22_050)).astype(np.float32)
+    espeak: Any = SimpleNamespace(sample_rate=22_050, speak=lambda *_: tone)
+    places = (_File(Path(), subset, "test", []) for subset in ("read_aloud", "conversation"))
+    read, said = (_row(espeak, place, 21, voice) for place in places)
+    assert read["id_recording"] == "rec_test_000021"
+    assert (said["id_conversation"], said["id_segment"]) == ("con_test_00001", 1)
+    samples, rate = soundfile.read(io.BytesIO(said["audio"]["bytes"]))
+    assert rate == 48_000
+    assert len(samples) == pytest.approx(50_924, abs=2)  # 0.06 s of silence
+    assert abs(samples).max() == pytest.approx(0.95 * 10**-0.3, rel=0.01)
+    assert samples[-2_000:].std() / samples[:9_000].std() == pytest.approx(0.1, rel=0.1)
+
+
+def test_without_the_synthesiser_no_process_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise SourceError("no eSpeak NG")
+
+    monkeypatch.setattr(synthetic, "find_espeak", missing)
+    monkeypatch.setattr(synthetic, "run_in_processes", lambda *_, **__: [])
+    with pytest.raises(SourceError, match="no eSpeak NG"):
+        synthesise(tmp_path)
 
 
 @pytest.mark.slow

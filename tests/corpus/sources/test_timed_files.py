@@ -42,6 +42,8 @@ def said(file: TimedFile) -> list[tuple[str, str | None]]:
 def test_plain_text_is_that_of_a_whole_recording(tmp_path: Path) -> None:
     (tier,) = read(tmp_path, ".txt", "\ufeffpå\r\n Ærø\n").tiers
     assert tier.spans == [Span(None, None, "på Ærø")]
+    file = read(tmp_path, ".txt", "på Ærø")
+    assert (file.media, file.removed, file.named, file.is_of_model) == ({}, {}, {}, False)
 
 
 def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
@@ -56,6 +58,9 @@ def test_json_of_whisper_and_of_ours_is_read(tmp_path: Path) -> None:
         Span(2.0, None, "", "SPEAKER_00"),
         Span(4.0, 5.0, "nej", "Speaker 2", 2),
     ]
+    for about, is_of_model in ((None, False), ({"decoder": {"name": "greedy"}}, True)):
+        written = json.dumps({"segments": [], "about": about})
+        assert read(tmp_path, ".json", written).is_of_model == is_of_model
 
 
 def test_a_number_or_a_letter_in_json_is_a_speaker_of_the_file(tmp_path: Path) -> None:

@@ -82,6 +82,12 @@ def test_a_shard_without_a_needed_column_is_refused(tmp_path: Path, column: str)
         DanishAsrDataset(tmp_path).read_index("train")
 
 
+def test_a_split_without_rows_is_refused_by_name(tmp_path: Path) -> None:
+    write_shard(tmp_path, [])
+    with pytest.raises(DatasetError, match="split 'train': there are no rows in 1 shards"):
+        DanishAsrDataset(tmp_path).read_index("train")
+
+
 def test_the_columns_of_the_contract_that_are_no_metadata_stay_in_the_shards(
     tmp_path: Path,
 ) -> None:

@@ -108,17 +108,26 @@ def test_a_model_says_how_its_recordings_and_texts_were_prepared(
     with pytest.raises(ConfigError, match=r"model nope(.|\n)*available: ") as refused:
         open_model("nope")
     assert "model.name" not in str(refused.value)  # nobody gave this key
+    bare = {"name": "bare", "model_family": "wav2vec2_asr"}
+    (own := tmp_path / "own").mkdir()
+    (own / "bare.yaml").write_text(to_yaml(bare))
+    with pytest.raises(ConfigError, match=r"model bare(.|\n)*encoder without a head"):
+        open_model("bare", AssetsConfig(extra_paths=[own]))
     with pytest.raises(ConfigError, match=r"model\.path"):
         with_named_model(AsrConfig(model=ModelSection(path=tmp_path)))
 
 
-def test_checkpoints_of_an_earlier_run_have_the_names_of_fairseq2(finished_run: Path) -> None:
+def test_checkpoints_of_an_earlier_run_have_the_names_of_fairseq2(
+    finished_run: Path, tmp_path: Path
+) -> None:
     checkpoints = finished_run / "checkpoints"
     step = Run(finished_run).last
     card = Assets(AssetsConfig(prev_checkpoint_dir=checkpoints)).find(
         "model.name", f"checkpoint_step_{step}"
     )
     assert str(checkpoints / f"step_{step}") in str(card.field("checkpoint").value)
+    with pytest.raises(ConfigError, match=f"prev_checkpoint_dir {tmp_path} has no model.yaml"):
+        Assets(AssetsConfig(prev_checkpoint_dir=tmp_path))
 
 
 @pytest.mark.slow

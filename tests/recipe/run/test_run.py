@@ -86,6 +86,7 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
         ({"num_steps": 1}, "regime.num_steps"),
         ({"early_stopping_patience": 1}, "patience"),
         ({"early_stopping_patience": 2}, None),
+        ({"num_data_epochs": 1}, "regime.num_data_epochs"),
         ({"num_data_epochs": 5}, "regime.num_data_epochs"),
         ({"num_data_epochs": 6}, None),
     ],
@@ -97,9 +98,10 @@ def test_a_run_is_complete_after_its_steps_its_epochs_or_an_early_stop(
     # A run that is trained longer has the card of before.
     (run / "config.yaml").write_text(to_yaml({"regime": {"num_data_epochs": 6}}))
     keys = {f"regime.{key}": value for key, value in values.items()}
-    has_no_card = Run(run).completion(keys)
-    assert has_no_card is None or "num_data_epochs" not in values
     (run / "cards").mkdir()
+    (run / "cards" / "run.yaml").write_text("name: run\n")
+    by_others = Run(run).completion(keys)
+    assert by_others is None or "num_data_epochs" not in values
     (run / "cards" / "run.yaml").write_text("data_epochs: 5\n")
     complete = Run(run).completion(keys)
     assert complete is None if reason is None else reason in str(complete)

@@ -9,6 +9,7 @@ import torch
 from danish_asr.base.errors import RunError
 from danish_asr.base.files import from_yaml
 from danish_asr.inference.model import load_model
+from danish_asr.recipe.run.run import Run
 from danish_asr.recipe.train import record
 from danish_asr.recipe.train.average import average
 from tests.running import copy_until, evaluate, train, weights
@@ -66,16 +67,18 @@ def test_a_run_with_too_few_checkpoints_and_an_average_that_exists_are_refused(r
         average(run, 2)
 
 
-@pytest.mark.parametrize("fault", ["full disk", "damaged"])
+@pytest.mark.parametrize("fault", ["full disk", "damaged", "code"])
 def test_an_average_that_cannot_be_made_leaves_nothing_and_names_why(
     run: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     file = run / "checkpoints" / "step_2" / "model" / "pp_00" / "tp_00" / "sdp_00.pt"
     if fault == "damaged":
         file.write_bytes(file.read_bytes()[:1000])
+    elif fault == "code":
+        torch.save({"weight": Path()}, file)
     else:
         monkeypatch.setattr(record, "publish_text", fill_disk)
-    with pytest.raises(RunError, match=str(file) if fault == "damaged" else "run-last-2"):
+    with pytest.raises(RunError, match="run-last-2" if fault == "full disk" else str(file)):
         average(run, 2)
     assert [path.name for path in run.parent.iterdir()] == ["run"]
 
@@ -94,6 +97,7 @@ def fill_disk(*_: object) -> None:
 
 
 def test_an_average_says_its_steps_and_replaces_what_a_kill_has_left(run: Path) -> None:
-    (run.parent / ".run-last-2.partial" / "checkpoints").mkdir(parents=True)
-    assert average(run, 2).steps == [2, 4]
+    (run.parent / ".run-last-2.partial" / "checkpoints" / "step_1").mkdir(parents=True)
+    made = average(run, 2)
+    assert (made.steps, Run(made.folder).steps) == ([2, 4], [4])
     assert sorted(path.name for path in run.parent.iterdir()) == ["run", "run-last-2"]

@@ -9,11 +9,13 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pickle import UnpicklingError
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from fairseq2.assets import AssetDownloadError
 from fairseq2.device import CPU
 from fairseq2.error import OperationalError
 from fairseq2.gang import FakeGang, GangError, Gangs, create_parallel_gangs
@@ -34,11 +36,14 @@ from danish_asr.base.errors import (
 from danish_asr.base.stops import STOP_SIGNALS
 from danish_asr.recipe.config.training_sections import TrainerSection
 from danish_asr.recipe.run.run import FAILED, Run
+from danish_asr.recipe.train import ending
 from danish_asr.recipe.train.criterion import AsrTrainUnit
 from danish_asr.recipe.train.ending import (
     StoppableTask,
+    close_in_time,
     exit_on_error,
     explained,
+    in_words,
     noted,
     on_stop_signals,
 )
@@ -62,16 +67,19 @@ def test_a_closed_terminal_stops_a_run_unless_it_was_started_with_nohup() -> Non
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_each_stop_signal_requests_a_stop_and_a_second_ctrl_c_interrupts(
-    number: signal.Signals,
+    number: signal.Signals, logged: list[str]
 ) -> None:
     requests: list[None] = []
     before = signal.getsignal(number)
     with on_stop_signals(lambda: requests.append(None)):
         signal.raise_signal(number)
         assert len(requests) == 1
-        if number == signal.SIGINT:
-            with pytest.raises(KeyboardInterrupt):
-                signal.raise_signal(number)
+        if number != signal.SIGINT:
+            signal.raise_signal(signal.SIGINT)  # the first one
+            assert len(requests) == 2
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert logged[0].startswith(f"{number.name} received")
     assert signal.getsignal(number) is before
 
 
@@ -105,18 +113,51 @@ def test_a_lost_process_is_named(cause: Exception) -> None:
         raise OperationalError("A gang operation failed.") from cause
 
 
-def test_a_gpu_without_memory_gets_the_settings_that_help() -> None:
-    with pytest.raises(RunFailedError, match="max_num_elements"), explained():
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+class RefusedError(Exception):
+    """An error of fairseq2 that is no bug of it."""
+
+    __module__ = "fairseq2.recipe.refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.cuda.OutOfMemoryError("CUDA out of memory"), "max_num_elements"),
+        (AssetDownloadError("300m", "model", "no network"), "danish-asr fetch"),
+        (RefusedError("no such device"), "^no such device$"),
+    ],
+)
+def test_a_failure_that_a_user_can_mend_is_said_without_a_traceback(
+    error: Exception, said: str
+) -> None:
+    with pytest.raises(RunFailedError, match=said), explained():
+        raise error
+
+
+def test_a_message_is_of_300_letters_or_the_name_of_its_error() -> None:
+    assert in_words(ZeroDivisionError()) == "ZeroDivisionError"
+    assert len(in_words(ValueError("a " * 400))) <= 300
+    assert in_words(UnpicklingError("GLOBAL os.system")) == "the file holds code, os.system"
+
+
+def test_recorders_that_do_not_end_within_a_minute_are_left(
+    logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "danish_asr.base.stops.ends_in_time"
+    for own, lines in ((59.9, 0), (60, 1)):
+        monkeypatch.setattr(place, lambda _, most, own=own: own < most)
+        close_in_time(lambda: None)
+        assert len(logged) == lines
 
 
 def test_the_first_fix_of_a_chain_is_given_and_each_message_once() -> None:
     disk = OSError(errno.ENOSPC, "No space left on device")
-    disk.__cause__ = OperationalError("failed")
+    disk.__cause__ = GangError("failed")  # has a fix too
     with pytest.raises(RunFailedError) as caught, explained():
         raise OperationalError("failed") from disk
     lines = str(caught.value).splitlines()
     assert [line.removeprefix("  because: ") for line in lines[:-1]] == ["failed", str(disk)]
+    assert "free some space" in lines[-1]
     with pytest.raises(RunFailedError, match=r"^none$"), explained():
         raise DatasetError("none")
 
@@ -163,7 +204,9 @@ def test_the_first_process_that_fails_keeps_its_reason_over_that_of_an_earlier_s
 def test_an_error_has_a_status_and_is_printed_once_if_all_processes_find_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    logged: list[str],
     error: Exception,
+    *,
     status: int,
     rank: str,
 ) -> None:
@@ -175,6 +218,7 @@ def test_an_error_has_a_status_and_is_printed_once_if_all_processes_find_it(
     printed = isinstance(error, DanishAsrError) and not by_all
     # The log prints too, if an earlier run of this process has configured it.
     assert capsys.readouterr().err.count(f"error: {error}\n") == int(printed)
+    assert len(logged) == (not isinstance(error, DanishAsrError))
 
 
 class Task(StoppableTask):
@@ -182,17 +226,33 @@ class Task(StoppableTask):
         """Do nothing."""
 
 
-@pytest.mark.parametrize(("minutes", "late"), [(None, False), (1.0, True), (1.1, False)])
-def test_a_run_stops_at_its_time_limit_or_a_request(minutes: float | None, *, late: bool) -> None:
+def task_of(minutes: float | None = None, *, processes: int = 1) -> Task:
+    """A task that has run for a minute."""
     watch = SimpleNamespace(get_elapsed_time=lambda: 60.0)
     context: Any = SimpleNamespace(
-        gangs=create_parallel_gangs(FakeGang(CPU)),
+        gangs=create_parallel_gangs(FakeGang(CPU, size=processes)),
         resolver=SimpleNamespace(resolve=lambda _: watch),
     )
-    task = Task(context, TrainerSection(max_wall_minutes=minutes))
+    return Task(context, TrainerSection(max_wall_minutes=minutes))
+
+
+@pytest.mark.parametrize(("minutes", "late"), [(None, False), (1.0, True), (1.1, False)])
+def test_a_run_stops_at_its_time_limit_or_a_request(minutes: float | None, *, late: bool) -> None:
+    task = task_of(minutes)
     assert task.must_stop() is late
     task.request_stop()
     assert task.must_stop()
+    assert task.step_nr == 0
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_process_stops_if_another_must_and_one_alone_asks_nobody(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    monkeypatch.setattr(ending, "all_sum", lambda _, here: torch.tensor(here + others))
+    assert task_of(processes=2).must_stop() == bool(others)
+    assert task_of(1.0, processes=2).must_stop()
+    assert not task_of().must_stop()
 
 
 @pytest.mark.parametrize(
@@ -201,9 +261,12 @@ def test_a_run_stops_at_its_time_limit_or_a_request(minutes: float | None, *, la
         PermissionError(errno.EACCES, "Permission denied", "lm/3gram.arpa"),
         EOFError("Ran out of input"),
         RuntimeError("PytorchStreamReader failed reading zip archive: no central directory"),
+        OperationalError("a bug"),
+        RunFailedError("nan"),
+        TaskStopException(),
     ],
 )
-def test_an_error_of_any_other_file_gives_no_advice(error: Exception) -> None:
+def test_any_other_error_stays_as_it_is(error: Exception) -> None:
     """A damaged download is not the newest checkpoint, nor a missing model a removed OUTDIR."""
     with pytest.raises(type(error)) as caught, explained():
         raise error

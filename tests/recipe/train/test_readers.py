@@ -112,8 +112,10 @@ def test_each_stage_of_a_training_has_its_rows_and_a_plain_one_its_epochs(
     tmp_path: Path, setup: ReaderSetup, config: AsrConfig, logged: list[str]
 ) -> None:
     index = index_of(tmp_path, *["hej med dig"] * 12)
-    config.regime.num_steps = 10
+    config.regime.num_steps, config.trainer.grad_accumulation.num_batches = 10, 1
+    config.dataset.asr_task_config.max_num_elements = 64_000
     epoch = training_reader(setup, config, {0: index}).epoch_size()
+    assert epoch.steps > 1
     size = f"Audio per step: {60 * epoch.hours / epoch.steps:.3g} minutes"
     assert size in logged[-1]
     assert logged[-1].endswith(f"10 steps are {10 / epoch.steps:.1f} epochs")

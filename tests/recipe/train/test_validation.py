@@ -68,7 +68,7 @@ def test_the_table_has_all_rows_first_and_then_the_worst_groups() -> None:
     [([50, 60], 9, False), ([50, 60, 61], 9, True), ([50, 60, 61], 3, False)],
 )
 def test_patience_counts_the_validations_of_the_directory_unless_the_run_ends_anyway(
-    tmp_path: Path, rates: list[float], steps: int, *, stops: bool
+    tmp_path: Path, logged: list[str], rates: list[float], steps: int, *, stops: bool
 ) -> None:
     regime = RegimeSection(num_steps=steps, early_stopping_patience=2)
     stopper = PatienceStopper(tmp_path, regime)
@@ -79,6 +79,7 @@ def test_patience_counts_the_validations_of_the_directory_unless_the_run_ends_an
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert stopper.should_stop(3, 0.0) is stops
     assert (stopper.exhausted, stopper.reason is not None) == (stops, stops)
+    assert logged == [f"Stopping early: {stopper.reason}."] * stops
     (tmp_path / "checkpoints" / "step_3").mkdir(parents=True)
     assert PatienceStopper(tmp_path, regime).exhausted is stops
     (tmp_path / "checkpoints" / "step_3").rename(tmp_path / "checkpoints" / "step_2")
@@ -163,7 +164,7 @@ def test_a_run_cannot_be_judged_by_rows_without_targets(
 
 
 def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
-    tmp_path: Path, dataset: Path
+    tmp_path: Path, dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = shutil.copytree(dataset, tmp_path / "tiny")
     dev = sorted(root.glob("version=0/*/split=dev/**/*.parquet"))
@@ -174,6 +175,7 @@ def test_rows_without_a_dialect_are_a_group_that_is_never_the_worst(
         pq.write_table(table.set_column(place, "dialect", pa.array(dialects, pa.string())), path)
     run, data = tmp_path / "run", f"dataset.config_overrides={{data: {root}}}"
     assert train(run, dataset, data, "regime.num_steps=2") == 0
+    assert "\ndialect/Fynsk " in capsys.readouterr().err
     (row,) = metrics(run, "valid")
     fynsk, unknown = row["wer/dialect/Fynsk"], row["wer/dialect/unknown"]
     assert row["WER of the worst dialect"] == fynsk

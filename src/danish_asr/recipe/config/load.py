@@ -145,7 +145,7 @@ def validated(kind: type, value: object, path: str) -> tuple[Any, list[str]]:
     try:
         return _adapter(kind).validate_python(value), []
     except ValidationError as error:
-        details = error.errors(include_url=False)
+        details = error.errors()
     faults, rules = dict[str, str](), dict[str, list[str]]()
     for detail in details:
         key = _dotted_key(value, detail["loc"], path)

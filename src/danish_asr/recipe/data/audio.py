@@ -47,7 +47,7 @@ def places_of(footer: pq.FileMetaData, sizes: pl.Series | None) -> dict[str, Any
         "_begin": pl.lit(None, pl.Int64),
         "_size": pl.lit(None, pl.Int32),
     }
-    if sizes is None or not groups:
+    if sizes is None or not footer.num_rows:
         return places
     # Not by `metadata.schema`: it refers back to the metadata (pyarrow 21), and millions of
     # rows have half a gigabyte of that, which waits for Python's cycle collector.

@@ -186,8 +186,7 @@ def epoch_entries(kept: Rows, repeats: NDArray[np.float64], *, seed: int, epoch:
     times = np.floor(shown) - np.floor(epoch * repeats + turns)
     if not times.any():  # the next one
         times[np.argmax(shown % 1)] = 1
-    rounds = range(max(1, int(times.max())))
-    return np.concatenate([kept[times > n] for n in rounds])
+    return np.concatenate([kept[times > n] for n in range(int(times.max()))])
 
 
 class BatchLimits(NamedTuple):

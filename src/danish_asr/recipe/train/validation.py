@@ -50,7 +50,7 @@ class AsrValidationUnit(EvalUnit[Seq2SeqBatch]):
         profile: str,
         groups: Sequence[str] = (),
         *,
-        has_loss: bool = True,
+        has_loss: bool,
     ) -> None:
         self._has_loss = has_loss
         self._criterion, self._decoder = criterion, decoder
