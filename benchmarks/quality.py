@@ -57,7 +57,7 @@ RESULT: Final = "result.json"
 SETS: Final = {
     "dev": ("dev,test", "dev"),
     "test": ("dev,test", "test"),
-    "noisy": ("test/noisy", "test"),
+    "noisy": ("test@noisy/noisy", "test"),
 }
 """Where the predictions of each set are in a run's ``eval/best``, and its split."""
 
