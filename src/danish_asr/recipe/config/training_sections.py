@@ -302,8 +302,8 @@ class RegimeSection(Section):
     """The text normalisation under which validation computes WER and CER."""
 
     early_stopping_patience: AtLeastOne | None = None
-    """Stop after this many validations in a row without a new best score; an equal one is new, and
-    a rate of 100 % or more is never the best. Null: never."""
+    """Stop after this many validations in a row without a new best score; an equal one is new, but
+    one of 100 % or more is not. Null: never."""
 
     checkpoint_after_n_steps: Count = 0
     """No checkpoint up to this step."""

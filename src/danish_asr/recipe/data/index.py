@@ -266,7 +266,8 @@ def _fulfilled(frame: pl.DataFrame, key: str, condition: str) -> pl.Series:
         mask = frame.with_columns(_mask=fulfilled)["_mask"]
     except PolarsError as error:
         reason = str(error).partition("\n")[0].partition("; valid columns")[0]
-        columns = ", ".join(name for name in frame.columns if not name.startswith("_"))
+        names = dict.fromkeys([*frame.columns, *_NOT_READ[1:]])
+        columns = ", ".join(name for name in names if not name.startswith("_"))
         fault = f'"{condition}" is no SQL condition ({reason}); strings are in single quotes'
         raise ConfigError([f"{key}: {fault}, columns are {columns}"]) from error
     if not mask.any():
