@@ -152,7 +152,7 @@ class BeamDecoder:
 
 def symbols(tokenizer: Tokenizer) -> list[str | None]:
     """What each index of a tokenizer writes: '' for the CTC blank, None for special symbols."""
-    decode = tokenizer.create_decoder(skip_special_tokens=True)
+    decode = tokenizer.create_decoder()
     size = tokenizer.vocab_info.size
     # Between two letters, because a space at the end of a text is removed.
     letter = next(i for i in range(size) if decode(torch.tensor([i])).isalpha())

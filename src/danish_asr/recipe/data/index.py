@@ -266,10 +266,11 @@ def _fulfilled(frame: pl.DataFrame, key: str, condition: str) -> pl.Series:
         mask = frame.with_columns(_mask=fulfilled)["_mask"]
     except PolarsError as error:
         reason = str(error).partition("\n")[0].partition("; valid columns")[0]
-        names = dict.fromkeys([*frame.columns, *_NOT_READ[1:]])
-        columns = ", ".join(name for name in names if not name.startswith("_"))
+        columns = ", ".join(name for name in frame.columns if not name.startswith("_"))
+        more = ", ".join(name for name in _NOT_READ[1:] if name not in frame.columns)
         fault = f'"{condition}" is no SQL condition ({reason}); strings are in single quotes'
-        raise ConfigError([f"{key}: {fault}, columns are {columns}"]) from error
+        names = f"columns are {columns}, and what `convert` adds: {more}"
+        raise ConfigError([f"{key}: {fault}, {names}"]) from error
     if not mask.any():
         contents = (frame[name].drop_nulls().unique().sort() for name in _columns_of(condition))
         listed = "; ".join(
