@@ -179,14 +179,14 @@ def is_followed_by_another(stream: IO[bytes]) -> bool:
 
 
 def missing_share(stream: IO[bytes]) -> float:
-    """How much of an 8SVX or an ASF is missing, as a share of what is there; 0 if it is not said.
+    """How much of an 8SVX, AVI or ASF is missing, as a share of what is there; 0 if it is not said.
 
     An ASF says how long its header is, and its samples behind it (ASF specification, section 2.2).
     """
     size = stream.seek(0, os.SEEK_END)
     stream.seek(0)
     head = stream.read(24)
-    if head.startswith(b"FORM"):
+    if head.startswith((b"FORM", b"RIFF")):
         end = _end_of_form(head)
         return max(0, end - size) / size if end < STREAMED else 0.0
     place = min(size, int.from_bytes(head[16:], "little"))

@@ -53,6 +53,9 @@ UNKNOWN_LENGTH: Final = 1 << 62
 
 _LONGEST_GAP: Final = 60  # seconds
 _LAST_PICTURE: Final = 1  # seconds that it may be shown for
+_FRAMES_AT_ONCE: Final = 1 << 14
+_DAMAGED: Final = (av.FFmpegError, ValueError, IndexError)
+"""What PyAV raises for a damaged file."""
 
 _WAV: Final = {"WAV", "WAVEX", "RF64"}
 _ENDS: Final = _WAV | {"W64", "AU"}
@@ -196,7 +199,7 @@ class ForwardDecoder:
                 for block in self._on_its_clock(container, file):
                     yield block
                     self._decoded += len(block)
-        except (av.FFmpegError, ValueError, IndexError):  # damaged
+        except _DAMAGED:
             raise AudioError("undecodable audio") from None
 
     def _on_its_clock(self, container: InputContainer, file: IO[bytes]) -> Iterator[Samples]:
@@ -206,21 +209,33 @@ class ForwardDecoder:
             self.samplerate, self.channels = first.sample_rate, first.layout.nb_channels
             frames = chain([first], frames)
             break
-        for _, alike in groupby(frames, lambda f: (f.sample_rate, f.layout.name, f.format.name)):
-            resampler = av.AudioResampler("fltp", first.layout, first.sample_rate)
-            for frame in alike:
-                time = self._end if frame.time is None else frame.time - self._origin
-                if (gap := time - self._end) > _LONGEST_GAP:
-                    raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
-                if gap >= SLACK:
-                    silence = np.zeros((round(gap * self.samplerate), self.channels), np.float32)
-                    self.filled.append((self._decoded, len(silence)))
-                    yield silence
-                self._end = time + frame.samples / frame.sample_rate
-                frame.pts = None  # a resampler of its own clock would warn
-                yield from _arrays(resampler.resample(frame))
-            yield from _arrays(resampler.resample(None))
+        held = _Held()
+        try:
+            for _, alike in groupby(frames, _kind_of):
+                held, resampler = _Held(), av.AudioResampler("fltp", first.layout, self.samplerate)
+                for frame in alike:
+                    time = self._end if frame.time is None else frame.time - self._origin
+                    if (gap := time - self._end) >= SLACK:
+                        yield from held.add(resampler.resample(None))
+                        yield from held.all()
+                        yield self._silence(gap)
+                        resampler = av.AudioResampler("fltp", first.layout, self.samplerate)
+                    self._end = time + frame.samples / frame.sample_rate
+                    frame.pts = None  # a resampler of its own clock would warn
+                    yield from held.add(resampler.resample(frame))
+                yield from held.add(resampler.resample(None))
+                yield from held.all()
+        except (AudioError, *_DAMAGED):
+            yield from held.all()
+            raise
         self.may_be_cut = _may_be_cut(container, file, self._packet)
+
+    def _silence(self, gap: float) -> Samples:
+        if gap > _LONGEST_GAP:
+            raise AudioError(f"a gap of more than {_LONGEST_GAP} s in its timestamps")
+        silence = np.zeros((round(gap * self.samplerate), self.channels), np.float32)
+        self.filled.append((self._decoded, len(silence)))
+        return silence
 
     def _part(self, file: IO[bytes], number: int) -> Any:
         if len(self._begins) == 1:
@@ -241,14 +256,14 @@ class ForwardDecoder:
         cut. The sound goes on where that of the container before ended.
         """
         stream, error = container.streams.audio[0], None
-        self.streams = max(self.streams, len(container.streams.audio))
         start, begin = (container.start_time or 0) / av.time_base, self._end
-        self._origin, ends, last = start - begin, 0.0, 0.0
+        self._origin, ends = start - begin, dict[int, int]()  # of packets by stream, on its clock
         for packet in container.demux():
+            place = packet.stream_index
             if packet.pts is not None:
-                ends = float((packet.pts + (packet.duration or 0)) * packet.time_base)
-                last = max(last, ends)
-            if packet.stream_index != stream.index:
+                ends[place] = max(ends.get(place, 0), packet.pts + (packet.duration or 0))
+            if place != stream.index:
+                self.streams = max(self.streams, len(container.streams.audio))
                 continue
             if packet.size:
                 self._packet = bytes(packet)
@@ -261,8 +276,10 @@ class ForwardDecoder:
                 yield from cast("list[AudioFrame]", frames)
         if error is not None:
             raise error
+        clocks = [stream.time_base or 0 for stream in container.streams]
+        last = max((float(end * clocks[place]) for place, end in ends.items()), default=0.0)
         is_flac = container.format.name == "flac"
-        missing = (container.duration or 0) / av.time_base - ends if is_flac else 0.0
+        missing = (container.duration or 0) / av.time_base - last if is_flac else 0.0
         if max(missing, _missing_seconds(container, file, self._end - begin, last - start)) > SLACK:
             raise AudioError("truncated audio")
 
@@ -278,9 +295,26 @@ class _Part:
         return self._file.read(min(size, left))
 
 
-def _arrays(frames: list[AudioFrame]) -> Iterator[Samples]:
-    for frame in frames:
-        yield np.asarray(frame.to_ndarray().T, np.float32)
+def _kind_of(frame: AudioFrame) -> tuple[int, str, str]:
+    return frame.sample_rate, frame.layout.name, frame.format.name
+
+
+class _Held:
+    """Frames of one kind that become one array: an array each would take longer than decoding."""
+
+    def __init__(self) -> None:
+        self._frames = av.AudioFifo()
+
+    def add(self, frames: list[AudioFrame]) -> Iterator[Samples]:
+        for frame in frames:
+            frame.pts = None
+            self._frames.write(frame)
+        if self._frames.samples >= _FRAMES_AT_ONCE:
+            yield from self.all()
+
+    def all(self) -> Iterator[Samples]:
+        if (frame := self._frames.read()) is not None:
+            yield np.asarray(frame.to_ndarray().T, np.float32)
 
 
 def _missing_seconds(
@@ -291,7 +325,7 @@ def _missing_seconds(
     0 or less if it is not, or does not say.
     """
     name, stream = container.format.name, container.streams.audio[0]
-    if name in {"iff", "asf"}:
+    if name in {"iff", "avi", "asf"}:
         return missing_share(file) * sound
     if name.startswith(("mov,mp4", "nistsphere")):
         return float((stream.duration or 0) * (stream.time_base or 0)) - sound
