@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from danish_asr.base.decoders import ForwardDecoder
+from danish_asr.base.ffmpeg import ForwardDecoder
 
 Samples = NDArray[np.float32]
 

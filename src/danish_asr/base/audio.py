@@ -12,7 +12,8 @@ import numpy as np
 import soundfile
 import soxr
 
-from danish_asr.base.decoders import SLACK, Decoder, Samples, decode_flac, open_audio
+from danish_asr.base.containers import SLACK, Samples
+from danish_asr.base.decoders import Decoder, decode_flac, open_audio
 from danish_asr.base.errors import AudioError
 from danish_asr.base.schema import SAMPLE_RATE
 

@@ -1,7 +1,7 @@
 """What the bytes of a file say before it is decoded: its kind, where files were joined, its end.
 
 In come an encoded file, in memory or open, and its first bytes; out come places in bytes, seconds
-and truth values, by which `base.decoders` chooses a decoder. Files that were joined (``cat a b``)
+and truth values, by which `base.decoders` chooses one. Files that were joined (``cat a b``)
 are of three kinds. FFmpeg reads on in MP3, AAC, AC3 and transport streams. Of two FLACs, OGGs,
 AMRs, AVIs, Matroskas or FLVs each is decoded from where it begins, because the second one may have
 other tracks. The rest state an end, behind which a decoder would lose the second one or hear its
@@ -14,14 +14,27 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from danish_asr.base.errors import AudioError, SourceError
 
 MORE_AUDIO: Final = "more audio than its header says"
 
+SLACK: Final = 0.1
+"""Seconds by which a file may be shorter than its header says, as some MP3s are, or than a part.
+As much sound may be left behind a part, and between two frames."""
+
+UNKNOWN_LENGTH: Final = 1 << 62
+"""The number of frames of a file whose header has none; libsndfile has at least as many."""
+
 STREAMED: Final = 0x7F00_0000
 """Programs that write a WAV, AIFF or AU into a pipe state at least this many bytes, or none."""
+
+Samples: TypeAlias = NDArray[np.float32]
+"""In [-1, 1]: (frames,), or (frames, channels)."""
 
 _OGG_PAGE: Final = 65_307  # bytes, at most
 _OGG_FIRST_PAGE: Final = 282  # bytes, at most

@@ -15,7 +15,8 @@ import soxr
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import RESAMPLING_QUALITY, mixed
-from danish_asr.base.decoders import Decoder, Samples, open_audio
+from danish_asr.base.containers import Samples
+from danish_asr.base.decoders import Decoder, open_audio
 from danish_asr.base.errors import AudioError, TranscriptionError
 from danish_asr.base.schema import SAMPLE_RATE
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import Recording, encode_flac, resampled
-from danish_asr.base.decoders import SLACK
+from danish_asr.base.containers import SLACK
 from danish_asr.base.errors import AudioError
 from danish_asr.base.files import publish, publish_text, sha256_of
 from danish_asr.base.folders import version_of
