@@ -164,6 +164,12 @@ def test_a_directory_is_written_until_the_process_that_holds_its_lock_ends(tmp_p
     assert not files.is_written(tmp_path)
 
 
+def test_a_file_is_no_directory_that_could_be_locked(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(RunError, match="out is a file"):
+        files.take(tmp_path / "out", error=RunError, advice="", work="")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_impatient")
 def test_a_live_process_on_another_host_keeps_its_lock_and_a_dead_one_does_not(

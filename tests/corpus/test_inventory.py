@@ -68,6 +68,9 @@ def test_a_dataset_without_a_sound_inventory_is_none(tmp_path: Path) -> None:
         read_inventory(tmp_path)
     with pytest.raises(DatasetError, match="none: no such folder"):
         read_inventory(tmp_path / "none")
+    (tmp_path / "file").touch()
+    with pytest.raises(DatasetError, match="file: not a folder"):
+        read_inventory(tmp_path / "file")
 
 
 @pytest.mark.parametrize("below", ["", "version=0"])

@@ -126,18 +126,19 @@ def test_the_same_audio_may_be_twice_with_one_text_or_where_it_is_allowed(root: 
 def test_rows_that_are_there_again_in_a_split_are_counted(root: Path) -> None:
     two_texts(root, other="ja tak")
     assert [note for note in verify(root).notes if "another row" in note] == [
-        "train: 1 rows have the audio and the text of another row"
+        "train: 1 rows have the audio and the text of another row: rec_train_2"
     ]
     keys = [
-        ("train", b"a", "ja"),
-        ("test", b"a", "ja"),
-        ("test", b"a", "nej"),
-        ("test", b"b", "ja"),
+        ("train", b"a", "ja", "1"),
+        ("test", b"a", "ja", "2"),
+        ("test", b"a", "nej", "3"),
+        ("test", b"b", "ja", "4"),
     ]
-    rows = [dict(zip(("split", "audio", "text"), key, strict=True)) for key in keys]
+    rows = [dict(zip(("split", "audio", "text", "id"), key, strict=True)) for key in keys]
     assert [*repeats_of(pa.Table.from_pylist(rows, COMPARED))] == []
     (note,) = repeats_of(pa.Table.from_pylist([*rows, *rows[2:], *rows[3:]], COMPARED))
     assert note.startswith("test: 3 rows")
+    assert note.endswith(": 3, 4")
 
 
 def test_names_of_speakers_that_differ_in_capitals_are_noted(root: Path) -> None:

@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import pytest
 
-from danish_asr.base.errors import EXIT_STOPPED, ConfigError
+from danish_asr.base.errors import EXIT_STOPPED, ConfigError, DanishAsrError
 from danish_asr.cli.upstream import run_as_upstream
 from danish_asr.planning.sweep import combinations, run_sweep
 from danish_asr.recipe.entry import Request
@@ -36,6 +36,9 @@ def test_a_fault_of_the_values_is_found_before_a_run_starts(
         with pytest.raises(ConfigError, match=f"--only {only}: the sweep has 2 runs"):
             run_sweep(request, [RATES], only=only)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").touch()
+    with pytest.raises(DanishAsrError, match="out: cannot be written"):
+        run_sweep(request, [RATES])
 
 
 def test_a_run_is_named_by_its_values() -> None:

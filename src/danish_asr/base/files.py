@@ -208,6 +208,8 @@ def take(directory: Path, *, error: type[DanishAsrError], advice: str, work: str
     except Timeout:
         host, process = _holder(lease)
         raise error(f"process {process} on {host} is writing in {directory}. {advice}") from None
+    except FileExistsError:
+        raise error(f"{directory} is a file; name a folder") from None
     except OSError as reason:
         raise error(f"{directory} cannot be written: {reason}") from reason
     return lease

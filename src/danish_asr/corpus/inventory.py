@@ -90,7 +90,8 @@ def content_of(root: AnyPath) -> list[Path]:
 def read_inventory(root: Path) -> Inventory:
     """Read the inventory of a dataset; raises `DatasetError` if it is missing or damaged."""
     if not root.is_dir():
-        raise DatasetError(f"{root}: no such folder; expected a dataset of `danish-asr convert`")
+        what = "not a folder" if root.exists() else "no such folder"
+        raise DatasetError(f"{root}: {what}; expected a dataset of `danish-asr convert`")
     try:
         values = json.loads((root / INVENTORY_FILE).read_text(encoding="utf-8"))
         shards = [ListedShard(**shard) for shard in values["shards"]]

@@ -235,11 +235,15 @@ def shown_of(contradictions: Sequence[str]) -> list[str]:
 
 def repeats_of(rows: pa.Table) -> Iterator[str]:
     """Say how many rows of a split are there again, as if two tables had listed them."""
-    counted = rows.group_by(["split", "audio", "text"]).aggregate([([], "count_all")])
+    groups = rows.group_by(["split", "audio", "text"])
+    counted = groups.aggregate([([], "count_all"), ("id", "max")])
+    repeated = counted.filter(pc.field("count_all") > 1).sort_by("id_max")
     for split in SPLITS:
-        counts = counted.filter(pc.equal(counted["split"], split))["count_all"]
-        if again := (pc.sum(counts).as_py() or 0) - len(counts):
-            yield f"{split}: {again:,} rows have the audio and the text of another row"
+        found = repeated.filter(pc.field("split") == split)
+        if len(found):
+            again = pc.sum(found["count_all"]).as_py() - len(found)
+            examples = ", ".join(found["id_max"][:3].to_pylist())
+            yield f"{split}: {again:,} rows have the audio and the text of another row: {examples}"
 
 
 def gaps_of_test(rows: pa.Table) -> Iterator[str]:

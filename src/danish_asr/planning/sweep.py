@@ -17,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 
 from danish_asr.base.config_tree import merge, parse_override, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
-from danish_asr.base.files import from_yaml
+from danish_asr.base.files import check_writable, from_yaml
 from danish_asr.base.stops import how_it_failed, run_passing_on
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
@@ -52,7 +52,7 @@ def run_sweep(request: Request, over: Sequence[str], *, only: str | None = None)
     options = [word for file in request.config_files for word in ("--config", str(file))]
     if request.dataset is not None:
         options += ["--dataset", str(request.dataset)]
-    request.output_dir.mkdir(parents=True, exist_ok=True)
+    check_writable([request.output_dir], "name another directory")
     succeeded = [
         _train(request.output_dir / name, [*options, *request.overrides, *runs[name]])
         for name in names

@@ -14,7 +14,6 @@ from num2words import num2words
 from text_to_num import alpha2digit
 
 from danish_asr.base.errors import ConfigError, find_named, user_code
-from danish_asr.text.danish import say
 from danish_asr.text.numerals import spell_numerals
 
 Normalizer = Callable[[str], str]
@@ -98,6 +97,8 @@ def _coral(text: str) -> str:
 
 
 def _danish(text: str) -> str:
+    from danish_asr.text.danish import say  # noqa: PLC0415 - its patterns would delay each start
+
     visible = unicodedata.normalize("NFC", _INVISIBLE.sub("", text))
     return _plain(_FILLERS.sub("", say(visible).lower()))
 

@@ -191,7 +191,7 @@ def write_model_card(run: Run, stopped_early: str | None = None) -> None:
         if (score := run.scores.get(run.best)) is not None:
             best += f", {title} {-score:.2f}"
         log.info("Model '{}' (best: {}) is ready; its card is in {}.", name, best, folder)
-        log.info("{}", next_step("evaluate", run.folder, why="score it on the test split"))
+        log.info("{}", next_step("evaluate", run.folder, why="score it"))
 
 
 def model_card(run: Run, name: str, stopped_early: str | None = None) -> Path:
