@@ -92,7 +92,9 @@ def test_the_plan_is_printed_with_what_its_gpus_cost_together(capsys: Any) -> No
     assert facts["cost"].startswith(f"{6 * least:,.0f} to {6 * most:,.0f}, at 3 ")
     assert facts["a step"].startswith(f"at most {plan.minutes:.3g} min")
     assert f"at most {plan.audio_hours:,.0f} h" in facts["in all"]
-    assert facts["disk"].startswith(f"{plan.disk.total / GIB:.2f} GiB: {plan.disk.number} ")
+    sizes = f"{plan.disk.one / GIB:.2f}, of which the model is {plan.disk.model / GIB:.2f}"
+    total = f"{plan.disk.total / GIB:.2f} GiB"
+    assert facts["disk"] == f"{total}: {plan.disk.number} checkpoints of {sizes}"
     steps = GUIDE["regime"]["num_steps"]
     assert (plan.audio_hours, plan.epochs) == (steps * plan.minutes / 60, 0)
 
@@ -124,6 +126,23 @@ def test_many_epochs_are_noted_with_the_steps_of_thirty(
     assert epoch
     plan = plan_of(epochs * epoch.steps)
     assert any(f"regime.num_steps={30 * epoch.steps}" in note for note in plan.notes) is noted
+
+
+def test_a_plan_with_a_dataset_knows_its_epoch_and_says_whether_it_fits(
+    dataset: Path, capsys: Any
+) -> None:
+    files = [ROOT / "configs" / "demo.yaml"]
+    request = Request(output_dir=None, config_files=files, dataset=dataset)
+    verdicts = {"8GB": "It fits", "1GB": "It does not fit"}
+    for card, verdict in verdicts.items():
+        assert show_plan(request, card, 1) is (verdict == "It fits")
+        printed = capsys.readouterr().out
+        assert re.findall(r"It (?:fits|does not fit)", printed)[0] == verdict
+        facts = dict(re.findall(r"(?m)^(a step|an epoch|in all|hours) +(.*)$", printed))
+        assert re.match(r"[\d.]+ min", facts["a step"])
+        assert re.fullmatch(r"[\d,]+ steps, [\d.]+ h, [\d.]+% padding", facts["an epoch"])
+        assert re.match(r"[\d,]+ steps, [\d.]+ h of audio, [\d.,]+ epochs", facts["in all"])
+        assert facts["hours"].startswith("not known")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
+from fairseq2.runtime.config_registry import get_config
 from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC, Wav2Vec2Model
 
 from danish_asr.base.errors import ConfigError
@@ -15,7 +17,12 @@ from danish_asr.base.files import from_yaml
 from danish_asr.decoding.ctc import GreedyDecoder
 from danish_asr.inference.model import load_model
 from danish_asr.recipe.extension import tiny
-from danish_asr.recipe.models.hugging_face import to_hugging_face_config
+from danish_asr.recipe.models.hugging_face import (
+    _encoder_config,
+    export_faults,
+    to_hugging_face_config,
+)
+from tests.fairseq2_context import fairseq2_context
 from tests.running import evaluate, train, weights
 
 CAPITALS = [*"ABCDEFGHIJKLMNOPQRSTUVWXYZÆØÅ"]
@@ -63,6 +70,25 @@ def test_an_imported_model_writes_what_transformers_writes(tmp_path: Path, *, sa
     (text,) = GreedyDecoder(ours.tokenizer)(ours.log_probs([samples.numpy()]))
     assert text.strip() == expected
     assert len({*text}) > 5
+
+
+def test_the_encoder_of_xls_r_300m_has_the_sizes_and_the_dropout_of_omniasr_300m(
+    tmp_path: Path,
+) -> None:
+    """They have one architecture; transformers' own dropout would train another model."""
+    theirs = json.loads((save(tmp_path, Wav2Vec2ForCTC, CAPITALS) / "config.json").read_text())
+    ours = get_config(fairseq2_context(), Wav2Vec2AsrConfig, "300m").encoder_config
+    expected = to_hugging_face_config(ours, 9)
+    assert export_faults(ours) == []
+    encoder = _encoder_config({**theirs, **expected})
+    assert encoder.pop("norm_order") == ours.norm_order.name
+    layers = encoder.pop("feature_extractor_layer_descs")
+    assert [*map(tuple, layers)] == [*map(tuple, ours.feature_extractor_layer_descs)]
+    assert encoder == {key: getattr(ours, key) for key in encoder}
+    masks = ("mask_time_prob", "mask_feature_prob", "layerdrop")
+    assert [expected[key] for key in masks] == [0.0, 0.0, 0.0]
+    special = ("pad_token_id", "bos_token_id", "eos_token_id", "vocab_size")
+    assert [expected[key] for key in special] == [0, 1, 2, 9]
 
 
 @pytest.mark.slow
