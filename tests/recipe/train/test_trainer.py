@@ -245,8 +245,13 @@ def test_a_run_of_two_epochs_that_continues_in_the_second_one_reaches_its_end(
     assert same_weights(run, straight, steps[-1])
     rows = metrics(run, "valid")
     assert [row["Step"] for row in rows] == [row["Step"] for row in metrics(straight, "valid")]
-    assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
-    assert Run(run).steps[-1] == 3 * steps[-1] // 2
+    log = run / "logs" / "rank_0.log"
+    for _ in range(2):  # the second time it is complete
+        before = len(log.read_text(encoding="utf-8"))
+        assert train(run, dataset, *TWO_EPOCHS, "regime.num_data_epochs=3") == 0
+        assert Run(run).steps[-1] == 3 * steps[-1] // 2
+    assert "regime.num_data_epochs" in log.read_text(encoding="utf-8")[before:]
+    assert len(metrics(run, "valid")) == len(rows) + 2
 
 
 def test_a_run_that_continues_with_other_num_steps_follows_the_new_schedule(
