@@ -181,8 +181,9 @@ def test_each_test_of_the_table_of_traps_exists() -> None:
 
 
 def test_each_name_of_the_table_of_changes_is_a_file_or_in_a_file_of_its_row() -> None:
-    kinds = {".py", ".html", ".jinja", ".md", ".toml", ".tsv"}
-    files = [f for top in ("src", "tests", "docs", "data") for f in ROOT.glob(f"{top}/**/*.*")]
+    kinds = {".py", ".html", ".jinja", ".md", ".toml", ".tsv", ".sh", ".env"}
+    tops = ("src", "tests", "docs", "data", "lsf")
+    files = [file for top in tops for file in ROOT.glob(f"{top}/**/*.*")]
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for row in re.findall(r"(?m)^\| .+ \|$", page):
         text, names = "", list[str]()

@@ -52,6 +52,7 @@ def test_a_directory_means_the_best_checkpoint_of_its_run_or_the_one_it_is(
 ) -> None:
     (run / "checkpoints" / "scores").mkdir()
     (run / "checkpoints" / "step_7").touch()  # no checkpoint
+    (run / "checkpoints" / "step_8.tmp").mkdir()  # fairseq2 has not finished it
     for step, score in scores.items():
         (run / "checkpoints" / "scores" / f"step_{step}.txt").write_text(str(score))
     assert Run(run).best == best
