@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
+from typing import Any
 
+import av
 import numpy as np
 import pytest
 
 from danish_asr.base.audio import Recording, decode
-from danish_asr.base.containers import joints
+from danish_asr.base.containers import has_no_end, head_of, is_half_a_frame, joints
 from danish_asr.base.errors import AudioError
 from tests.builders import encode
 from tests.cells import CELLS, ID3, MORE, Cell, check, plain, table
@@ -274,3 +277,43 @@ def test_a_second_file_is_found_wherever_blocks_that_are_read_end(
     else:
         assert joints(one + head, kind) == [0, len(one)]
         assert joints(one + one + head, kind) == [0, len(one), 2 * len(one)]
+
+
+BIT_RATES = {
+    44_100: (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
+    16_000: (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160),
+}
+"""In kbit/s, that MP3 has at a rate."""
+
+
+@pytest.mark.parametrize("rate", BIT_RATES)
+def test_the_length_of_a_frame_of_mp3_is_known_at_any_bit_rate(rate: int) -> None:
+    for kbits in BIT_RATES[rate]:
+        encoder: Any = av.CodecContext.create("libmp3lame", "w")
+        encoder.sample_rate, encoder.layout, encoder.format = rate, "mono", "fltp"
+        encoder.bit_rate = 1_000 * kbits
+        frame = av.AudioFrame.from_ndarray(noise(0.4, rate)[None], "fltp", "mono")
+        frame.sample_rate = rate
+        resampler = av.AudioResampler("fltp", "mono", rate, frame_size=1_152)
+        packets = [bytes(own) for part in resampler.resample(frame) for own in encoder.encode(part)]
+        assert len(packets) > 3
+        assert {packet[2] >> 4 for packet in packets} == {BIT_RATES[rate].index(kbits) + 1}
+        for packet in packets:
+            assert not is_half_a_frame(packet, rate)
+            assert is_half_a_frame(packet[:-1], rate)
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_an_ogg_has_an_end_unless_any_of_its_last_page_is_missing(subtype: str) -> None:
+    file = encode(noise(3, 16_000), 16_000, format="OGG", subtype=subtype)
+    page = len(file) - file.rindex(b"OggS")
+    assert not has_no_end(io.BytesIO(file))
+    for cut in (*range(1, 60), *range(60, page, 50), page, page + 1, len(file) - 10):
+        assert has_no_end(io.BytesIO(file[:-cut])), cut
+
+
+def test_a_file_that_is_not_there_or_is_empty_or_a_folder_is_no_audio(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for name, reason in (("none", "missing"), (".", "missing"), ("empty", "empty")):
+        with pytest.raises(AudioError, match=reason):
+            head_of(tmp_path / name)
