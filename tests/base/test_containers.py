@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ import numpy as np
 import pytest
 
 from danish_asr.base.audio import Recording, decode
-from danish_asr.base.containers import has_no_end, head_of, is_half_a_frame, joints
+from danish_asr.base.containers import (
+    begins_late,
+    behind_tag,
+    has_no_end,
+    head_of,
+    is_half_a_frame,
+    joints,
+    missing_share,
+    stated_in_mp3,
+)
 from danish_asr.base.errors import AudioError
 from tests.builders import encode
 from tests.cells import CELLS, ID3, MORE, Cell, check, plain, table
@@ -74,44 +84,6 @@ def test_a_joined_webm_may_have_other_codecs() -> None:
     cell = Cell("matroska", "both", 48_000, 1)
     check(opus + flac, cell, first, second, lag=1)
     check(flac + opus, cell, second, first, lag=1)
-
-
-@pytest.mark.parametrize("container", ["AU", "W64", "NIST", "CAF", "VOC", "AIFF", "RF64"])
-@pytest.mark.parametrize("seconds", [0.5, 4])
-def test_a_file_of_libsndfile_behind_another_is_refused(container: str, seconds: float) -> None:
-    first = encode(noise(2, 16_000), 16_000, format=container, subtype="PCM_16")
-    second = encode(noise(seconds, 16_000), 16_000, format=container, subtype="PCM_16")
-    with pytest.raises(AudioError, match=MORE):
-        decode(first + second)
-
-
-@pytest.mark.parametrize("container", ["WAV", "RF64", "AU", "NIST", "CAF", "VOC", "AIFF", "SVX"])
-@pytest.mark.parametrize("tail", [b"TAG" + bytes(125), bytes(1_000)], ids=["tag", "padding"])
-def test_a_tag_or_padding_behind_a_file_of_libsndfile_is_no_sound(
-    container: str, tail: bytes
-) -> None:
-    wave = noise(2, 16_000)
-    subtype = "PCM_S8" if container == "SVX" else "PCM_16"
-    heard, _ = decode(encode(wave, 16_000, format=container, subtype=subtype) + tail)
-    assert np.allclose(heard[:32_000], wave, atol=0.02)
-    assert len(heard) <= 32_000 + len(tail) * (container == "NIST") // 2
-
-
-def test_a_w64_that_was_written_into_a_pipe_is_heard() -> None:
-    """SoX writes the header, without a length, two times; the second one is 6.5 ms of sound."""
-    file = encode(noise(2, 16_000), 16_000, format="W64", subtype="PCM_16")
-    data = file.index(b"data") + 16
-    header = file[:16] + bytes(8) + file[24:data] + (24).to_bytes(8, "little")
-    heard, _ = decode(header + header + file[data + 8 :])
-    assert np.allclose(heard[-32_000:], noise(2, 16_000), atol=1e-4)
-    assert len(heard) <= 32_000 + 104
-
-
-def test_the_length_of_an_au_may_be_unknown_and_too_small_is_refused() -> None:
-    file = encode(noise(2, 16_000), 16_000, format="AU", subtype="PCM_16")
-    assert len(decode(file[:8] + b"\xff\xff\xff\xff" + file[12:])[0]) == 32_000
-    with pytest.raises(AudioError, match=MORE):
-        decode(file[:8] + (32_000).to_bytes(4) + file[12:])
 
 
 @pytest.mark.parametrize("tag", [b"", ID3])
@@ -317,3 +289,54 @@ def test_a_file_that_is_not_there_or_is_empty_or_a_folder_is_no_audio(tmp_path: 
     for name, reason in (("none", "missing"), (".", "missing"), ("empty", "empty")):
         with pytest.raises(AudioError, match=reason):
             head_of(tmp_path / name)
+
+
+def with_size(kind: bytes, size: int) -> bytes:
+    """How a FORM or a RIFF begins that has so many bytes in all."""
+    order: Any = "big" if kind == b"FORM" else "little"
+    return kind + (size - 8).to_bytes(4, order) + bytes(92)
+
+
+@pytest.mark.parametrize("kind", [b"FORM", b"RIFF"])
+def test_what_is_missing_of_a_file_is_a_share_of_what_is_there(kind: bytes) -> None:
+    streamed = 0x7F00_0000  # from here on it is no length
+    for size, share in ((100, 0), (50, 0), (150, 0.5), (1_000, 9), (streamed, 0)):
+        assert missing_share(io.BytesIO(with_size(kind, size))) == share, size
+    assert missing_share(io.BytesIO(with_size(kind, streamed - 100))) > 1e7
+
+
+def test_what_is_missing_of_an_asf_is_behind_its_header() -> None:
+    """Its objects have a name of 16 bytes and their size in 8."""
+    header = bytes(16) + (40).to_bytes(8, "little") + bytes(16)
+    for size, share in ((60, 0.0), (59, 0.0), (160, 1.0)):
+        samples = bytes(16) + size.to_bytes(8, "little") + bytes(36)
+        assert missing_share(io.BytesIO(header + samples)) == share
+    assert missing_share(io.BytesIO(header[:30])) == 0
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 300, 20_000, 3_000_000])
+def test_a_tag_of_any_size_is_passed(size: int) -> None:
+    """Seven bits of each byte count (ID3v2.4, section 6.2)."""
+    sevens = bytes(size >> 7 * place & 0x7F for place in (3, 2, 1, 0))
+    file = io.BytesIO(b"ID3\4\0\0" + sevens + bytes(size) + b"fLaC")
+    assert file.getvalue()[behind_tag(file) :] == b"fLaC"
+    assert behind_tag(io.BytesIO(b"ID4" + file.getvalue()[3:])) == 0
+
+
+def test_a_flac_begins_late_if_its_first_frame_has_another_number_than_0() -> None:
+    file = encode(noise(2, 16_000), 16_000, format="FLAC", subtype="PCM_16")
+    padding = b"\1" + (1_000).to_bytes(3) + bytes(1_000)  # a block that is not the last one
+    for whole in (file, file[:42] + padding + file[42:]):
+        frames = [match.start() for match in re.finditer(rb"\xff\xf8", whole)]
+        assert not begins_late(whole)
+        assert begins_late(whole[: frames[0]] + whole[frames[1] :])
+
+
+@pytest.mark.parametrize("rate", BIT_RATES)
+def test_the_seconds_in_the_header_of_an_mp3_are_those_that_are_heard(rate: int) -> None:
+    file = encode(noise(5, rate), rate, format="MP3")
+    for audio in (file, ID3 + file):
+        assert stated_in_mp3(io.BytesIO(audio), rate) == pytest.approx(5, abs=0.1)
+        assert stated_in_mp3(io.BytesIO(audio), rate) <= 5
+    untagged = file[file.index(file[:2], 100) :]
+    assert stated_in_mp3(io.BytesIO(untagged), rate) == 0

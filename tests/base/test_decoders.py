@@ -148,3 +148,41 @@ def test_a_file_with_a_damaged_beginning_is_decoded_by_its_name(
     with pytest.raises(AudioError, match="undecodable audio"):
         decode(tmp_path / "b.mp3")
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("container", ["AU", "W64", "NIST", "CAF", "VOC", "AIFF", "RF64"])
+@pytest.mark.parametrize("seconds", [0.5, 4])
+def test_a_file_of_libsndfile_behind_another_is_refused(container: str, seconds: float) -> None:
+    first = encode(noise(2, 16_000), 16_000, format=container, subtype="PCM_16")
+    second = encode(noise(seconds, 16_000), 16_000, format=container, subtype="PCM_16")
+    with pytest.raises(AudioError, match=MORE):
+        decode(first + second)
+
+
+@pytest.mark.parametrize("container", ["WAV", "RF64", "AU", "NIST", "CAF", "VOC", "AIFF", "SVX"])
+@pytest.mark.parametrize("tail", [b"TAG" + bytes(125), bytes(1_000)], ids=["tag", "padding"])
+def test_a_tag_or_padding_behind_a_file_of_libsndfile_is_no_sound(
+    container: str, tail: bytes
+) -> None:
+    wave = noise(2, 16_000)
+    subtype = "PCM_S8" if container == "SVX" else "PCM_16"
+    heard, _ = decode(encode(wave, 16_000, format=container, subtype=subtype) + tail)
+    assert np.allclose(heard[:32_000], wave, atol=0.02)
+    assert len(heard) <= 32_000 + len(tail) * (container == "NIST") // 2
+
+
+def test_a_w64_that_was_written_into_a_pipe_is_heard() -> None:
+    """SoX writes the header, without a length, two times; the second one is 6.5 ms of sound."""
+    file = encode(noise(2, 16_000), 16_000, format="W64", subtype="PCM_16")
+    data = file.index(b"data") + 16
+    header = file[:16] + bytes(8) + file[24:data] + (24).to_bytes(8, "little")
+    heard, _ = decode(header + header + file[data + 8 :])
+    assert np.allclose(heard[-32_000:], noise(2, 16_000), atol=1e-4)
+    assert len(heard) <= 32_000 + 104
+
+
+def test_the_length_of_an_au_may_be_unknown_and_too_small_is_refused() -> None:
+    file = encode(noise(2, 16_000), 16_000, format="AU", subtype="PCM_16")
+    assert len(decode(file[:8] + b"\xff\xff\xff\xff" + file[12:])[0]) == 32_000
+    with pytest.raises(AudioError, match=MORE):
+        decode(file[:8] + (32_000).to_bytes(4) + file[12:])
