@@ -42,7 +42,7 @@ def run_demo(
     request = Request(output_dir=root / "run", config_files=[CONFIG], overrides=overrides)
     trees, changes = read_trees(request)
     load(merge(*trees, *changes), where=request.where)
-    console = Console()
+    console = Console(markup=False, emoji=False)
     source, dataset, run = root / "source", root / "dataset", root / "run"
     started = time.monotonic()
 

@@ -1,12 +1,14 @@
 """Progress in a log, and in a terminal."""
 
+import ast
 import io
 
 import pytest
 from rich.console import Console
 
 from danish_asr.base import progress
-from danish_asr.base.progress import Progress, track, watch
+from danish_asr.base.progress import Progress, plain_console, track, watch
+from tests.running import ROOT
 
 
 def test_a_log_gets_plain_lines_whose_rates_leave_out_earlier_runs(
@@ -49,3 +51,25 @@ def test_a_terminal_gets_a_bar_that_goes(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "50 %" not in printed.getvalue(), "a plain line"
     assert printed.getvalue().endswith("\x1b[2K")
     assert list(track("abc", "read", 3)) == [*"abc"]
+
+
+@pytest.mark.parametrize("stderr", [True, False])
+def test_a_plain_console_prints_any_name_as_it_is(
+    stderr: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = f"a:x:b [b]bold[/b] {'long ' * 60}1"
+    plain_console(stderr=stderr).print(line)
+    assert capsys.readouterr()[stderr] == f"{line}\n"
+
+
+def test_no_console_makes_pictures_of_words_between_colons() -> None:
+    """Rich does so in names and paths, unless each console is told otherwise."""
+    made = []
+    for file in (ROOT / "src").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "Console":
+                settings = {own.arg: ast.unparse(own.value) for own in call.keywords}
+                made.append((file.name, settings.get("emoji")))
+    assert len(made) >= 3
+    assert {emoji for _, emoji in made} == {"False"}, made

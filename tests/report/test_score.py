@@ -21,7 +21,7 @@ from danish_asr.corpus.combine import combine
 from danish_asr.report.compare import compare_files, parse_runs
 from danish_asr.report.request import Request
 from danish_asr.report.score import default_outputs, parse_columns, score_files
-from danish_asr.report.tables import bounds
+from danish_asr.report.tables import bounds, say, warn
 from danish_asr.scoring.predictions import read_predictions, read_references
 from danish_asr.scoring.scores import Scores
 from tests.documented import blocks
@@ -62,6 +62,18 @@ def _shown(*paths: Path, **options: Any) -> tuple[Scores, str]:
     own = {key: options.pop(key) for key in ("outputs", "audio") if key in options}
     scores = score_files(paths, Request(**options), console=console, **own)
     return scores, console.export_text()
+
+
+def test_a_name_is_printed_as_it_is(tmp_path: Path) -> None:
+    """Rich takes words between colons for pictures, and those in brackets for colours."""
+    name = "show:100:2 [red]x"
+    file = _file(tmp_path, [changed(row, dialect=name) for row in random_rows(200)])
+    _, shown = _shown(file, by=("dialect",))
+    assert shown.count(name) >= 1
+    console = Console(record=True, file=io.StringIO())
+    warn(name, console)
+    say(name, console)
+    assert console.export_text().splitlines() == [f"warning: {name}", name]
 
 
 def test_table_json_and_csv_are_unchanged(tmp_path: Path) -> None:

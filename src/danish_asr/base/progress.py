@@ -12,15 +12,18 @@ Item = TypeVar("Item")
 _INTERVAL: Final = 60.0  # seconds between two plain lines
 
 
+def plain_console(*, stderr: bool = False) -> Console:
+    """A console that prints names and texts as they are: no markup, emoji, colours or breaks."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
 class Progress:
     """The progress of one long task, in any unit; ``with`` shows it, ``total`` may be unknown."""
 
     def __init__(
         self, text: str, total: float | None = None, *, console: Console | None = None
     ) -> None:
-        self.console = console or Console(
-            stderr=True, highlight=False, markup=False, soft_wrap=True
-        )
+        self.console = console or plain_console(stderr=True)
         self._bar = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}", markup=False),
             rich_progress.BarColumn(),
@@ -50,7 +53,7 @@ class Progress:
             self._printed = time.monotonic()
             task = self._bar.tasks[0]
             share = f"  {task.percentage:.0f} %" if task.total else ""
-            self.console.print(f"{task.description}{share}", markup=False)
+            self.console.print(f"{task.description}{share}")
 
     def advance(self, text: str | None = None) -> None:
         """One more is done."""

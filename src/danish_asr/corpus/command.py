@@ -10,6 +10,7 @@ from rich.text import Text
 
 from danish_asr.base.cluster import usable_cpus
 from danish_asr.base.errors import DatasetError
+from danish_asr.base.progress import plain_console
 from danish_asr.base.schema import INVENTORY_FILE, SPLITS, SUSPECTS_FILE
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus import ConvertOptions
@@ -20,14 +21,10 @@ from danish_asr.corpus.sources import SOURCES, resolve_source
 from danish_asr.corpus.verify import LEAKS, Verification, verify
 
 
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True, markup=False)
-
-
 @exception_at_stops()
 def convert_command(source: str, out: Path, options: ConvertOptions) -> None:
     """Convert, and print the summary."""
-    console = _console()
+    console = plain_console()
     named = resolve_source(source)
     if named.kind in SOURCES:
         about = SOURCES[named.kind].about
@@ -69,13 +66,13 @@ def print_sources() -> None:
     for kind, source in SOURCES.items():
         table.add_row(kind, Text(source.location), source.about)
     table.add_row("package.module.function", "any", "your own, see docs/howto/extend.md")
-    Console().print(table)
+    Console(emoji=False).print(table)
 
 
 def verify_command(root: Path, *, workers: int | None, allow_shared: Sequence[str]) -> Verification:
     """Verify a dataset, and print its hours and notes."""
     result = verify(root, workers=workers or usable_cpus(), allow_shared=allow_shared)
-    console = _console()
+    console = plain_console()
     console.print(_hours_table(result.hours))
     for note in result.notes:
         console.print(note if note.startswith("allowed: ") else f"note: {note}")
@@ -86,9 +83,9 @@ def check_faults(root: Path, result: Verification, *, page: Path | None = None) 
     """Raise `DatasetError` with all faults if there are any; ``page`` is what was asked for."""
     if result.suspects and page is None:
         seen = f"{SUSPECTS_FILE} has {result.suspects:,} rows to listen to"
-        _console().print(f"note: {seen}; --page FILE shows them")
+        plain_console().print(f"note: {seen}; --page FILE shows them")
     if not result.faults:
-        _console().print(f"{root}: no faults")
+        plain_console().print(f"{root}: no faults")
         return
     lines = [f"{root}: faults: {len(result.faults):,}", *(f"  - {own}" for own in result.lines)]
     if page and result.damage:
@@ -110,7 +107,7 @@ def check_faults(root: Path, result: Verification, *, page: Path | None = None) 
 def combine_command(parts: Sequence[Path], out: Path, *, name: str, without: Path | None) -> None:
     """Combine datasets, and print how much they have together."""
     inventory = combine(parts, out, name=name, without=without)
-    console = _console()
+    console = plain_console()
     for line in inventory.summary:
         console.print(line)
     _print_total(inventory, console)

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from rich.console import Console
 
 from danish_asr.base.errors import LanguageModelError
 from danish_asr.base.files import publish, publish_json, publish_text, refuse_overwriting
-from danish_asr.base.progress import Progress
+from danish_asr.base.progress import Progress, plain_console
 from danish_asr.base.tables import TABLE_SUFFIXES, read_lines, read_valid_rows, suffix_of
 from danish_asr.corpus.columns import THEIR_NAMES
 from danish_asr.corpus.inventory import content_of, find_shards
@@ -59,7 +58,7 @@ def build_language_model(
     Returns the content of ``lm.json``. Raises LanguageModelError if no text remains or ``out``
     exists.
     """
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     if not texts and not dataset:
         raise LanguageModelError("no text: give files with text, --dataset, or both")
     if out.exists():

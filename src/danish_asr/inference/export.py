@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
-from rich.console import Console
 from torch import Tensor
 from torch.nn.functional import layer_norm, log_softmax
 
 from danish_asr import __version__
 from danish_asr.base.errors import DanishAsrError, MissingExtraError, RunError
 from danish_asr.base.files import check_writable, publish_text, refuse_overwriting
+from danish_asr.base.progress import plain_console
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.base.sound import open_sound
 from danish_asr.decoding.ctc import GreedyDecoder
@@ -97,7 +97,7 @@ def export_model(
         partial.rename(dest)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = plain_console()
     console.print(f"{compared}\nwrote {dest}")
 
 

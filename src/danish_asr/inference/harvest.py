@@ -21,6 +21,7 @@ from rich.console import Console
 from danish_asr.base.errors import AlignmentError, DanishAsrError
 from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of, take
 from danish_asr.base.folders import check_name
+from danish_asr.base.progress import plain_console
 from danish_asr.base.sound import ShowProgress
 from danish_asr.base.stops import exception_at_stops
 from danish_asr.corpus.sources.timed import NUMBERED
@@ -81,7 +82,7 @@ def harvest(
     Raises DanishAsrError if a path is missing, the model is unknown, or another process writes to
     ``out``.
     """
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     recordings = find_recordings(paths, out / RECORDINGS)
     for recording in recordings:
         check_name(recording.path)

@@ -18,9 +18,9 @@ from types import FrameType
 from typing import Annotated, Any, Final, Literal
 
 from jinja2 import Template
-from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, MissingExtraError
+from danish_asr.base.progress import plain_console
 from danish_asr.base.stops import ends_in_time, exit_at_once, exit_if_held
 from danish_asr.inference.answers import (
     delta_event,
@@ -102,8 +102,8 @@ def serve(
         listener = socket.create_server((_HOST, port))
     except OSError as error:
         raise DanishAsrError(f"--port {port}: {error.strerror}; choose another") from error
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(f"loading {model} ...", markup=False)
+    console = plain_console(stderr=True)
+    console.print(f"loading {model} ...")
 
     from danish_asr.inference.model import load_model  # noqa: PLC0415 - slow
     from danish_asr.inference.run_facts import facts_of  # noqa: PLC0415 - slow
@@ -120,7 +120,7 @@ def serve(
         origins=allow_origin,
     )
     address = f"http://{_HOST}:{port}/"
-    console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)", markup=False)
+    console.print(f"{model} on {loaded.device}: {address} (Ctrl-C ends it)")
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2)
     worker: Worker = app.state.worker
     with suppress(KeyboardInterrupt):  # which is how it ends

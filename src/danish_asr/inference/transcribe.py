@@ -20,6 +20,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError
 from danish_asr.base.files import check_writable, publish_text, refuse_overwriting
+from danish_asr.base.progress import plain_console
 from danish_asr.base.sound import Audio, ShowProgress
 from danish_asr.decoding.ngram import files_beside
 from danish_asr.decoding.transcript import Transcript
@@ -81,7 +82,7 @@ def transcribe(paths: Sequence[Path], request: Request) -> bool:
     written = [file for outputs in waiting.values() for file in outputs.values()]
     refuse_overwriting(written, _inputs(recordings, request))
     check_writable({file.parent for file in written}, "choose another --out")
-    console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = plain_console(stderr=True)
     if kept := len(formats) * len(recordings) - len(written):
         console.print(
             f"kept, because they exist: {kept:,} transcripts; --overwrite replaces them, --out "

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from danish_asr.base.config_tree import value_of
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_json
-from danish_asr.base.progress import Progress
+from danish_asr.base.progress import Progress, plain_console
 from danish_asr.decoding.beam import BeamDecoder
 from danish_asr.decoding.beam_settings import SearchSettings
 from danish_asr.decoding.ctc import GreedyDecoder
@@ -105,7 +104,7 @@ def tune_language_model(
     path = files.file.with_name(SETTINGS_FILE)
     publish_json(path, {**files.settings, **values, "tuned": tuned})
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = plain_console()
     shown = ", ".join(f"{name} {value:g}" for name, value in values.items())
     console.print(f"{len(spoken)} utterances, text profile {profile}; chosen: {shown}")
     table = Table("decoder", "WER %", "CER %", box=SIMPLE_HEAD)

@@ -12,7 +12,7 @@ from danish_asr.base.download import download
 from danish_asr.base.errors import ConfigError, DownloadError, UnreachableError
 from danish_asr.base.fairseq2_private import download_folder
 from danish_asr.base.files import take
-from danish_asr.base.progress import Progress
+from danish_asr.base.progress import Progress, plain_console
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.config.schema import AsrConfig
 from danish_asr.recipe.entry import Request, read_configuration
@@ -47,7 +47,7 @@ def fetch(request: Request) -> None:
     files = list(downloads(assets, config))
     if not files:
         raise ConfigError(["neither model.name nor tokenizer.name names something to download"])
-    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console = plain_console(stderr=True)
     for file in files:
         try:
             if not file.is_here and file.uri.scheme != "hg":

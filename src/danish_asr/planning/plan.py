@@ -17,10 +17,10 @@ import torch
 from fairseq2.data.tokenizers import Tokenizer
 from fairseq2.device import CPU
 from fairseq2.gang import FakeGang, create_fake_gangs
-from rich.console import Console
 
 from danish_asr.base.config_tree import Tree, flatten, merge, nested, read_yaml
 from danish_asr.base.errors import ConfigError, DanishAsrError, IncompleteDatasetError
+from danish_asr.base.progress import plain_console
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.planning.fetch import downloads
 from danish_asr.planning.gpus import CARDS, Card, card_of, here
@@ -53,7 +53,7 @@ from danish_asr.recipe.train.record import CheckpointSpace, checkpoint_space
 
 _GIB: Final = 2**30
 
-_CONSOLE: Final = Console(markup=False, highlight=False, soft_wrap=True)
+_CONSOLE: Final = plain_console()
 
 _DANISH_SYMBOLS: Final = 100
 """More symbols than ``model.head: danish`` keeps."""

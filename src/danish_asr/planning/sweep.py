@@ -12,12 +12,12 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
 from ruamel.yaml.error import YAMLError
 
 from danish_asr.base.config_tree import merge, parse_override, short_names
 from danish_asr.base.errors import EXIT_STOPPED, ConfigError
 from danish_asr.base.files import check_writable, from_yaml
+from danish_asr.base.progress import plain_console
 from danish_asr.base.stops import how_it_failed, run_passing_on
 from danish_asr.recipe.config.load import load
 from danish_asr.recipe.entry import Request, read_trees
@@ -90,7 +90,7 @@ def combinations(over: Sequence[str]) -> dict[str, list[str]]:
 def _train(run: Path, options: Sequence[str]) -> bool:
     """Bring a run to its end in a process of its own; return whether it has not failed."""
     log = run.with_name(f"{run.name}.log")
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = plain_console()
     console.print(f"{run.name}: log: {log}")
     command = [sys.executable, "-m", "danish_asr", "train", str(run), *options]
     with log.open("ab") as file:

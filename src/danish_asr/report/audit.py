@@ -14,6 +14,7 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import ConfigError, PredictionsError
+from danish_asr.base.progress import plain_console
 from danish_asr.metrics import align_words, split_words
 from danish_asr.recipe.run.evaluations import BEST, PREDICTIONS
 from danish_asr.recipe.run.run import Run
@@ -61,7 +62,7 @@ def audit(
         DatasetError: There is no built dataset, or it is damaged.
         PredictionsError: The model has transcribed no row, has no confidences, or is too weak.
     """
-    console = console or Console(stderr=True)
+    console = console or plain_console(stderr=True)
     if out.is_dir() or out.suffix != ".html":
         fault = f"--out: expected a file that ends in .html; found {out}"
         raise ConfigError([fault], where="audit")

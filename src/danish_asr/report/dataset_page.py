@@ -11,6 +11,7 @@ from rich.console import Console
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import publish_text, refuse_overwriting, sha256_of
+from danish_asr.base.progress import plain_console
 from danish_asr.base.schema import INVENTORY_FILE, LEDGER_FILE, MIN_SPEAKERS, SUSPECTS_FILE
 from danish_asr.corpus.inventory import content_of, read_inventory
 from danish_asr.corpus.verify import Verification, shown_of
@@ -48,7 +49,7 @@ def write_dataset_page(
     Raises:
         DatasetError: A file cannot be read.
     """
-    console = console or Console(stderr=True)
+    console = console or plain_console(stderr=True)
     with console.status("reading columns, drawing"):
         rows = read_rows(root)
         clips = Clips(rows, audio=audio)

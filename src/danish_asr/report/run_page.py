@@ -12,6 +12,7 @@ import pandas as pd
 from rich.console import Console
 
 from danish_asr.base.errors import DanishAsrError, RunError
+from danish_asr.base.progress import plain_console
 from danish_asr.base.schema import SAMPLE_RATE
 from danish_asr.recipe.run.advice import CHANCE, LOSS, best_validation
 from danish_asr.recipe.run.evaluations import Evaluation
@@ -54,7 +55,7 @@ def report_run(folder: Path, console: Console | None = None) -> None:
         RunError: The directory is not that of a run.
         ConfigError: The page is a link to a file of the run.
     """
-    console = console or Console(stderr=True)
+    console = console or plain_console(stderr=True)
     run, page = ListedRun(folder), folder / "report.html"
     writes = [(page, lambda scored: Content.of_text(render_run(run, scored)))]
     functions = declared(writes, run.own.files(), option="place for it")

@@ -25,7 +25,15 @@ from danish_asr.recipe.run.run import CONFIG_FILE, ENVIRONMENT, FAILED, Run, sco
 from danish_asr.report.outputs import Content, declared, write_all
 from danish_asr.report.request import Request
 from danish_asr.report.score import scored, to_csv
-from danish_asr.report.tables import fitting, light_table, percent, print_table, say, short
+from danish_asr.report.tables import (
+    Terminal,
+    fitting,
+    light_table,
+    percent,
+    print_table,
+    say,
+    short,
+)
 from danish_asr.scoring.scores import Scores
 from danish_asr.scoring.settings import DEFAULT_PROFILE
 from danish_asr.text.profiles import profile_in
@@ -248,7 +256,7 @@ def report_runs(root: Path, *, csv: Path | None = None, console: Console | None 
         RunError: There is no run.
         ConfigError: The table would overwrite a file of a run.
     """
-    console, runs = console or Console(), find_runs(root)
+    console, runs = console or Terminal(), find_runs(root)
     writes = [(csv, _table)] if csv else []
     read = [path for run in runs for path in run.own.files()]
     functions = declared(writes, read, option="--csv")

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import AnyPath, sha256_of
@@ -241,7 +241,7 @@ def score_files(
         for write in _writes(end, path, files, request, choices, audio=audio)
     ]
     functions = declared(writes, inputs_of(files, request.dataset, choices))
-    status = console.status(f"scoring {escape(str(files[0]))}")
+    status = console.status(Text(f"scoring {files[0]}"))
     with status if console.is_terminal else nullcontext():
         groupings = dict.fromkeys([*request.by, *BANDS])
         scores = scored(files, replace(request, by=[*groupings]))

@@ -9,8 +9,8 @@ from typing import Final, NoReturn
 import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 from typing_extensions import override
 
 from danish_asr.base.schema import MIN_EFFECTIVE, MIN_SPEAKERS
@@ -67,9 +67,9 @@ def print_table(
     for name, groups in lines.items():
         if name:
             table.add_section()
-            table.add_row(f"[bold]{escape(grouping_title(name))}[/bold]")
+            table.add_row(Text(grouping_title(name), style="bold"))
         for cells in groups:
-            table.add_row(*map(escape, cells))
+            table.add_row(*map(Text, cells))
     if not console.is_terminal:  # a log has lines of any length
         unlimited = console.options.update(max_width=10_000)
         table.width = console.measure(table, options=unlimited).maximum
@@ -92,13 +92,13 @@ def fitting(
 
 
 def say(text: str, console: Console) -> None:
-    """Print a line as it is: without markup, colours or line breaks."""
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    """Print a line as it is: without markup, emoji, colours or line breaks."""
+    console.print(Text(text), soft_wrap=True)
 
 
 def warn(text: str, console: Console) -> None:
     """Print a warning."""
-    console.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
+    console.print(Text.assemble(("warning:", "yellow"), f" {text}"), soft_wrap=True)
 
 
 def percent(rate: float, sign: str = "-") -> str:
