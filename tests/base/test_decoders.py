@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from danish_asr.base.audio import decode
+from danish_asr.base.decoders import decode_flac, open_audio
 from danish_asr.base.errors import AudioError
 from tests.builders import encode
 from tests.cells import CELLS, ID3, MORE, REFUSED, Cell, check, plain, table
@@ -186,3 +187,32 @@ def test_the_length_of_an_au_may_be_unknown_and_too_small_is_refused() -> None:
     assert len(decode(file[:8] + b"\xff\xff\xff\xff" + file[12:])[0]) == 32_000
     with pytest.raises(AudioError, match=MORE):
         decode(file[:8] + (32_000).to_bytes(4) + file[12:])
+
+
+def test_a_file_that_seeks_is_read_anywhere_and_closed_after_a_failure() -> None:
+    wave = noise(1, 16_000)
+    file = open_audio(encode(wave, 16_000, format="WAV", subtype="FLOAT"))
+    for first, count in ((500, 100), (100, 300), (400, 10), (15_990, 100), (0, 16_000)):
+        samples = file.read(first, count)
+        assert samples.dtype == np.float32
+        assert np.array_equal(samples[:, 0], wave[first : first + count])
+    with pytest.raises(AudioError, match="undecodable"):
+        file.read(1_000_000, 1)
+    assert file.closed
+
+
+def test_a_flac_of_one_channel_is_decoded_whole_or_left_to_others() -> None:
+    wave = noise(1, 16_000)
+    file = encode(wave, 16_000, format="FLAC", subtype="PCM_24")
+    for out in (None, np.empty(16_000, np.float32), np.empty(1, np.float32)):
+        decoded = decode_flac(file, out=out)
+        assert decoded is not None
+        assert decoded[1] == 16_000
+        assert np.allclose(decoded[0], wave, atol=1e-6)
+        assert (decoded[0] is out) == (out is not None and len(out) == 16_000)
+    stereo = encode(np.stack([wave, wave], axis=1), 16_000, format="FLAC", subtype="PCM_24")
+    streamed = file[:21] + bytes([file[21] & 0xF0]) + bytes(4) + file[26:]  # without a length
+    for other in (b"", b"RIFF", file[:60], file[:-500], stereo, file + file, streamed):
+        assert decode_flac(other) is None
+    assert decode_flac(file, max_seconds=0.9) is None
+    assert decode_flac(file, max_seconds=1) is not None

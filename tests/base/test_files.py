@@ -82,6 +82,24 @@ def test_a_folder_that_takes_files_is_created_and_empty_and_another_one_refused(
     (tmp_path / "file").touch()
     with pytest.raises(DanishAsrError, match=r"file/c.*choose another"):
         check_writable([tmp_path / "a", tmp_path / "file" / "c"], "choose another --out")
+    with pytest.raises(DanishAsrError, match=r"^/proc/self: cannot be written"):
+        check_writable([Path("/proc/self")], "")  # a folder that takes no file
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut may leave a name without content."""
+    path, synced = tmp_path / "file", list[str]()
+
+    def fsync(number: int) -> None:
+        assert not path.exists()
+        synced.append(Path(f"/proc/self/fd/{number}").resolve().read_text())
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    publish_text(path, "text")
+    assert synced == ["text"]
+    assert path.read_text() == "text"
 
 
 def test_a_full_disk_is_an_error_with_the_place(tmp_path: Path) -> None:
@@ -168,6 +186,8 @@ def test_a_file_is_no_directory_that_could_be_locked(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     with pytest.raises(RunError, match="out is a file"):
         files.take(tmp_path / "out", error=RunError, advice="", work="")
+    with pytest.raises(RunError, match="out/run cannot be written"):
+        files.take(tmp_path / "out" / "run", error=RunError, advice="", work="")
 
 
 @pytest.mark.slow

@@ -10,7 +10,14 @@ import pytest
 import torch
 from fairseq2.models.wav2vec2.asr import Wav2Vec2AsrConfig
 from fairseq2.runtime.config_registry import get_config
-from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC, Wav2Vec2Model
+from safetensors import safe_open
+from transformers import (
+    Wav2Vec2Config,
+    Wav2Vec2CTCTokenizer,
+    Wav2Vec2ForCTC,
+    Wav2Vec2ForPreTraining,
+    Wav2Vec2Model,
+)
 
 from danish_asr.base.errors import ConfigError
 from danish_asr.base.files import from_yaml
@@ -20,6 +27,7 @@ from danish_asr.recipe.extension import tiny
 from danish_asr.recipe.models.hugging_face import (
     _encoder_config,
     export_faults,
+    import_model,
     to_hugging_face_config,
 )
 from tests.fairseq2_context import fairseq2_context
@@ -35,11 +43,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def save(folder: Path, kind: Any, symbols: list[str], *, safe: bool = True) -> Path:
+def save(folder: Path, kind: Any, symbols: list[str], *, safe: bool = True, **own: object) -> Path:
     """Save a random model as Danish ones are: the blank last, the delimiter first."""
     vocab = {name: row for row, name in enumerate(["|", *symbols, "[UNK]", "[PAD]"])}
     config = to_hugging_face_config(tiny().encoder_config, len(vocab))
-    config |= {"num_hidden_layers": 1, "hidden_size": 32, "pad_token_id": len(vocab) - 1}
+    config |= {"num_hidden_layers": 1, "hidden_size": 32, "pad_token_id": len(vocab) - 1, **own}
     torch.manual_seed(3)
     model = kind(Wav2Vec2Config(**config))  # type: ignore[no-untyped-call]
     with torch.no_grad():
@@ -143,6 +151,18 @@ def test_what_has_no_counterpart_is_refused_with_the_reason(
     (folder / file).write_text(json.dumps(content | {key: value}))
     with pytest.raises(ConfigError, match=rf"- {folder}: .*{message}"):
         load_model(folder, device="cpu")
+
+
+def test_what_only_pretraining_needs_is_left_out(tmp_path: Path) -> None:
+    """Quantizer and projections, and what stands for masked frames."""
+    names = []
+    for kind in (Wav2Vec2ForCTC, Wav2Vec2ForPreTraining, Wav2Vec2Model):
+        folder = save(tmp_path / kind.__name__, kind, CAPITALS, mask_time_prob=0.05)
+        with safe_open(folder / "model.safetensors", "pt") as file:
+            assert any(name.endswith("masked_spec_embed") for name in file.keys())  # noqa: SIM118
+        state = torch.load(import_model(folder) / "model.pt", weights_only=True)["model"]
+        names.append({*state})
+    assert names[0] == names[1] == names[2]
 
 
 def test_code_in_pytorch_model_bin_is_not_run(tmp_path: Path) -> None:
