@@ -129,7 +129,7 @@ def curves_chart(panel: Panel) -> str:
             axes.set_ylim(bottom=0)
         axes.set_xlabel("step")
         axes.set_ylabel(panel.unit)
-        axes.grid(visible=True, axis="y")
+        axes.grid(axis="y")
         # Above the axes, because a curve may be anywhere inside.
         figure.legend(loc="outside upper left", ncols=2, fontsize=9, labelcolor=_INK)
         return _to_svg(figure, panel.title, "; ".join(description))
@@ -148,7 +148,7 @@ def histogram_chart(title: str, values: FloatArray, unit: str) -> str:
         axes.set_xlabel(f"{unit} (last bar: up to {values.max():.4g})" if beyond else unit)
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylabel("% of the rows")
-        axes.grid(visible=True, axis="y")
+        axes.grid(axis="y")
         axes.set_axisbelow(True)
         description = (
             f"{len(values)} rows: lowest {values.min():.4g}, median {middle:.4g}, highest "

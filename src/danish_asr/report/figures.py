@@ -127,5 +127,5 @@ def _dots(lines: Sequence[_Line]) -> tuple[Figure, Axes]:
         axes.plot(100 * line.value, place, "o", color="C0", mfc=fill, ms=6, clip_on=False)
     axes.set_yticks(range(len(lines)), [line.label for line in reversed(lines)], parse_math=False)
     axes.set_ylim(-0.6, len(lines) - 0.4)
-    axes.grid(visible=True, axis="x", alpha=0.4)
+    axes.grid(axis="x", alpha=0.4)
     return figure, axes
