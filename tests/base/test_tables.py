@@ -269,3 +269,34 @@ def test_a_class_has_its_name_and_none_has_none() -> None:
     ]
     assert class_names({}) == {}
     assert printable("å\x1b[1m") == "å\\x1b[1m"
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        (
+            "taler;fil;tekst",
+            ['Anna H;0.wav;"nu er', "Anna H;1.wav;det", 'Bo;2.wav;ja"', "Bo;3.wav;nej"],
+        ),
+        (
+            "tekst;taler;fil",
+            ['"nu er;Anna H;0.wav', "det;Anna H;1.wav", 'ja";Bo;2.wav', "nej;Bo;3.wav"],
+        ),
+        ("fil;tekst", ['0.wav;"nu er', "1.wav;det", '2.wav;ja"', "3.wav;nej"]),
+        ("id,reference,hypothesis", ['1,ja det er,"ja', "2,nej,nej", '3,hej,hej"', "4,vi,vi"]),
+    ],
+)
+def test_a_quote_that_nobody_closed_in_its_row_swallows_no_other_row(
+    tmp_path: Path, header: str, rows: list[str]
+) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text("\n".join([header, *rows]))
+    with pytest.raises(SourceError, match=r"table\.csv:2: .*like a row"):
+        [*read_rows(file, SourceError)]
+
+
+def test_a_text_of_several_lines_in_quotes_is_one_row(tmp_path: Path) -> None:
+    file = tmp_path / "table.csv"
+    file.write_text('path,text\na.wav,"ja, det er\nnej, nej, nej"\nb.wav,ja\n')
+    texts = [row.values["text"] for row in read_rows(file, SourceError) if row.values]
+    assert texts == ["ja, det er\nnej, nej, nej", "ja"]

@@ -188,7 +188,9 @@ def test_people_of_several_kinds_are_divided_once_by_the_source_of_the_page(
         (folder / f"{name}.srt").write_text(cues)
     of_people = re.sub(r'(?s)<TIER \S+ TIER_ID="(?:pos|ord)".*?</TIER>', "", elan())
     (folder / "talk.eaf").write_text(of_people, encoding="utf-8")
-    (folder / "rows.csv").write_text("path,text,speaker\nread.wav,hele filen,Anna\n")
+    (folder / "rows.csv").write_text(
+        "path,text,speaker,age,dialect\nread.wav,hele filen,Anna,30-39,thybomål\n", encoding="utf-8"
+    )
     options = ConvertOptions(name="own", split_by_speaker="50/0/50", max_drop=1.0)
     convert(f"kinds_of_the_page.rows:{folder}", tmp_path / "ds", options)
     rows = pd.read_parquet(tmp_path / "ds" / "version=0")
@@ -197,6 +199,8 @@ def test_people_of_several_kinds_are_divided_once_by_the_source_of_the_page(
     people = rows.groupby("speaker_id").agg({"kind": set, "split": "nunique"})
     assert people["kind"].to_dict() == {"Anna": {"csv", "eaf", "srt"}, "Bo": {"eaf", "srt"}}
     assert [*people["split"]] == [1, 1]
+    groups = rows.loc[rows["kind"] == "csv", ["dialect", "sub_dialect", "age_group"]]
+    assert groups.to_numpy().tolist() == [["Vestjysk", "thybomål", "25-49"]]
 
 
 def test_the_folds_of_the_page_test_each_speaker_once(tmp_path: Path) -> None:

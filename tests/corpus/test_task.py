@@ -322,9 +322,19 @@ def test_a_text_without_words_is_refused_and_markup_a_suspect(*, in_train: bool)
         for text in texts:
             with pytest.raises(AudioError, match=f"^{reason}$"):
                 oddities(text, in_train=in_train)
-    for text in ("<p>ja</p>", "ja <unk>", "[støj]", '{"text": "ja"}', " NaN", "#N/A", "null"):
+    markup = ("<p>ja</p>", "ja <unk>", "[støj]", '{"text": "ja"}')
+    of_excel = ("#N/A", "#I/T", "#NAVN?", "#NAME?", "#REFERENCE!", "#VÆRDI!", "#DIVISION/0!")
+    for text in (*markup, *of_excel, " NaN", "null"):
         assert oddities(text, in_train=in_train) == {"markup or a missing value as text": len(text)}
-    for text in ("x < 5 og y > 3", "ja [støj]", "nan er brød", "blå bær & Århus", "3"):
+    for text in (
+        "x < 5 og y > 3",
+        "ja [støj]",
+        "nan er brød",
+        "#ja tak!",
+        "#dkpol",
+        "blå bær & Århus",
+        "3",
+    ):
         assert oddities(text, in_train=in_train) == {}
     signs = ("2¾ liter, 3½l, 5µm", "20°C, n°2", "¿Qué?", "LEGO®, Lego®klodser", "› ja ›nej‹ og")
     letters = ("Œuvre, cœur, SŒUR", "Ârhus, Õ, Ê", "tv‘et, it‘s", "Hansen † 1990, †1990")

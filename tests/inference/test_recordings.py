@@ -57,12 +57,18 @@ def test_two_recordings_with_one_transcript_and_paths_without_any_are_refused(
         targets([Path(path) for path in paths], Path("out"))
 
 
-def test_links_to_a_recording_are_that_recording_and_broken_ones_end_no_folder() -> None:
+@pytest.mark.parametrize("once", [True, False])
+def test_a_link_is_that_recording_or_has_its_own_transcript_and_a_broken_one_ends_no_folder(
+    *, once: bool
+) -> None:
     tree(Path("in"), "real.wav", "elsewhere.wav")
     for link, target in (("z", "real"), ("loop", "loop"), ("gone", "nowhere")):
         Path("in", f"{link}.wav").symlink_to(f"{target}.wav")
-    names = ["in/elsewhere", "in/gone", "in/loop", "in/real"]
-    assert targets([Path("in"), Path("in/real.wav")]) == names
+    Path("again").symlink_to("in")
+    names = ["in/elsewhere", "in/gone", "in/loop", "in/real", *(() if once else ("in/z",))]
+    for paths in (["in"], ["in", "in/real.wav"], ["in", "again"]):
+        found = find_recordings([*map(Path, paths)], once=once)
+        assert [own.target.as_posix() for own in found] == names
 
 
 def test_what_fails_at_a_recording_is_named_once_and_the_others_go_on(

@@ -264,7 +264,7 @@ def _csv_rows(
 ) -> Iterator[TableRow]:
     lines = (own for line in _decoded_lines(path, file, error) for own in _MACS.split(line))
     header, above, form = _header(lines, CSV_FORMS[suffix_of(path)])
-    merged = re.compile(rf"\n\S*\.\w{{3,5}}{re.escape(form['delimiter'])}")
+    delimiter = re.compile(rf"{re.escape(form['delimiter'])}(?! )")  # prose has spaces behind them
     table = csv.reader(chain([header], lines), **form)
     line = above + 1
     try:
@@ -275,7 +275,7 @@ def _csv_rows(
         row, before = None, list[str]()  # that is yielded when the next is known, and its fields
         for written in table:
             fields = written if "strict" in form else [*map(_without_quotes, written)]
-            if any(map(merged.search, fields)):
+            if any("\n" in field and _has_row(field, delimiter, len(names)) for field in fields):
                 raise error(f"{path}:{line}: a quoted field has a line like a row; {_QUOTES}")
             if any(map(str.strip, fields)):
                 cut = is_file is not None and _is_cut(before, fields, names, is_file)
@@ -289,6 +289,11 @@ def _csv_rows(
             yield row
     except csv.Error as reason:
         raise error(f"{path}:{line}: cannot be read ({reason}); in quotes, {_QUOTES}") from reason
+
+
+def _has_row(field: str, delimiter: re.Pattern[str], columns: int) -> bool:
+    """Whether a line of a field has all columns of a row, as behind a quote that nobody closed."""
+    return any(len(delimiter.findall(line)) >= columns - 1 > 0 for line in field.splitlines())
 
 
 def _header(lines: Iterator[str], form: dict[str, Any]) -> tuple[str, int, dict[str, Any]]:

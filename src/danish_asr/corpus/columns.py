@@ -136,6 +136,16 @@ RECORD_KEYS: Final = READERS.keys() | {column.name for column in COLUMNS if not 
 """What a record of a reader may have."""
 
 
+def record_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a source of one's own yields for a row of another source, and may change before.
+
+    Dialect and age are those that the groups were found in.
+    """
+    record = {key: row[key] for key in row.keys() & RECORD_KEYS}
+    age = row["age_group"] if row["age"] is None else row["age"]
+    return record | {"dialect": row["sub_dialect"], "age": age}
+
+
 @dataclass
 class SourceColumns:
     """The columns of a source, whose files may name them differently; `add` collects them."""

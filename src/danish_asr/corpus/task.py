@@ -382,8 +382,10 @@ _BROKEN: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Texts that are not what was said; in training they are left out. ftfy mends the first two."""
 
-_MARKUP: Final = re.compile(r"(?is).*</?\w[^<>]*>.*|\[[^]]*\]|\{.*\}|#?n/a|nan|null|none")
-"""``<p>ja</p>``, ``<unk>``, ``[støj]``, ``{"text": "ja"}``, ``nan``, ``#N/A``."""
+_MARKUP: Final = re.compile(
+    r"(?is).*</?\w[^<>]*>.*|\[[^]]*\]|\{.*\}|#\S+[?!]|#?n/a|#i/t|nan|null|none"
+)
+"""``<p>ja</p>``, ``<unk>``, ``[støj]``, ``{"text": "ja"}``, ``nan``, ``#N/A``, ``#NAVN?``."""
 
 
 def text_profiles(language: str) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def _check_space(model: Model, folder: Path, files: int) -> None:
 
 def _read_audio(paths: Sequence[Path]) -> Iterator[_Waveform]:
     """Yield the audio of files and folders; a longer recording than 30 s in parts."""
-    for recording in find_recordings(paths):
+    for recording in find_recordings(paths, once=True):
         with open_sound(recording.path) as sound:
             waveform = np.concatenate([*sound])
         yield from np.array_split(waveform, -(-len(waveform) // _LONGEST))

@@ -83,7 +83,7 @@ def harvest(
     ``out``.
     """
     console = plain_console(stderr=True)
-    recordings = find_recordings(paths, out / RECORDINGS)
+    recordings = find_recordings(paths, out / RECORDINGS, once=True)
     for recording in recordings:
         check_name(recording.path)
     texts = TextsBeside()

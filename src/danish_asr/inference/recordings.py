@@ -27,10 +27,13 @@ class Recording:
         return {each: self.target.with_name(name + SUFFIXES[each]) for each in formats}
 
 
-def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Recording]:
+def find_recordings(
+    paths: Sequence[Path], out: Path | None = None, *, once: bool = False
+) -> list[Recording]:
     """Find audio files, in folders by their suffix and recursively; hidden ones are left out.
 
-    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. Raises
+    Transcripts are written beside the audio, or below ``out`` with the tree of their folder. A link
+    has its own, but ``once`` each recording is meant only by the first name that it has. Raises
     DanishAsrError if a path is missing, a folder has no audio, or two recordings would have the
     same transcript.
     """
@@ -53,7 +56,9 @@ def find_recordings(paths: Sequence[Path], out: Path | None = None) -> list[Reco
             name = file.relative_to(folder).with_suffix("")
             target = (folder if out is None else out) / name
             # `Path.resolve` ends in an error at a link to itself.
-            recordings.setdefault(os.path.realpath(file), Recording(file, name, target))
+            place = os.path.realpath(file if once else file.parent)
+            key = place if once else f"{place}/{file.name}"
+            recordings.setdefault(key, Recording(file, name, target))
     targets: dict[Path, Path] = {}
     for recording in recordings.values():
         other = targets.setdefault(recording.target, recording.path)

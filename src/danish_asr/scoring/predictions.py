@@ -291,10 +291,11 @@ def _completed(
         is_known = values.notna() & (values != "") | (name == "hypothesis")
         of_dataset: Any = completed.get(name)
         if of_dataset is not None and name != "duration":
-            for row, labels in enumerate(zip(values, of_dataset, strict=True)):
-                if _differ(*labels):
-                    here, there = map(_label, labels)
-                    unlike.setdefault(row, f"{name} {here!r:.40}, in the dataset {there!r:.40}")
+            differ = np.array([*map(_differ, values, of_dataset)])
+            for row in np.flatnonzero(differ):
+                here, there = _label(values.iloc[row]), _label(of_dataset.iloc[row])
+                unlike.setdefault(row, f"{name} {here!r:.40}, in the dataset {there!r:.40}")
+            is_known &= differ | of_dataset.isna()
         completed[name] = values.where(is_known, of_dataset)
     if unlike:
         completed[UNLIKE_DATASET] = [unlike.get(row) for row in range(len(table))]

@@ -12,7 +12,7 @@ import pytest
 from danish_asr.base.errors import SourceError
 from danish_asr.corpus.sources import open_source, resolve_source
 from danish_asr.corpus.sources.recordings import SEVERAL
-from danish_asr.corpus.sources.timed import APART, NAMED, NO_SPEAKER, UNLINKED, no_speech
+from danish_asr.corpus.sources.timed import APART, NAMED, NO_SPEAKER, UNCHOSEN, UNLINKED, no_speech
 from danish_asr.corpus.sources.timed_files import (
     CLOCK_TIMES,
     KEPT_NAMES,
@@ -165,6 +165,17 @@ def test_speakers_by_names_before_cues_are_shown_the_rarest_first(tmp_path: Path
     cues = [(2.0 * n, 2.0 * n + 1, f"{name}: ja") for n, name in enumerate(("Bo", "Men", "Bo"))]
     counts = open_source(str(beside(tmp_path, ".srt", srt(*cues))), TRAIN).counts
     assert counts == {f"{NAMED}, such as Men (1), Bo (2)": 2}
+
+
+def test_tiers_that_nobody_chose_are_shown_if_files_have_others(tmp_path: Path) -> None:
+    for name, tier in (("anna", "ORT"), ("bo", "ORT"), ("carl", "Kommentar")):
+        beside(tmp_path, ".TextGrid", textgrid({tier: [(0.0, 1.0, "ja")]})["long"], stem=name)
+    folder = str(tmp_path)
+    assert open_source(folder, TRAIN).counts == {f"{UNCHOSEN}, such as Kommentar (1), ORT (2)": 2}
+    chosen = options(split="train", tiers=("ORT", "Kommentar"))
+    assert UNCHOSEN not in str(open_source(folder, chosen).counts)
+    (tmp_path / "carl.TextGrid").unlink()
+    assert UNCHOSEN not in str(open_source(folder, TRAIN).counts)
 
 
 @pytest.mark.parametrize("medium", ["film.mp4", "anna.mkv"])

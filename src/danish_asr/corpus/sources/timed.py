@@ -61,6 +61,7 @@ _UNREAD_SPEAKERS: Final = (
 )
 
 NAMED: Final = "speakers by the name and the colon that their texts began with"
+UNCHOSEN: Final = "tiers that were read as speech (--tier chooses others)"
 _SHOWN: Final = 8  # of these names
 _SAMPLES: Final = 50  # files whose beginnings tell their code page
 _BEGINNING: Final = 100_000  # bytes
@@ -87,10 +88,12 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     all_spans = [span for _, spans in texts_of.values() for span in spans]
     of_files = [all_spans] if suffix == ".txt" else [spans for _, spans in texts_of.values()]
     counts[KEPT_NAMES] = sum(map(kept_names, of_files))
-    if reading.named:  # the rarest first: these may be none
-        rarest = reading.named.most_common()[: -_SHOWN - 1 : -1]
-        shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
-        counts[f"{NAMED}, such as {shown}"] = len(reading.named)
+    several = reading.chosen if len(reading.chosen) > 1 and not options.tiers else Counter[str]()
+    for what, names in ((NAMED, reading.named), (UNCHOSEN, several)):
+        if names:  # the rarest first: these may be none
+            rarest = names.most_common()[: -_SHOWN - 1 : -1]
+            shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
+            counts[f"{what}, such as {shown}"] = len(names)
     silent = no_speech([span.text for span in all_spans])
     for note, not_read in reading.not_read.items():
         audio, other = min(not_read.items())
@@ -121,6 +124,7 @@ class _Reading:
     not_read: defaultdict[str, dict[Path, str]] = field(default_factory=lambda: defaultdict(dict))
     named: Counter[str] = field(default_factory=Counter)  # texts by the names before them
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
+    chosen: Counter[str] = field(default_factory=Counter)  # and by those of the tiers that are read
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
     not_utf8: list[Path] = field(default_factory=list)
 
@@ -137,7 +141,9 @@ class _Reading:
                 f"{audio.relative_to(self.files.root)}: both {self.texts_of[audio][0].name} and "
                 f"{path.name} have its text; keep one of them in the folder"
             )
-        self.texts_of[audio] = path, _spans(path, file, audio, self.patterns)
+        tiers = chosen_tiers(path, file, self.patterns)
+        self.chosen.update(tier.name for tier in tiers if tier.name)
+        self.texts_of[audio] = path, _spans(path, file, audio, tiers)
         self.with_text |= {audio, *others}
         for other in {*others} - {audio}:
             self.not_read[SEVERAL][audio] = other.name
@@ -206,11 +212,11 @@ def _recordings(path: Path, file: TimedFile, files: TextFolder) -> list[Path]:
     return sorted(present, key=is_video) or [missing]
 
 
-def _spans(path: Path, file: TimedFile, audio: Path, patterns: Sequence[str]) -> list[Span]:
-    """The spans of the chosen tiers, on the clock of the recording, ordered by their starts."""
+def _spans(path: Path, file: TimedFile, audio: Path, tiers: Sequence[Tier]) -> list[Span]:
+    """The spans of some tiers, on the clock of the recording, ordered by their starts."""
     offset = _offset(path, file, audio)
     spans = []
-    for tier in chosen_tiers(path, file, patterns):
+    for tier in tiers:
         for span in tier.spans:
             start, end = (None if time is None else time + offset for time in span[:2])
             speaker = span.speaker or tier.speaker
