@@ -175,6 +175,12 @@ def _date(match: Match) -> str:
     return f"{parts.get('before', '')}{ordinal(day)} i {ordinal(month)} {year}{until}"
 
 
+def _days(match: Match) -> str:
+    """Read "24-26/12" as days of a month; "7-2/3" is something else."""
+    first, last, month = match.groups()
+    return f"{first}. til {last}/{month} " if int(first) < int(last) <= 31 else match[0]
+
+
 def _month(match: Match) -> str:
     day = f"{ordinal(int(match['number']))} " if match["number"] else ""
     return f"{day}{known.MONTHS[match['month'].lower()]} " if match["month"] else day
@@ -260,7 +266,7 @@ _NUMBER: Final = r"(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?(?![.,]?\d)"
 _DECIMAL: Final = rf"(?:{_NUMBER}|\d+\.\d{{1,2}}(?![.,]?\d))"  # "1.50", before a unit only
 _AMOUNT: Final = rf"{_FREE}(?P<number>{_DECIMAL})"
 _UNITS: Final = "|".join(sorted(map(re.escape, known.UNITS), key=len, reverse=True))
-_UNIT: Final = rf"(?P<unit>{_UNITS})(?![\w/²³])"
+_UNIT: Final = rf"(?P<unit>{_UNITS})(?![\w/²³])(?!(?<=min) (?:{known.KIN})\b)"
 _MEASURE: Final = rf"(?:{_UNITS}|år|grader|point)(?!\w)"
 _CROWNS: Final = r"(?:(?i:kr)\b\.?|kroner\b|DKK\b)"
 _CURRENCY: Final = r"(?P<unit>(?i:kr)\b\.?|(?:DKK|EUR|USD|GBP|SEK|NOK)\b|US\$|[€$£])"
@@ -295,7 +301,7 @@ _POINTS: Final = (
 )
 _SET: Final = r"(?P<start>\d)-(?P<end>\d)(?![-.:]?\d)"  # of tennis
 _CENTURY: Final = r"(?:(?P<century>1[1-9]|20)(?=\d0\D))?"
-_ENDING: Final = r"er(?:en|ne|e)?s?"
+_ENDING: Final = r"(?P<ending>er(?:en|ne|e)?s?)\b(?:-(?!\d))?"  # of a noun
 _NTH: Final = rf"{_FREE}(?P<number>\d{{1,3}})\."
 _NOT_COUNTED: Final = "".join(
     rf"(?<!{noun} )" for noun in ("punkt", "bilag", "afsnit", "opgave", "figur", "tabel", "kapitel")
@@ -367,6 +373,7 @@ RULES: Final = tuple(
         ("-", rf"(?i)\b({_MONTHS}|{_DAYS}) ?- ?(?=(?:{_MONTHS}|{_DAYS})\b)", r"\1 til "),
         ("-", rf"{_FREE}({_2})\. ?- ?({_2})\.({_M})\.(?!\d)", r"\1. til \2/\3 "),
         (".", rf"{_FREE}({_2})\.({_M})\.{_UNTIL}({_2})\.({_M})\.(?=\d{{4}}|\D|$)", r"\1/\2-\3/\4 "),
+        ("/", rf"{_FREE}({_2})\.? ?- ?({_2})/({_M})(?![\d/])", _days),
         ("/", rf"{_FREE}(?!{_PARTS}){_DATE}(?P<until>{_UNTIL})(?={_2}/\d)", _date),
         ("-", rf"{_FREE}{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _date),
         ("", rf"{_SIGNED}{_YEAR}(?!\d)", _date),
@@ -381,6 +388,8 @@ RULES: Final = tuple(
         ("1/2", rf"{_FREE}1/2(?![\d/])", "½"),
         ("½", r"(?<=½) ?- ?(?=\d)|(?<=\d) ?- ?(?=\d* ?½)", " til "),
         ("/", r"(?<=\d/\d) ?- ?(?=\d/\d)", " til "),
+        ("½", r"(?<=klokken )½ ?(?=\d)", "halv "),
+        ("", r"(?i)\be[nt] (?=½|1/[3-9](?![\d/]))", ""),
         ("½", rf"(?P<one>{_FREE}(?<!\d )1 ?)?½(?=(?P<neuter> +(?:{known.NEUTER})\b)?)", _half),
         ("¼", "¼", " en kvart"),
         ("¾", "¾", " tre kvart"),
@@ -388,7 +397,7 @@ RULES: Final = tuple(
         # centuries, decades and other nouns
         ("-tal", rf"{_FREE}(\d{{3,4}}) ?- ?(?=\d{{3,4}}-tal)", r"\1 til "),
         ("er", rf"{_FREE}(\d\d(?:\d\d)?) ?- ?(?=(?:\d\d)?\d0'?er)", r"\1 til "),
-        ("er", rf"{_FREE}{_CENTURY}(?P<number>\d{{1,3}})['-]?(?P<ending>{_ENDING})\b-?", _noun),
+        ("er", rf"{_FREE}{_CENTURY}(?P<number>\d{{1,3}})['-]?{_ENDING}", _noun),
         # ordinals beside other signs
         (".", r" (?=\d+\.)", _regent),
         (".-", rf"(?P<before>\b[Dd]et )?{_NTH}-(?=[a-zæøå]| og | eller )", _ordinal),
@@ -414,7 +423,7 @@ RULES: Final = tuple(
         ("", rf"([⁻{_POWERS}]+)", _power),
         # ordinals before words
         ("", rf"(?i){_FREE}(?P<number>{_2})(?:\. ?{known.MONTH}| (?=(?:{_MONTHS})\b))", _month),
-        (". 20", rf"(?i)(?P<number>(?<!\w)){known.MONTH}\.(?= 20\d\d\b)", _month),
+        (". ", rf"(?i)(?P<number>(?<!\w)){known.MONTH}\.(?= (?:1[5-9]|20)\d\d\b)", _month),
         (".", rf"(?i){_NTH}(?P<apart> ?)(?=(?:{known.ORDERED}|g)\b|g'?er)", _ordinal),
         (".", rf"{_NOT_COUNTED}{_NTH}(?P<apart>)(?=[a-g]\b)", _ordinal),  # a class at school
         ("", rf"(?P<before>\b[Dd]e[nt] ){_NTH}(?!\d)(?:'?(?P<ending>s)\b)?", _ordinal),
@@ -435,7 +444,7 @@ RULES: Final = tuple(
 """Patterns with what replaces a match, in the order in which they are applied."""
 
 _CHANGES: Final = re.compile(
-    rf"[\d½¼¾⁻{_POWERS}+=§%&/'-]|nr\.|{_CURRENCY}|{_SHORT}"
+    rf"[\d½¼¾⁻{_POWERS}+=§%&/'-]|nr\.|el\.|t\.?[vh]\b|\. klokken|{_CURRENCY}|{_SHORT}"
     rf"|\b(?:per |{known.UNITS_ALONE}|(?:{known.WORDS_OF_UNITS})\b)"
 )
 """What a text has that a rule changes; one without is done in a fraction of the time."""

@@ -100,6 +100,12 @@ REGENTS: Final = (
     "Louis|Ludvig|Henrik|George|Georg|Elizabeth|Wilhelm|Pius|Benedikt|Paul|Leo|Nikolaj|Katarina|"
     "Frans|Charles|Svend"
 )
+KIN: Final = (
+    "far|mor|bror|søster|mand|kone|søn|datter|farfar|farmor|morfar|mormor|oldefar|oldemor|onkel|"
+    "tante|faster|moster|fætter|kusine|familie|ven|veninde|kæreste|svigerfar|svigermor"
+)
+"""Behind "min", which is then no minute: "i 1945 min far"."""
+
 NEUTER: Final = (
     "år|barn|minut|sekund|kvartal|døgn|årti|århundrede|årtusinde|gram|kilo|ton|mål|point|sæt|hold|"
     "hus|kapitel|led|forsøg|par|bord|rum|værelse|sted|land|menneske|stykke|billede|brev|ord|tal|"

@@ -181,7 +181,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
     ),
     "danish": Profile(
         _danish,
-        3,
+        4,
         "what was said, for training targets and your own comparisons: years, dates, times, "
         "ordinals, decimals, amounts, units, ranges and safe abbreviations as Danes say them, "
         "numbers of telephones and people digit by digit; "
