@@ -178,8 +178,12 @@ def test_a_directory_is_written_until_the_process_that_holds_its_lock_ends(tmp_p
         assert process.stdout.readline() == "taken\n"
         assert files.is_written(tmp_path)
         process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it stays as a zombie
+        assert not files.is_written(tmp_path)
     assert (tmp_path / LOCK_FILE).exists()
     assert not files.is_written(tmp_path)
+    (tmp_path / LOCK_FILE).write_text("of nobody knows whom")
+    assert files.is_written(tmp_path)
 
 
 def test_a_file_is_no_directory_that_could_be_locked(tmp_path: Path) -> None:
