@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from danish_asr.base.config_tree import merge, nested, parse_override, read_yaml
 from danish_asr.base.errors import ConfigError, DatasetError
@@ -16,7 +17,7 @@ from danish_asr.planning.memory import CUDA_BYTES
 from danish_asr.planning.plan import check_machine, make_plan, show_plan
 from danish_asr.recipe.entry import Request
 from tests.plans import GIB, planned, preset
-from tests.running import ROOT
+from tests.running import ROOT, weights
 
 PARTS = [f"{part}/pp_00/tp_00/sdp_00.pt" for part in ("model", "optimizer")]
 FILES = [ROOT / "configs" / "ctc-finetune-danish.yaml"]
@@ -200,9 +201,18 @@ def test_the_plan_has_the_samplers_numbers_and_the_bytes_that_a_run_writes(
     folder = finished_run / "checkpoints" / "step_4"
     written = sum((folder / part).stat().st_size for part in PARTS)
     assert plan.disk.one == pytest.approx(written, rel=0.1)
+    # The head of a new model has the symbols of the dataset's tokenizer.
+    assert plan.parameters == sum(map(torch.numel, weights(finished_run, 4).values()))
     two = make_plan(tree, where="run", gpus=2)
     assert two.epoch
     assert two.epoch.steps == -(-plan.epoch.steps // 2)
+
+
+def test_a_plan_without_its_dataset_or_steps_says_what_is_unknown() -> None:
+    own = {"regime": {"num_steps": None, "num_data_epochs": 2}}
+    plan = planned(own, {"lr_scheduler": {"name": "passthrough"}})
+    assert any(note.endswith("Steps and padding of an epoch are unknown") for note in plan.notes)
+    assert (plan.epoch, plan.epochs, plan.audio_hours, plan.hours) == (None, 0, 0, None)
 
 
 @pytest.fixture(autouse=True)
