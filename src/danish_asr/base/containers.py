@@ -1,7 +1,7 @@
 """What the bytes of a file say before it is decoded: its kind, where files were joined, its end.
 
 In come an encoded file, in memory or open, and its first bytes; out come places in bytes, seconds
-and truth values, by which `base.decoders` chooses one. Files that were joined (``cat a b``)
+and truth values, by which `base.decoders` chooses a decoder. Files that were joined (``cat a b``)
 are of three kinds. FFmpeg reads on in MP3, AAC, AC3 and transport streams. Of two FLACs, OGGs,
 AMRs, AVIs, Matroskas or FLVs each is decoded from where it begins, because the second one may have
 other tracks. The rest state an end, behind which a decoder would lose the second one or hear its

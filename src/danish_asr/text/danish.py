@@ -176,9 +176,10 @@ def _date(match: Match) -> str:
 
 
 def _days(match: Match) -> str:
-    """Read "24-26/12" as days of a month; "7-2/3" is something else."""
-    first, last, month = match.groups()
-    return f"{first}. til {last}/{month} " if int(first) < int(last) <= 31 else match[0]
+    """Read "24-26/12" as days of a month, and "1-2/3" as fractions."""
+    first, last, month = map(int, match.groups())
+    is_date = last > month or month > 10 or _word_before(match).lower() in {"den", "fra"}
+    return f"{first}{'.' if is_date and first < last <= 31 else ''} til {last}/{month}"
 
 
 def _month(match: Match) -> str:
@@ -288,7 +289,6 @@ _MONTHS: Final = "|".join(known.MONTHS.values())
 _DAYS: Final = "|".join(known.WEEKDAYS.values())
 _SHORT_DAY: Final = "(?:man|tirs?|ons|tors?|fre|lør|søn)"
 _ON: Final = rf"\b(?:den|fra|senest|inden|per|før|efter|siden|{_DAYS}|i \w+ til)|\d\. til"
-_PARTED: Final = r"af|\w*liter|\w*meter|kilo|gram|sekund|minut|time|døgn|uge|måned|år"
 _HOUR: Final = r"(?P<hour>\d|[01]\d|2[0-4])"
 _MINUTE: Final = r"(?P<minute>[0-5]\d)"
 _BOUND: Final = r"\d(?:[\d.,:]*\d)?\.?"  # of a range: 3. or 14.30 or 1.000
@@ -373,7 +373,7 @@ RULES: Final = tuple(
         ("-", rf"(?i)\b({_MONTHS}|{_DAYS}) ?- ?(?=(?:{_MONTHS}|{_DAYS})\b)", r"\1 til "),
         ("-", rf"{_FREE}({_2})\. ?- ?({_2})\.({_M})\.(?!\d)", r"\1. til \2/\3 "),
         (".", rf"{_FREE}({_2})\.({_M})\.{_UNTIL}({_2})\.({_M})\.(?=\d{{4}}|\D|$)", r"\1/\2-\3/\4 "),
-        ("/", rf"{_FREE}({_2})\.? ?- ?({_2})/({_M})(?![\d/])", _days),
+        ("/", rf"{_FREE}({_2})\.? ?- ?({_2})/({_M})(?!\d|/(?!\d{{4}}))", _days),
         ("/", rf"{_FREE}(?!{_PARTS}){_DATE}(?P<until>{_UNTIL})(?={_2}/\d)", _date),
         ("-", rf"{_FREE}{_YEAR}-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _date),
         ("", rf"{_SIGNED}{_YEAR}(?!\d)", _date),
@@ -381,7 +381,7 @@ RULES: Final = tuple(
         ("/", rf"{_FREE}{_DATE}[ -](?P<year>\d{{4}}|(?<=-)\d\d)(?!\d)", _date),
         (" i ", rf"{_FREE}{_DAY}\. i (?P<month>{_2})\.(?!\d)", _date),
         ("-", rf"{_FREE}({_2})-({_2})-({_2})(?![\d-])", r"\1 \2 \3"),  # 7-9-13
-        ("/", rf"(?i)(?P<before>(?:{_ON}) )(?!{_PARTS}){_DATE}(?![\d/]| (?:{_PARTED})\b)", _date),
+        ("/", rf"(?i)(?P<before>(?:{_ON}) )(?!{_PARTS}){_DATE}(?![\d/]|{known.PARTED})", _date),
         ("en ", rf"(?P<before>\b[Dd]en ){_DAY}\.(?P<month>{_2})\b\.?(?!\d| ?{_MEASURE})", _date),
         (".", rf"{_FREE}(?P<day>2[4-9]|3[01])\.(?P<month>0[1-9]|1[0-2])\.(?!\d)", _date),
         # fractions

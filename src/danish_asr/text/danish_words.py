@@ -106,6 +106,9 @@ KIN: Final = (
 )
 """Behind "min", which is then no minute: "i 1945 min far"."""
 
+PARTED: Final = r" (?:af|\w*liter|\w*meter|kilo|gram|sekund|minut|time|døgn|uge|måned|år)\b"
+"""Behind "2/3", which is then no date."""
+
 NEUTER: Final = (
     "år|barn|minut|sekund|kvartal|døgn|årti|århundrede|årtusinde|gram|kilo|ton|mål|point|sæt|hold|"
     "hus|kapitel|led|forsøg|par|bord|rum|værelse|sted|land|menneske|stykke|billede|brev|ord|tal|"

@@ -88,9 +88,8 @@ def open_timed(suffix: str, location: str, options: ConvertOptions, files: TextF
     all_spans = [span for _, spans in texts_of.values() for span in spans]
     of_files = [all_spans] if suffix == ".txt" else [spans for _, spans in texts_of.values()]
     counts[KEPT_NAMES] = sum(map(kept_names, of_files))
-    several = reading.chosen if len(reading.chosen) > 1 and not options.tiers else Counter[str]()
-    for what, names in ((NAMED, reading.named), (UNCHOSEN, several)):
-        if names:  # the rarest first: these may be none
+    for what, names, least in ((NAMED, reading.named, 1), (UNCHOSEN, reading.unchosen, 2)):
+        if len(names) >= least:  # the rarest first: these may be none
             rarest = names.most_common()[: -_SHOWN - 1 : -1]
             shown = ", ".join(f"{name} ({count:,})" for name, count in rarest)
             counts[f"{what}, such as {shown}"] = len(names)
@@ -124,7 +123,7 @@ class _Reading:
     not_read: defaultdict[str, dict[Path, str]] = field(default_factory=lambda: defaultdict(dict))
     named: Counter[str] = field(default_factory=Counter)  # texts by the names before them
     tiers: Counter[str] = field(default_factory=Counter)  # files by the names of their tiers
-    chosen: Counter[str] = field(default_factory=Counter)  # and by those of the tiers that are read
+    unchosen: Counter[str] = field(default_factory=Counter)  # and of those read without --tier
     counts: Counter[str] = field(default_factory=Counter)  # of signs that were removed
     not_utf8: list[Path] = field(default_factory=list)
 
@@ -142,7 +141,8 @@ class _Reading:
                 f"{path.name} have its text; keep one of them in the folder"
             )
         tiers = chosen_tiers(path, file, self.patterns)
-        self.chosen.update(tier.name for tier in tiers if tier.name)
+        if not self.patterns:
+            self.unchosen.update(tier.name for tier in tiers if tier.name)
         self.texts_of[audio] = path, _spans(path, file, audio, tiers)
         self.with_text |= {audio, *others}
         for other in {*others} - {audio}:
